@@ -75,37 +75,37 @@ func (c Course) Supply(phase string) (SuppliedWork, bool) {
 	return c.Supplied[i], true
 }
 
-// Faults says, a sentence each, what of the course the team does not have or
+// Problems says, a sentence each, what of the course the team does not have or
 // what contradicts itself. The team must be resolved.
 func (c Course) Problems(t spec.Team) []string {
-	var faults []string
+	var problems []string
 	for _, named := range []struct {
 		what   string
 		phases []string
 	}{{"run", c.Only}, {"pause after", c.PauseAfter}, {"force", c.Force}, {"supply", c.suppliedPhases()}} {
 		for _, phase := range named.phases {
 			if _, ok := t.Phase(phase); !ok {
-				faults = append(faults, fmt.Sprintf("phase %q to %s not found; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
+				problems = append(problems, fmt.Sprintf("phase %q to %s not found; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
 			}
 		}
 	}
 	for i, s := range c.Supplied {
 		if slices.Contains(c.Force, s.Phase) {
-			faults = append(faults, fmt.Sprintf("phase %s: --force excludes --input and --edit; leave one out", s.Phase))
+			problems = append(problems, fmt.Sprintf("phase %s: --force excludes --input and --edit; leave one out", s.Phase))
 		}
 		if slices.Contains(c.suppliedPhases()[:i], s.Phase) {
-			faults = append(faults, fmt.Sprintf("phase %s is supplied twice; put all its files into one directory", s.Phase))
+			problems = append(problems, fmt.Sprintf("phase %s is supplied twice; put all its files into one directory", s.Phase))
 		}
 	}
 	for _, phase := range c.Force {
 		if !c.Selects(phase) {
-			faults = append(faults, fmt.Sprintf("phase %s is forced but not selected; select it", phase))
+			problems = append(problems, fmt.Sprintf("phase %s is forced but not selected; select it", phase))
 		}
 	}
 	if err := CheckDecisions(c.Given); err != nil {
-		faults = append(faults, err.Error())
+		problems = append(problems, err.Error())
 	}
-	return faults
+	return problems
 }
 
 func (c Course) suppliedPhases() []string {
