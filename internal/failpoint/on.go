@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // variable says where the process dies: `name@n` is the n-th time that a
@@ -74,7 +77,11 @@ func due(point string) bool {
 func end(point string) {
 	fmt.Fprintln(os.Stderr, "failpoint:", point)
 	if stops {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// This thread and with it the process stops here. A signal to the process would let
+		// the thread continue for a moment, and take a lock.
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

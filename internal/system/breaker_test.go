@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -62,9 +65,17 @@ func (w *world) breaker(name string) session.BreakerStatus {
 	return b
 }
 
-// waits waits until a session waits for a breaker and returns its status then.
+// waits waits until a session waits for a breaker and returns its status then. The status is
+// written before Temporal has the events of the wait.
 func (w *world) waits(sessionID string) session.Status {
 	w.t.Helper()
+	c := w.client()
+	w.eventually("session "+sessionID+" waits in its activity", func() bool {
+		described, err := c.DescribeWorkflowExecution(w.t.Context(), sessionID, "")
+		return err == nil && slices.ContainsFunc(described.GetPendingActivities(), func(p *workflowpb.PendingActivityInfo) bool {
+			return p.GetActivityType().GetName() == string(activities.AwaitBreakerName)
+		})
+	})
 	return w.shows(sessionID, "session "+sessionID+" waits for a breaker", func(s session.Status) bool { return s.Status == session.WaitingForBreaker })
 }
 
