@@ -213,9 +213,10 @@ func (r Reply) id(prefix string, of Request, i int) string {
 	return fmt.Sprintf("%s%d_%d", prefix, of.Turn(), i)
 }
 
-// pieces cuts a text in parts as a stream brings it, in the middle of words.
+// pieces cuts a text in parts as a stream brings it, in the middle of words. A long text
+// has longer parts: the clients take time that grows with parts times length.
 func pieces(text string) []string {
-	const size = 24
+	size := max(24, len(text)/1000)
 	var out []string
 	for len(text) > size {
 		cut := size
