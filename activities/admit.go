@@ -40,7 +40,7 @@ type Admissions struct {
 // and writes nothing.
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
 	if in.Store != a.Sessions.ID() {
-		return Admission{Faults: []string{fmt.Sprintf(
+		return Admission{Problems: []string{fmt.Sprintf(
 			"the session belongs to store %s, but this worker serves store %s; start a worker with that store's --state-dir",
 			in.Store, a.Sessions.ID())}}, nil
 	}
@@ -58,7 +58,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	}
 	agents, faults := t.Admissible(offers, a.Clock())
 	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
-		return Admission{Faults: faults}, nil
+		return Admission{Problems: faults}, nil
 	}
 	var r *restoration
 	for fenced := false; !fenced; {
@@ -66,7 +66,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 			return Admission{}, storeError(err)
 		}
 		if len(r.faults) > 0 {
-			return Admission{Faults: r.faults}, nil
+			return Admission{Problems: r.faults}, nil
 		}
 		if fenced, err = r.fence(); err != nil {
 			return Admission{}, storeError(err)

@@ -75,8 +75,8 @@ type AdmitInput struct {
 
 // Admission is the answer: faults, or all that a session needs to begin.
 type Admission struct {
-	// Faults says, a sentence each, why the session may not start.
-	Faults []string `json:"faults,omitempty"`
+	// Problems says, a sentence each, why the session may not start.
+	Problems []string `json:"problems,omitempty"`
 	// Team is the resolved team without its prose.
 	Team spec.Team `json:"team"`
 	// Incarnation counts the session's Temporal runs, this one included.

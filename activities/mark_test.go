@@ -96,7 +96,7 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
 		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
 	}, &a)
-	require.Empty(t, a.Faults)
+	require.Empty(t, a.Problems)
 	p.head = a.Head
 	require.Zero(t, p.checkpoint().Usage)
 	require.Len(t, p.checkpoint().Reworks[0].Undone, 1)

@@ -83,14 +83,14 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &a)
-	require.Empty(t, a.Faults)
+	require.Empty(t, a.Problems)
 	require.Len(t, a.Partial, 1)
 	require.Zero(t, a.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
 
 	in.Incarnation, in.Base, in.Origin = 2, a.Head, nil
 	var again activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &again)
-	require.Empty(t, again.Faults)
+	require.Empty(t, again.Problems)
 	require.Len(t, again.Partial, 1, "it is not forgotten by the next incarnation")
 	require.Equal(t, a.Partial[0].Delta, again.Partial[0].Delta)
 	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "fork"})
@@ -121,7 +121,7 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	in := p.phase("root", p.workspace, "pair")
 	p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
 	a := p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
-	require.Contains(t, a.Faults[0], "phase pair has no finished work to edit")
+	require.Contains(t, a.Problems[0], "phase pair has no finished work to edit")
 	p.incarnation--
 	p.admit(session.Course{})
 	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase")
@@ -218,7 +218,7 @@ func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Empty(t, p.admit(session.Course{}).Faults)
+	require.Empty(t, p.admit(session.Course{}).Problems)
 	l, err := p.store.Ledger(key)
 	require.NoError(t, err)
 	require.Zero(t, l.Reserved())

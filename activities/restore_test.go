@@ -60,7 +60,7 @@ func newPast(t *testing.T) *past {
 	p.workspace, err = p.store.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
 	a := p.admit(session.Course{})
-	require.Empty(t, a.Faults)
+	require.Empty(t, a.Problems)
 	return p
 }
 
@@ -84,7 +84,7 @@ func (p *past) admit(course session.Course) activities.Admission {
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
 		Incarnation: p.incarnation, Base: p.head, Course: course,
 	}, &a)
-	if len(a.Faults) == 0 {
+	if len(a.Problems) == 0 {
 		p.head = a.Head
 	}
 	return a
@@ -276,7 +276,7 @@ restore side/q: kept although stale (depends on root, which runs again): its pha
 				c.change(p)
 			}
 			a := p.admit(c.course)
-			require.Empty(t, a.Faults)
+			require.Empty(t, a.Problems)
 			require.Equal(t, c.plan, p.plan())
 			require.Equal(t, c.todo, a.Todo)
 			for _, phase := range c.todo[:min(1, len(c.todo))] {

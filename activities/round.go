@@ -43,8 +43,8 @@ type Rounds struct {
 // restMost is the longest wait between attempts that a round makes up for itself.
 const restMost = 5 * time.Second
 
-// round is one execution of one round: Temporal starts a new one for every
-// attempt, and after every lost worker.
+// round is an execution of a round's activity: Temporal starts one for each attempt, and
+// after a lost worker.
 type round struct {
 	ports   *Rounds
 	in      RoundInput

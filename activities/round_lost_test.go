@@ -199,8 +199,8 @@ func TestForeignStoreIsRefused(t *testing.T) {
 	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
-	require.Len(t, a.Faults, 1)
-	require.Contains(t, a.Faults[0], "belongs to store another")
+	require.Len(t, a.Problems, 1)
+	require.Contains(t, a.Problems[0], "belongs to store another")
 }
 
 // slow is a store that does not answer before its caller's time is over.

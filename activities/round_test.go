@@ -172,7 +172,7 @@ func (d *desk) admit() {
 	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
-	require.Empty(d.t, a.Faults)
+	require.Empty(d.t, a.Problems)
 	d.head = a.Head
 }
 

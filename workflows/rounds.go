@@ -188,7 +188,7 @@ type execution struct {
 	lease lease
 }
 
-// execute executes one round, in one activity or several: after a refusal by the breaker, a
+// execute has one round done, by one activity or several: after a refusal by the breaker, a
 // spent budget or an outage of the provider, another activity continues the round, and no round
 // or attempt is counted. a.next tells a continued run of the workflow where to continue.
 func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {

@@ -12,10 +12,10 @@ import (
 // TeamSession runs a team on a requirement: this is where a session starts.
 //
 // After admission, each phase starts when the phases that it needs are recorded. The session
-// completes when all phases are recorded. It fails with NotAdmitted before any phase starts, or
-// with HelpNeeded and the report of all attempts when an assignment's rounds are spent. Then
-// running assignments still finish and are recorded, and no new one starts. With `help.mode:
-// ask` the session first waits for a person: see [requests.ask]. A cancelled session ends when
+// completes when all phases are recorded. It fails with NotAdmitted before any phase starts. When an
+// assignment's rounds are spent, the session waits for a person: see [requests.ask]. With
+// `help.mode: fail`, or when nobody answers in time, it fails with HelpNeeded and the report of
+// all attempts; running assignments still finish and are recorded. A cancelled session ends when
 // its agents have ended. The session continues as new when Temporal suggests it: see
 // [Continued].
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
@@ -126,9 +126,9 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(a.Faults) > 0 {
-		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Faults[0], session.NotAdmitted,
-			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
+	if len(a.Problems) > 0 {
+		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Problems[0], session.NotAdmitted,
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Problems}})
 	}
 	if s.in.Continued != nil {
 		s.status.Incarnation, s.status.Checkpoint = a.Incarnation, a.Head

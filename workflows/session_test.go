@@ -95,7 +95,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	}
 	t := s.team.Resolved()
 	a := activities.Admission{
-		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
+		Problems: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
 		Unapproved: s.unapproved, Webhook: s.webhook,
 	}

@@ -202,7 +202,7 @@ const (
 )
 
 // WithDefaults returns the config with every default filled in. It does not
-// validate; see [Config.Faults].
+// validate; see [Config.Problems].
 func (c Config) WithDefaults() Config {
 	agents := make(map[string]Definition, len(c.Agents))
 	for name, d := range c.Agents {

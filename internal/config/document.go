@@ -18,8 +18,8 @@ import (
 const (
 	// maxValues bounds what a file's aliases may expand to.
 	maxValues = 100_000
-	// maxFaults bounds how many problems of a file are collected.
-	maxFaults = 500
+	// maxProblems bounds how many problems of a file are collected.
+	maxProblems = 500
 )
 
 // document is a file's content as plain data, where each value is in the file, and
@@ -77,7 +77,7 @@ func decode[T any](src *source, want, other format) (T, *document) {
 	return out, d
 }
 
-// addFaults adds what find finds to be wrong with the content, except what follows from
+// addProblems adds what find finds to be wrong with the content, except what follows from
 // problems that are already reported.
 func (d *document) addProblems(find func() []spec.Problem) {
 	if d.oversized {
@@ -108,7 +108,7 @@ func read(src *source) *document {
 
 // add reports a problem at a path; later problems on the same path are dropped.
 func (d *document) add(at place, path, format string, args ...any) {
-	if len(d.problems) < maxFaults {
+	if len(d.problems) < maxProblems {
 		d.problems = append(d.problems, d.src.problem(at, path, format, args...))
 	}
 	d.broken[path] = true

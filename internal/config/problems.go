@@ -49,7 +49,7 @@ type Problems struct {
 	List []Problem
 }
 
-// shownFaults bounds how many problems Error prints.
+// shownProblems bounds how many problems Error prints.
 const shownProblems = 30
 
 // Error shows each problem in one line, with its excerpt below.

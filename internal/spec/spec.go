@@ -261,7 +261,7 @@ const (
 
 // Resolved returns the team with every default filled in: needs made explicit,
 // integrators named, retry limits set on the team and each persona. It does not
-// validate; see [Team.Faults].
+// validate; see [Team.Problems].
 func (t Team) Resolved() Team {
 	t.Retry = t.Retry.resolved()
 	if t.Budget.OnExceeded == "" {

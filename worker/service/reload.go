@@ -66,7 +66,7 @@ func (w *Worker) reload(ctx context.Context) {
 	}
 	w.fileRead(err)
 	if err != nil {
-		logFaults(o.Logger, o.File, err)
+		logProblems(o.Logger, o.File, err)
 		return
 	}
 	over := w.follow(p, begun)
@@ -94,8 +94,8 @@ func (w *Worker) fileRead(err error) {
 	}
 }
 
-// logFaults logs each error of a worker file as a line.
-func logFaults(logger *slog.Logger, file string, err error) {
+// logProblems logs each error of a worker file as a line.
+func logProblems(logger *slog.Logger, file string, err error) {
 	const message = "worker file not reloaded; the worker keeps the previous one"
 	var faults *config.Problems
 	if !errors.As(err, &faults) {
