@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -142,13 +143,22 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// place makes a directory that the database's own user may enter.
+// place makes a directory that the database's own user may enter. It has ports, as if a run
+// before had used them: no other test gets these while the cluster is on its way up.
 func place(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "maestro-cluster-")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o711))
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	var ports strings.Builder
+	for _, name := range []string{
+		"FRONTEND_GRPC_PORT", "FRONTEND_HTTP_PORT", "FRONTEND_MEMBERSHIP_PORT", "HISTORY_GRPC_PORT", "HISTORY_MEMBERSHIP_PORT",
+		"MATCHING_GRPC_PORT", "MATCHING_MEMBERSHIP_PORT", "WORKER_GRPC_PORT", "WORKER_MEMBERSHIP_PORT", "DB_PORT",
+	} {
+		fmt.Fprintf(&ports, "%s=%s\n", name, proctest.FreePort(t))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ports"), []byte(ports.String()), 0o600))
 	return dir
 }
 
