@@ -1,0 +1,35 @@
+package cas
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// TestAnIndexKeepsItsManifest has a prune spare the manifest of an index that was loaded,
+// and an index whose manifest is gone vouch for nothing.
+func TestAnIndexKeepsItsManifest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := storage.NewDirectory(dir, time.Now, func(write func() error) error { return write() })
+	s := New(dir, files, files, Options{Clock: time.Now})
+	name, err := s.PutManifest(t.Context(), Manifest{})
+	require.NoError(t, err)
+	s.saveIndex("/somewhere", &index{manifest: name, files: map[string]indexed{}})
+	path, err := files.BlobPath(string(name))
+	require.NoError(t, err)
+	old := time.Now().Add(-48 * time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
+
+	require.NotNil(t, s.loadIndex("/somewhere"))
+	info, err := files.StatBlob(string(name))
+	require.NoError(t, err)
+	require.True(t, info.Used.After(old.Add(24*time.Hour)), "a prune takes it for unused since %s", info.Used)
+
+	require.NoError(t, os.Remove(path))
+	require.Nil(t, s.loadIndex("/somewhere"))
+}
