@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/localdev"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
@@ -80,20 +81,16 @@ func (a *app) startExample(ctx context.Context, k *localdev.Stack, dir string) (
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{app: a, conn: k.Conn, store: k.Store, team: t, requirement: requirement}
-	if err := l.precheck(ctx); err != nil {
+	l := starter{a, launch.Launcher{Conn: k.Conn, Store: k.Store, Now: a.env.Now}}
+	example := launch.Session{Team: t, Requirement: requirement}
+	if err := l.check(ctx, example); err != nil {
 		return nil, err
 	}
-	if l.workspace, err = k.Store.PutManifest(ctx, cas.Manifest{}); err != nil {
+	if example.Workspace, err = k.Store.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return nil, err
 	}
-	doc, err := l.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &sessionstatus.Watcher{Conn: k.Conn, Store: k.Store, Session: doc.Session, Now: a.env.Now}
-	_, err = a.awaitAdmission(ctx, w, doc.RunID)
-	return w, err
+	started, _, err := l.startAndAwait(ctx, example)
+	return l.watcher(started.Session), err
 }
 
 // printDemoResult prints the session's results, and commands to try next.

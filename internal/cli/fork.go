@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -56,22 +56,23 @@ func (a *app) fork(ctx context.Context, o forkOptions, sessionID string) error {
 	if err != nil {
 		return err
 	}
-	from := found.checkpoint
-	l := &launch{app: a, store: s, session: o.as, requirement: from.Requirement, workspace: from.Workspace}
-	l.base = &startingPoint{StoredCheckpoint: from, incarnation: 1, origin: &session.Origin{Session: sessionID, Checkpoint: from.Name}}
-	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
+	t, err := a.teamOf(ctx, s, found.Checkpoint, o.team)
+	if err != nil {
 		return err
 	}
-	if err := checkPhase(l.team, "--from", o.from); err != nil {
+	if err := checkPhase(t, "--from", o.from); err != nil {
 		return err
 	}
-	l.course = session.Course{Force: []string{o.from}, Given: from.Given, Source: found.state.Course.Source}
-	if l.conn, err = a.dial(ctx); err != nil {
+	conn, err := a.dial(ctx)
+	if err != nil {
 		return err
 	}
-	defer l.conn.Close()
-	if err := l.precheck(ctx); err != nil {
+	defer conn.Close()
+	l := starter{a, launch.Launcher{Conn: conn, Store: s, Now: a.env.Now}}
+	fork := found.Fork(sessionID, t, o.from)
+	fork.ID = o.as
+	if err := l.check(ctx, fork); err != nil {
 		return err
 	}
-	return l.launch(ctx, o.watch)
+	return l.start(ctx, fork, o.watch)
 }

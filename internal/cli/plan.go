@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -152,7 +153,7 @@ func (a *app) predictPlan(ctx context.Context, t spec.Team, o planOptions, c *se
 	}
 	entries, faults, err := activities.Plan(ctx, s, t, *c, workspace)
 	if err == nil && len(faults) > 0 {
-		err = refusal(faults)
+		err = usagef("%w", &launch.RefusedError{Problems: faults})
 	}
 	return entries, err
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/user"
@@ -13,9 +12,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -85,15 +84,15 @@ func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) err
 	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
 		return usagef("session %s belongs to store %s, not to the store in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
 	}
-	l, err := a.restoration(ctx, s, key, o)
-	if err != nil || l == nil {
+	next, left, err := a.restoration(ctx, s, key, o)
+	if err != nil || !left {
 		return err
 	}
-	l.conn = conn
-	if err := l.precheck(ctx); err != nil {
+	l := starter{a, launch.Launcher{Conn: conn, Store: s, Now: a.env.Now}}
+	if err := l.check(ctx, next); err != nil {
 		return err
 	}
-	return l.launch(ctx, o.watch)
+	return l.start(ctx, next, o.watch)
 }
 
 // sessionInfo is Temporal's description of a session; nil if it has none.
@@ -106,88 +105,46 @@ func (a *app) sessionInfo(ctx context.Context, conn *temporalutil.Connection, se
 	return info, err
 }
 
-// restoration prepares the next incarnation of a session that has ended. It
-// returns nil if there is nothing left to do.
-func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, o resumeOptions) (*launch, error) {
+// restoration prepares the next incarnation of a session that has ended; left is false if
+// there is nothing left to do.
+func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, o resumeOptions) (next launch.Session, left bool, err error) {
 	found, err := a.lastGood(ctx, s, key)
 	if err != nil {
-		return nil, err
+		return next, false, err
 	}
-	from, e := found.checkpoint, found.state
-	l := &launch{app: a, store: s, session: key.Session, requirement: from.Requirement, workspace: from.Workspace, reportTo: from.ReportTo}
-	l.base = &startingPoint{StoredCheckpoint: from, incarnation: max(e.Incarnation, from.Incarnation) + 1}
-	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
-		return nil, err
-	}
-	if l.course, err = o.course.course(l.team); err != nil {
-		return nil, err
-	}
-	l.course.Force, l.course.Given, l.course.Source = o.force, from.Given, e.Course.Source
-	if e.Status.Status != session.Completed {
-		if err := keepCourse(&l.course, e.Course, l.team); err != nil {
-			return nil, err
-		}
-	} else if !o.changes() && !found.damaged && hasAll(from.Checkpoint, l.team) {
-		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
-		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
-	}
-	return l, a.supply(ctx, s, l.team, suppliedFlags{edits: o.edits}, from.Tree, &l.course)
-}
-
-// keepCourse keeps the selection of an unfinished session, as far as
-// the flags do not say otherwise.
-func keepCourse(c *session.Course, before session.Course, t spec.Team) error {
-	gone := func(phase string) bool { _, ok := t.Phase(phase); return !ok }
-	if len(c.Only) == 0 && len(before.Only) > 0 {
-		if c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone); len(c.Only) == 0 {
-			return usagef("the session was limited to %s, which the team no longer has; select phases with --only", strings.Join(before.Only, ", "))
-		}
-	}
-	if len(c.PauseAfter) == 0 {
-		c.PauseAfter = slices.DeleteFunc(slices.Clone(before.PauseAfter), gone)
-	}
-	return nil
-}
-
-// hasAll reports whether a checkpoint has the work of every assignment.
-func hasAll(c session.Checkpoint, t spec.Team) bool {
-	return !slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
-		return !slices.ContainsFunc(c.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
-	})
-}
-
-// resumableState is the stored state of a session to resume.
-type resumableState struct {
-	checkpoint store.StoredCheckpoint
-	// state is the status document; its incarnation is the latest that is known.
-	state session.Execution
-	// damaged: something of the session was lost.
-	damaged bool
-}
-
-// lastGood verifies a session in the store and finds the newest checkpoint that
-// can be read. Damage is printed; the plan shows what has to run again.
-func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (resumableState, error) {
-	report, err := s.VerifySession(ctx, key)
+	t, err := a.teamOf(ctx, s, found.Checkpoint, o.team)
 	if err != nil {
-		return resumableState{}, err
+		return next, false, err
 	}
-	for _, f := range report.Faults {
+	course, err := o.course.course(t)
+	if err != nil {
+		return next, false, err
+	}
+	course.Force = o.force
+	if !o.changes() && found.Finished(t) {
+		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
+		e := found.Execution
+		return next, false, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
+	}
+	next, err = found.Next(key.Session, t, course)
+	if err != nil {
+		return next, false, usagef("%w; select phases with --only", err)
+	}
+	return next, true, a.supply(ctx, s, t, suppliedFlags{edits: o.edits}, found.Checkpoint.Tree, &next.Course)
+}
+
+// lastGood finds what the store has of a session that is to go on. Damage is printed; the
+// plan shows what has to run again.
+func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (launch.Stored, error) {
+	found, err := launch.LastGood(ctx, s, key)
+	for _, f := range found.Faults {
 		a.printErr("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
 	}
-	chain, err := s.Checkpoints(ctx, key)
-	if len(chain) == 0 {
-		return resumableState{}, errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), err)
+	var none *launch.NoCheckpointError
+	if errors.As(err, &none) {
+		err = errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), none.Cause)
 	}
-	e, err := s.Execution(key)
-	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
-		return resumableState{}, err
-	}
-	for _, c := range chain {
-		e.Incarnation = max(e.Incarnation, c.Incarnation)
-	}
-	lost := slices.ContainsFunc(report.Faults, func(f cas.Fault) bool { return f.Repaired == "" })
-	return resumableState{chain[0], e, lost}, nil
+	return found, err
 }
 
 // teamOf loads the team: that of a file or, without one, that of
@@ -196,13 +153,9 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 	if file != "" {
 		return config.LoadTeam(file)
 	}
-	var t spec.Team
-	data, err := s.Blob(ctx, from.Team.Blob)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
+	t, err := launch.TeamOf(ctx, s, from)
 	if err != nil {
-		return t, failf("the session's team cannot be read: %w; give its file with --team", err)
+		return t, failf("%w; give its file with --team", err)
 	}
 	return t, nil
 }

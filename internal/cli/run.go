@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,9 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -38,19 +35,6 @@ type runOptions struct {
 	watch     bool
 	course    courseFlags
 	supplied  suppliedFlags
-}
-
-// runDocument is the document of `run -o json`.
-type runDocument struct {
-	Session string `json:"session"`
-	RunID   string `json:"run_id"`
-	// Store is the id of the session's store.
-	Store string `json:"store"`
-	// Incarnation counts the session's Temporal runs, this one included.
-	Incarnation int `json:"incarnation"`
-	// Plan says of each assignment whether it is restored or runs, and why;
-	// empty for a session that just begins at its beginning.
-	Plan []session.PlanEntry `json:"plan,omitempty"`
 }
 
 func newRun(a *app) *cobra.Command {
@@ -105,25 +89,26 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := &launch{app: a, conn: conn, store: s, team: t, requirement: requirement, session: o.session, course: course}
-	if err := l.precheck(ctx); err != nil {
+	l := starter{a, launch.Launcher{Conn: conn, Store: s, Now: a.env.Now}}
+	next := launch.Session{ID: o.session, Team: t, Requirement: requirement, Course: course}
+	if err := l.check(ctx, next); err != nil {
 		return err
 	}
-	if l.workspace, err = a.snapshot(ctx, s, o, t); err != nil {
+	if next.Workspace, err = a.snapshot(ctx, s, o, t); err != nil {
 		return err
 	}
-	l.course.Source = a.source(ctx, o)
+	next.Course.Source = a.source(ctx, o)
 	if ticket != nil {
-		l.reportTo = ticket.Key
+		next.ReportTo = ticket.Key
 		a.warnNoNotifier(ctx, s, ticket)
-		if l.workspace, err = a.addAttachments(ctx, s, ticket, l.workspace); err != nil {
+		if next.Workspace, err = a.addAttachments(ctx, s, ticket, next.Workspace); err != nil {
 			return err
 		}
 	}
-	if err := a.supply(ctx, s, t, o.supplied, "", &l.course); err != nil {
+	if err := a.supply(ctx, s, t, o.supplied, "", &next.Course); err != nil {
 		return err
 	}
-	return l.launch(ctx, o.watch)
+	return l.start(ctx, next, o.watch)
 }
 
 // work is the requirement, and the ticket that it comes from; nil: none.
@@ -138,38 +123,6 @@ func (a *app) work(ctx context.Context, o runOptions, args []string) (*origin, s
 	}
 	requirement, err := ticket.requirement()
 	return ticket, requirement, err
-}
-
-// launch starts the session, waits until it is admitted, and announces it.
-func (l *launch) launch(ctx context.Context, watch bool) error {
-	a := l.app
-	doc, err := l.start(ctx)
-	if err != nil {
-		return err
-	}
-	w := &sessionstatus.Watcher{Conn: l.conn, Store: l.store, Session: doc.Session, Now: a.env.Now}
-	v, refused := a.awaitAdmission(ctx, w, doc.RunID)
-	if refused != nil && exitCode(refused) == exitUsage {
-		return refused
-	}
-	doc.Incarnation, doc.Plan = max(v.Incarnation, 1), v.Plan
-	a.printPlan(v.Plan)
-	// A session that is started and not admitted yet has its id all the same.
-	if err := errors.Join(refused, a.announce(doc)); err != nil {
-		return err
-	}
-	if !watch {
-		return nil
-	}
-	return a.follow(ctx, w)
-}
-
-// printPlan prints what is restored and what runs, and why.
-func (a *app) printPlan(plan []session.PlanEntry) {
-	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
-	for _, p := range plan {
-		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
-	}
 }
 
 // checkRun refuses flags that make no sense before anything is contacted.
@@ -269,9 +222,4 @@ func firstOf(all []string, few int) string {
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
-}
-
-// announce prints the session's id, or its document.
-func (a *app) announce(doc runDocument) error {
-	return a.result(doc, func() { a.print("%s", doc.Session) })
 }

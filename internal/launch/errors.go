@@ -1,0 +1,56 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNotAdmitted says that a session is started, and that no worker has admitted it in
+// time. It runs as soon as one does.
+var ErrNotAdmitted = errors.New("no worker admitted the session")
+
+// NoCheckpointError says that a session has no checkpoint that can be read.
+type NoCheckpointError struct {
+	// Cause is what is wrong with its checkpoints; nil if there are none.
+	Cause error
+}
+
+func (e *NoCheckpointError) Error() string { return "no readable checkpoint" }
+
+func (e *NoCheckpointError) Unwrap() error { return e.Cause }
+
+// TakenError says that there is a session of this id already.
+type TakenError struct {
+	Session string
+	// By is where it is.
+	By string
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("session %q already exists in %s", e.Session, e.By)
+}
+
+// RunningError says that another process has resumed a session at the same time.
+type RunningError struct{ Session string }
+
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("session %s is already running: another command started it", e.Session)
+}
+
+// RefusedError says why a session cannot start.
+type RefusedError struct{ Problems []string }
+
+func (e *RefusedError) Error() string {
+	if len(e.Problems) == 1 {
+		return "the session cannot start: " + e.Problems[0]
+	}
+	return "the session cannot start:\n  " + strings.Join(e.Problems, "\n  ")
+}
+
+// GoneError says that a session was limited to phases that its new team does not have.
+type GoneError struct{ Phases []string }
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the session was limited to %s, which the team no longer has", strings.Join(e.Phases, ", "))
+}

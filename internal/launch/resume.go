@@ -1,0 +1,112 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// Stored is what the store has of a session that is to go on.
+type Stored struct {
+	// Checkpoint is the newest that can be read.
+	Checkpoint store.StoredCheckpoint
+	// Execution is the status document; its incarnation is the latest that is known.
+	Execution session.Execution
+	// Faults are what was damaged or missing. What was repaired says so.
+	Faults []cas.Fault
+}
+
+// Damaged reports whether something of the session was lost.
+func (s Stored) Damaged() bool {
+	return slices.ContainsFunc(s.Faults, func(f cas.Fault) bool { return f.Repaired == "" })
+}
+
+// LastGood verifies a session in the store and finds the newest checkpoint that can be
+// read. Without one it returns what was damaged, and a [*NoCheckpointError].
+func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Stored, err error) {
+	report, err := s.VerifySession(ctx, key)
+	if err != nil {
+		return found, err
+	}
+	found.Faults = report.Faults
+	chain, err := s.Checkpoints(ctx, key)
+	if len(chain) == 0 {
+		return found, &NoCheckpointError{err}
+	}
+	found.Checkpoint = chain[0]
+	found.Execution, err = s.Execution(key)
+	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
+		return found, err
+	}
+	for _, c := range chain {
+		found.Execution.Incarnation = max(found.Execution.Incarnation, c.Incarnation)
+	}
+	return found, nil
+}
+
+// TeamOf reads the team that a checkpoint was made with.
+func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (t spec.Team, err error) {
+	data, err := s.Blob(ctx, c.Team.Blob)
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("the session's team cannot be read: %w", err)
+	}
+	return t, nil
+}
+
+// Next is the next incarnation of a session that has ended, with a team, which may be
+// another than before. An unfinished session keeps the phases that it was limited to unless
+// the course selects others; if the team has none of them, the error is a [*GoneError].
+func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
+	c, before := s.Checkpoint, s.Execution.Course
+	course.Given, course.Source = c.Given, before.Source
+	if s.Execution.Status.Status != session.Completed {
+		if len(course.Only) == 0 {
+			course.Only = phasesOf(t, before.Only)
+		}
+		if len(course.Only) == 0 && len(before.Only) > 0 {
+			return Session{}, &GoneError{before.Only}
+		}
+		if len(course.PauseAfter) == 0 {
+			course.PauseAfter = phasesOf(t, before.PauseAfter)
+		}
+	}
+	return Session{
+		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo,
+		base: c.Name, incarnation: max(s.Execution.Incarnation, c.Incarnation) + 1,
+	}, nil
+}
+
+// phasesOf returns those of the phases that a team has.
+func phasesOf(t spec.Team, phases []string) []string {
+	return slices.DeleteFunc(slices.Clone(phases), func(phase string) bool { _, ok := t.Phase(phase); return !ok })
+}
+
+// Fork is a new session that has another's finished work and runs a phase again, with all
+// that depend on it.
+func (s Stored) Fork(from string, t spec.Team, phase string) Session {
+	c := s.Checkpoint
+	return Session{
+		Team: t, Requirement: c.Requirement, Workspace: c.Workspace,
+		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
+		base:   c.Name, incarnation: 1, origin: &session.Origin{Session: from, Checkpoint: c.Name},
+	}
+}
+
+// Finished reports whether a session is completed and has the work of every assignment of
+// a team.
+func (s Stored) Finished(t spec.Team) bool {
+	return s.Execution.Status.Status == session.Completed && !s.Damaged() &&
+		!slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
+			return !slices.ContainsFunc(s.Checkpoint.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
+		})
+}
