@@ -367,8 +367,7 @@ func (r *restoration) beginsAfresh(record session.Record) bool {
 		return false
 	}
 	f := last.Attempts[len(last.Attempts)-1].Failure
-	spent := last.Round >= r.team.Retry.Rounds || !f.RetryRound()
-	return spent && failures.RuleFor(f.Category).Start != failures.FromConversation
+	return !f.AnotherRound(last.Round, r.team.Retry.Rounds) && failures.RuleFor(f.Category).Start != failures.FromConversation
 }
 
 // results counts the rounds of a record that succeeded.

@@ -174,7 +174,7 @@ func (r *round) rest(ctx context.Context) error {
 	}
 	log := r.log.get()
 	n := len(log.Attempts)
-	if n == 0 || r.log.continued || log.Attempts[n-1].Agent != r.agent {
+	if n == 0 || r.log.found == earlierActivity || log.Attempts[n-1].Agent != r.agent {
 		return nil // or the session has decided when it continues
 	}
 	last := log.Attempts[n-1]

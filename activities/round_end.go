@@ -37,7 +37,7 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, end at
 
 // giveUp ends the round with the report of all its attempts.
 func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
-	last := r.in.Round >= r.in.Rounds || !f.RetryRound()
+	last := !f.AnotherRound(r.in.Round, r.in.Rounds)
 	if err := r.log.recordGivenUp(ctx, last); err != nil {
 		return r.interrupted(ctx, err)
 	}

@@ -31,12 +31,23 @@ type roundLog struct {
 	log session.RoundLog
 	// recorded: the record has the result, and no other execution continues the round.
 	recorded bool
-	// stored: the record had the round when this execution loaded it. continued: it
-	// has what an earlier activity did of the round.
-	stored, continued bool
+	// found is what of the round the record had when this execution loaded it.
+	found earlierWork
 	// unnoted: the log says that the agent starts, and the record does not yet.
 	unnoted bool
 }
+
+// earlierWork is what the record of an assignment has of a round that begins.
+type earlierWork int
+
+const (
+	// nothingEarlier: no execution has recorded anything of the round.
+	nothingEarlier earlierWork = iota
+	// thisActivity: an earlier execution of the same activity has.
+	thisActivity
+	// earlierActivity: another activity has, which this one continues.
+	earlierActivity
+)
 
 func newRoundLog(ctx context.Context, e *execution, in RoundInput) *roundLog {
 	return &roundLog{exec: e, in: in, round: e.roundKey(in.Run), log: heartbeatLog(ctx)}
@@ -75,8 +86,12 @@ func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*sess
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.record, l.agent = record, agent
-	l.continueEarlier(now)
-	l.stored = l.record.Round(l.round) != nil
+	switch {
+	case l.continueEarlier(now):
+		l.found = earlierActivity
+	case l.record.Round(l.round) != nil:
+		l.found = thisActivity
+	}
 	this := l.entry()
 	if this.Result != nil {
 		l.log = this.RoundLog
@@ -103,23 +118,23 @@ func (l *roundLog) countLostWorker() {
 	l.exec.observer.WorkerLost(l.agent)
 }
 
-// continueEarlier takes over the entry of the activity that this one continues with.
-func (l *roundLog) continueEarlier(now time.Time) {
-	if l.in.After == "" {
-		return
-	}
+// continueEarlier takes over the entry of the activity that this one continues, if the
+// record has it.
+func (l *roundLog) continueEarlier(now time.Time) bool {
 	before := l.round
 	before.Activity = l.in.After
-	if this := l.record.Round(before); this != nil {
-		this.Key, this.Agent, this.Pass = l.round, l.in.Agent, nil
-		if o := this.Outage; o != nil {
-			o.Noticed = l.in.Outage == OutageNoticed
-			if l.in.Outage == OutageRetry {
-				o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
-			}
-		}
-		l.continued = true
+	this := l.record.Round(before)
+	if l.in.After == "" || this == nil {
+		return false
 	}
+	this.Key, this.Agent, this.Pass = l.round, l.in.Agent, nil
+	if o := this.Outage; o != nil {
+		o.Noticed = l.in.Outage == OutageNoticed
+		if l.in.Outage == OutageRetry {
+			o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
+		}
+	}
+	return true
 }
 
 // loadJournal brings the record up to date with what the assignment's journal has.
@@ -294,11 +309,11 @@ func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
 // it came to another agent, keeps what it has for the activity that continues.
 func (l *roundLog) recordTurnedAway(ctx context.Context) error {
 	l.mu.Lock()
-	if l.continued || len(l.log.Attempts) > 0 || l.log.Begun > 0 || l.log.Lost > 0 || l.log.Outage != nil {
+	if l.found == earlierActivity || len(l.log.Attempts) > 0 || l.log.Begun > 0 || l.log.Lost > 0 || l.log.Outage != nil {
 		l.mu.Unlock()
 		return l.write(ctx) // under the key by which the next one looks for it
 	}
-	if !l.stored {
+	if l.found == nothingEarlier {
 		l.mu.Unlock()
 		return nil
 	}

@@ -14,8 +14,8 @@ type agentChoice struct {
 
 // of is the agent that works for an assignment.
 func (c *agentChoice) of(a *assignment) string {
-	if a.agent != "" {
-		return a.agent
+	if a.Substitute != "" {
+		return a.Substitute
 	}
 	return c.team.Personas[a.Persona].Agent
 }
@@ -29,12 +29,12 @@ func (c *agentChoice) fallbackOf(a *assignment) string {
 // afterFailure decides who does the next round after a failed one: the persona's
 // own agent, unless that is too expensive or has declined and there is another.
 func (c *agentChoice) afterFailure(a *assignment, f failures.Failure) {
-	if a.degraded {
+	if a.Degraded {
 		return
 	}
-	a.agent = ""
+	a.Substitute = ""
 	if c.team.Personas[a.Persona].Fallback && failures.RuleFor(f.Category).Fallback {
-		a.agent = c.fallbackOf(a)
+		a.Substitute = c.fallbackOf(a)
 	}
 }
 
@@ -42,7 +42,7 @@ func (c *agentChoice) afterFailure(a *assignment, f failures.Failure) {
 // assignment's next call.
 func (c *agentChoice) onExceeded(a *assignment) spec.OnExceeded {
 	wanted := c.team.Budget.OnExceeded
-	if wanted == spec.OnExceededDegrade && (a.degraded || c.fallbackOf(a) == "") {
+	if wanted == spec.OnExceededDegrade && (a.Degraded || c.fallbackOf(a) == "") {
 		return spec.OnExceededStop
 	}
 	return wanted

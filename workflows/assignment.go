@@ -18,52 +18,72 @@ import (
 // assignment is one persona's work in one pass of a phase. Its
 // counts and usage include those of earlier incarnations.
 type assignment struct {
-	session.CheckpointAssignment
+	AssignmentWork
 	*assignmentState
-	// round counts the rounds of the series, which retry limits are for.
-	round int
-	// input is the manifest that the next round starts from.
-	input spec.Digest
 	// beside is the phase's work that the input has and no checkpoint yet.
 	beside []session.CheckpointAssignment
-	// feedback is the blob of a failed merge; set while integrating.
-	feedback    spec.Digest
-	integrating bool
-	// output is the manifest that the last round left.
-	output spec.Digest
-	// agent works in the place of the persona's own; empty: nobody does.
-	// degraded: it does so for good, because the own one is too expensive.
-	agent    string
-	degraded bool
-	// refused is how the breaker of the persona's own agent refused this round; nil: it
-	// did not.
-	refused *activities.TurnedAway
 	// awaits is the breaker that the assignment waits for.
 	awaits *session.BreakerWait
-	// supplied is the manifest of a person's files, which the next round takes
-	// for the work; empty: an agent works.
-	supplied   spec.Digest
-	suppliedBy string
 	// settled: a person wants the phase's merged tree as it is.
 	settled bool
-	// sendsBack has the reasons for which the work of an earlier phase is sent back.
-	sendsBack []string
-	// due: a further round is to begin, and not before notBefore.
-	due       bool
-	notBefore time.Time
-	// next is how a round continues that an earlier run has left; nil: none is left.
-	next *execution
-	// failure is why no further round may begin until a person has answered; nil: one may.
-	failure *failures.Failure
 }
 
-// midway reports whether the assignment has a round to do or to wait for, whatever work it
+// AssignmentWork is how far an assignment has come in one pass of its phase. A run of the
+// session that continues as new hands it over.
+type AssignmentWork struct {
+	session.CheckpointAssignment
+	// Round counts the rounds of the series, which retry limits are for.
+	Round int `json:"round,omitempty"`
+	// From is the manifest that the next round starts from, Output the one that the last left.
+	From   spec.Digest `json:"from,omitempty"`
+	Output spec.Digest `json:"output,omitempty"`
+	// Feedback is the blob of a failed merge; set while Integrating.
+	Feedback    spec.Digest `json:"feedback,omitempty"`
+	Integrating bool        `json:"integrating,omitempty"`
+	// Substitute works in the place of the persona's own agent:
+	//
+	//	Substitute  Degraded  Refused  who works, and for how long
+	//	""          -         -        the persona's own agent
+	//	set         -         set      the substitute for this round: Refused is how the own agent's breaker refused it
+	//	set         -         -        the substitute for this round: the own agent declined the last one
+	//	set         yes       -        the substitute for good: the own agent is too expensive
+	Substitute string                 `json:"works,omitempty"`
+	Degraded   bool                   `json:"degraded,omitempty"`
+	Refused    *activities.TurnedAway `json:"refused,omitempty"`
+	// Supplied is the manifest of a person's files, which the next round takes
+	// for the work; empty: an agent works.
+	Supplied   spec.Digest `json:"supplied,omitempty"`
+	SuppliedBy string      `json:"supplied_by,omitempty"`
+	// SendsBack has the reasons for which the work of an earlier phase is sent back.
+	SendsBack []string `json:"sends_back,omitempty"`
+	nextStep
+}
+
+// nextStep is what an assignment has to do next. It is one of these, and only replaced as a whole:
+//
+//	made by      the assignment                                        until
+//	nextStep{}   is in a round, or has no more to do                   the round's end
+//	nextRound    begins another round, but not before NotBefore        begin
+//	sameRound    continues its round with the activity Next            execute, in this run or the next
+//	askPerson    may begin no round before a person has answered       apply
+type nextStep struct {
+	Due       bool              `json:"due,omitempty"`
+	NotBefore time.Time         `json:"not_before,omitzero"`
+	Next      *execution        `json:"next,omitempty"`
+	Failure   *failures.Failure `json:"failure,omitempty"`
+}
+
+func nextRound(notBefore time.Time) nextStep { return nextStep{Due: true, NotBefore: notBefore} }
+func sameRound(next execution) nextStep      { return nextStep{Next: &next} }
+func askPerson(f failures.Failure) nextStep  { return nextStep{Failure: &f} }
+
+// pending reports whether the assignment has a round to do or to wait for, whatever work it
 // has already.
-func (a *assignment) midway() bool { return a.due || a.next != nil || a.failure != nil }
+func (s nextStep) pending() bool { return s != nextStep{} }
 
 // finished reports whether its own work is at hand. What it has to do for the merged tree is
 // left to the merge.
-func (a *assignment) finished() bool { return a.integrating || a.Status.Done() && !a.midway() }
+func (a *assignment) finished() bool { return a.Integrating || a.Status.Done() && !a.pending() }
 
 // assignmentState is what is kept of an assignment over the passes of its phase.
 type assignmentState struct {
@@ -77,8 +97,16 @@ type assignmentState struct {
 	note string
 	// restored is its work that is at hand although its phase has yet to run; nil: none.
 	restored *activities.RestoredWork
-	// outage is the one that its round waits for the end of, and notice the request that
-	// notifies people of it; nil: none.
+	// outage is the one that its round waits for, as far as the round has reported it, and
+	// notice the request that notifies people; nil: none.
+	//
+	//	outage  notice  the round
+	//	-       -       works, or waits for less than a minute
+	//	set     -       waits without a slot; a session that ends does not wait for it
+	//	-       set     waits for its breaker, or has just returned for its outage
+	//	set     set     waits for its provider
+	//
+	// Both are cleared together when the outage is over or a person has answered.
 	outage *activities.OutageNews
 	notice *request
 }
@@ -91,11 +119,11 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 		if !w.Status.Done() {
 			w.Status = session.Restored
 		}
-		return &assignment{CheckpointAssignment: w.CheckpointAssignment, assignmentState: state, input: input, output: w.Output}
+		return &assignment{AssignmentWork: AssignmentWork{CheckpointAssignment: w.CheckpointAssignment, From: input, Output: w.Output}, assignmentState: state}
 	}
-	a := &assignment{input: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
+	a := &assignment{assignmentState: state, AssignmentWork: AssignmentWork{From: input, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
-	}}
+	}}}
 	a.Status, a.Agent, a.Summary, a.Failures = session.Pending, "", "", slices.Clone(a.Failures)
 	return a
 }
@@ -112,8 +140,8 @@ func entries(work []*assignment) []session.CheckpointAssignment {
 func (a *assignment) begin() {
 	a.Rounds++
 	a.rounds++
-	a.round++
-	a.due = false
+	a.Round++
+	a.nextStep = nextStep{}
 }
 
 // add takes over what a successful round delivered.
@@ -123,44 +151,44 @@ func (a *assignment) add(r session.RoundResult) {
 	a.Failures = append(a.Failures, r.Failures...)
 	a.Usage = r.Total
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
-	a.Status, a.Summary, a.output, a.Agent = session.Completed, r.Summary, r.Output, a.agent
-	if a.supplied != "" {
-		a.Status, a.supplied = session.Supplied, ""
+	a.Status, a.Summary, a.Output, a.Agent = session.Completed, r.Summary, r.Output, a.Substitute
+	if a.Supplied != "" {
+		a.Status, a.Supplied = session.Supplied, ""
 	}
-	if a.integrating {
+	if a.Integrating {
 		a.Integrated = append(a.Integrated, r.Work)
 		return
 	}
-	a.BasedWork, a.sendsBack = r.BasedWork, r.SendsBack
+	a.BasedWork, a.SendsBack = r.BasedWork, r.SendsBack
 }
 
 // ownWork reports whether the assignment is at its own work: not at merging others', and
 // not done with it because it sends others' back.
-func (a *assignment) ownWork() bool { return !a.integrating && len(a.sendsBack) == 0 }
+func (a *assignment) ownWork() bool { return !a.Integrating && len(a.SendsBack) == 0 }
 
 // skip settles an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
 func (a *assignment) skip(nothing spec.Digest) {
-	if a.integrating {
+	if a.Integrating {
 		// Nobody resolves what the personas disagree on: the later version stands.
 		a.Status, a.settled = session.Completed, true
 		a.Integrated = append(a.Integrated, session.Work{Delta: nothing})
 		return
 	}
-	if len(a.sendsBack) > 0 { // what it sends back is accepted, and so is its own work
-		a.Status, a.sendsBack = session.Completed, nil
+	if len(a.SendsBack) > 0 { // what it sends back is accepted, and so is its own work
+		a.Status, a.SendsBack = session.Completed, nil
 		return
 	}
-	a.Status, a.Summary, a.output = session.Skipped, "skipped by a person", a.input
-	a.BasedWork = session.BasedWork{Input: a.input, Work: session.Work{Delta: nothing}}
+	a.Status, a.Summary, a.Output = session.Skipped, "skipped by a person", a.From
+	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }
 
 // again begins a new series of rounds, with what a person says to the agent.
 func (a *assignment) again(note string) {
 	a.series++
-	a.round, a.note = 0, note
-	if !a.degraded {
-		a.agent = ""
+	a.Round, a.note = 0, note
+	if !a.Degraded {
+		a.Substitute = ""
 	}
 }
 

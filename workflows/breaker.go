@@ -22,12 +22,12 @@ const lastReportLimit = time.Minute
 // the agent with, if the round is to be a probe.
 func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
 	other := rs.agents.fallbackOf(a)
-	if a.agent == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
-		a.agent, a.refused = other, &turned
+	if a.Substitute == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
+		a.Substitute, a.Refused = other, &turned
 		return lease{}, nil
 	}
-	if a.refused != nil { // the fallback's breaker is open, too
-		turned, a.agent, a.refused = *a.refused, "", nil
+	if a.Refused != nil { // the fallback's breaker is open, too
+		turned, a.Substitute, a.Refused = *a.Refused, "", nil
 	}
 	return rs.waitForBreaker(ctx, a, turned)
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -67,29 +66,7 @@ type ContinuedAssignment struct {
 	Note     string                   `json:"note,omitempty"`
 	Restored *activities.RestoredWork `json:"restored,omitempty"`
 	// Work is its work in the pass under way; nil: none is under way.
-	Work *ContinuedWork `json:"work,omitempty"`
-}
-
-// ContinuedWork is an assignment's work in a pass that the next run continues.
-type ContinuedWork struct {
-	session.CheckpointAssignment
-	Round       int                    `json:"round,omitempty"`
-	From        spec.Digest            `json:"from,omitempty"`
-	Output      spec.Digest            `json:"output,omitempty"`
-	Feedback    spec.Digest            `json:"feedback,omitempty"`
-	Integrating bool                   `json:"integrating,omitempty"`
-	Works       string                 `json:"works,omitempty"`
-	Degraded    bool                   `json:"degraded,omitempty"`
-	Refused     *activities.TurnedAway `json:"refused,omitempty"`
-	Supplied    spec.Digest            `json:"supplied,omitempty"`
-	SuppliedBy  string                 `json:"supplied_by,omitempty"`
-	SendsBack   []string               `json:"sends_back,omitempty"`
-	// Due: its next round begins when NotBefore is over. Next: its round continues. Failure:
-	// it waits for a person.
-	Due       bool              `json:"due,omitempty"`
-	NotBefore time.Time         `json:"not_before,omitzero"`
-	Next      *execution        `json:"next,omitempty"`
-	Failure   *failures.Failure `json:"failure,omitempty"`
+	Work *AssignmentWork `json:"work,omitempty"`
 }
 
 // ContinuedRequest is an open request.
@@ -159,19 +136,11 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Restored: state.restored}
 		if p.work != nil {
-			a.Work = p.work[i].continued()
+			a.Work = &p.work[i].AssignmentWork
 		}
 		c.Assignments = append(c.Assignments, a)
 	}
 	return c
-}
-
-func (a *assignment) continued() *ContinuedWork {
-	return &ContinuedWork{
-		CheckpointAssignment: a.CheckpointAssignment, Round: a.round, From: a.input, Output: a.output, Feedback: a.feedback, Integrating: a.integrating,
-		Works: a.agent, Degraded: a.degraded, Refused: a.refused, Supplied: a.supplied, SuppliedBy: a.suppliedBy, SendsBack: a.sendsBack,
-		Due: a.due, NotBefore: a.notBefore, Next: a.next, Failure: a.failure,
-	}
 }
 
 // takeOver takes the state of the run before. People can answer from then on.
@@ -224,18 +193,10 @@ func (s *schedule) takeOver(c *Continued) {
 			state := s.assignment(id)
 			state.rounds, state.waits, state.series, state.note, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Restored
 			if a.Work != nil {
-				p.work = append(p.work, a.Work.assignment(state))
+				p.work = append(p.work, &assignment{AssignmentWork: *a.Work, assignmentState: state})
 			}
 		}
 		s.byName[p.Name] = p
 		s.phases = append(s.phases, p)
-	}
-}
-
-func (w *ContinuedWork) assignment(state *assignmentState) *assignment {
-	return &assignment{
-		CheckpointAssignment: w.CheckpointAssignment, assignmentState: state, round: w.Round, input: w.From, output: w.Output,
-		feedback: w.Feedback, integrating: w.Integrating, agent: w.Works, degraded: w.Degraded, refused: w.Refused,
-		supplied: w.Supplied, suppliedBy: w.SuppliedBy, sendsBack: w.SendsBack, due: w.Due, notBefore: w.NotBefore, next: w.Next, failure: w.Failure,
 	}
 }

@@ -44,7 +44,7 @@ func (p *publisher) setPhase(name string, state session.State) { p.phase(name).S
 // update takes an assignment's new state into the status, and shows it.
 func (p *publisher) update(ctx workflow.Context, a *assignment, state session.State) {
 	now := session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary, Awaits: a.awaits}
-	now.Status, now.Agent = state, cmp.Or(a.agent, a.Agent)
+	now.Status, now.Agent = state, cmp.Or(a.Substitute, a.Agent)
 	*p.status.Assignment(a.AssignmentID) = now
 	p.status.Usage = p.status.Sum()
 	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {

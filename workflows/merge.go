@@ -29,7 +29,7 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 		}
 	}
 	for {
-		if !integrator.midway() { // else an earlier run has left it there
+		if !integrator.pending() { // else an earlier run has left it there
 			if merged, again, err := m.once(ctx, p, integrator); err != nil || !again {
 				return merged, err
 			}
@@ -59,7 +59,7 @@ func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (me
 		}
 		return true, false, nil
 	}
-	integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
+	integrator.Integrating, integrator.From, integrator.Feedback = true, result.Tree, result.Feedback
 	ok, err := m.waitForRound(ctx, integrator, *result.Failure)
 	return ok, ok && !integrator.settled, err
 }
@@ -67,10 +67,10 @@ func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (me
 // waitForRound waits until the integrator has its next round: for a while, or for a
 // person if its rounds are spent. It returns false in a session that ends.
 func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f failures.Failure) (bool, error) {
-	wait, again := afterRound(f, integrator.round, m.rounds.team.Retry)
+	wait, again := afterRound(f, integrator.Round, m.rounds.team.Retry)
 	if !again {
 		m.rounds.publisher.update(ctx, integrator, session.Failed)
-		integrator.failure = &f
+		integrator.nextStep = askPerson(f)
 		report := slices.Concat(integrator.Failures, []session.AttemptFailure{{Category: f.Category, Message: f.Message}})
 		then, err := m.rounds.requests.askForHelp(ctx, integrator, f, report)
 		m.rounds.publisher.show(ctx)

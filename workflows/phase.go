@@ -85,7 +85,7 @@ func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 		if ok, err := ps.rounds.runAll(ctx, p.Order, p.work); err != nil || !ok {
 			return false, err
 		}
-		i := slices.IndexFunc(p.work, func(a *assignment) bool { return len(a.sendsBack) > 0 })
+		i := slices.IndexFunc(p.work, func(a *assignment) bool { return len(a.SendsBack) > 0 })
 		if i < 0 {
 			return true, nil
 		}

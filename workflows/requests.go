@@ -441,10 +441,10 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
 
 // apply does with an assignment what a person has said.
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
-	a.supplied, a.suppliedBy, a.failure = "", "", nil
+	a.Supplied, a.SuppliedBy, a.nextStep = "", "", nextStep{}
 	switch answer.Verb {
 	case session.AnswerSupply:
-		a.supplied, a.suppliedBy = answer.Files, answer.By
+		a.Supplied, a.SuppliedBy = answer.Files, answer.By
 		return outcomeRetry
 	case session.AnswerSkip:
 		a.skip(rs.checkpoints.empty)

@@ -48,13 +48,13 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 		if err != nil || then != outcomeRetry {
 			return then == outcomeDone, err
 		}
-		if runs && sender.supplied == "" {
+		if runs && sender.Supplied == "" {
 			if sender.note != "" {
 				rework.Reasons = append(rework.Reasons, "Note of a person: "+sender.note)
 			}
 			break
 		}
-		if ok, err := rw.rounds.run(ctx, sender); err != nil || !ok || len(sender.sendsBack) == 0 {
+		if ok, err := rw.rounds.run(ctx, sender); err != nil || !ok || len(sender.SendsBack) == 0 {
 			return ok, err
 		}
 	}
@@ -65,12 +65,12 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 // reasons are those of the persona that sends work back, and of all others of its
 // phase that do.
 func reasons(sender *assignment, work []*assignment) []string {
-	all := slices.Clone(sender.sendsBack)
+	all := slices.Clone(sender.SendsBack)
 	for _, a := range work {
 		if a == sender {
 			continue
 		}
-		for _, reason := range a.sendsBack {
+		for _, reason := range a.SendsBack {
 			all = append(all, a.Persona+" adds: "+reason)
 		}
 	}

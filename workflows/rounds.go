@@ -39,18 +39,18 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 	if order == spec.OrderSequence {
 		for i, a := range work {
 			if a.finished() {
-				if len(a.sendsBack) > 0 { // later ones would use what is sent back
+				if len(a.SendsBack) > 0 { // later ones would use what is sent back
 					break
 				}
 				continue
 			}
 			if i > 0 {
-				a.input, a.beside = work[i-1].output, entries(work[:i])
+				a.From, a.beside = work[i-1].Output, entries(work[:i])
 			}
 			if ok, err := rs.run(ctx, a); err != nil || !ok {
 				return false, err
 			}
-			if len(a.sendsBack) > 0 {
+			if len(a.SendsBack) > 0 {
 				break
 			}
 		}
@@ -85,12 +85,12 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 // for an assignment without a result in a session that ends.
 func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
-		if a.failure == nil {
-			if ok, err := rs.untilFailed(ctx, a); err != nil || a.failure == nil {
+		if a.Failure == nil {
+			if ok, err := rs.untilFailed(ctx, a); err != nil || a.Failure == nil {
 				return ok, err
 			}
 		}
-		then, err := rs.requests.askForHelp(ctx, a, *a.failure, a.Failures)
+		then, err := rs.requests.askForHelp(ctx, a, *a.Failure, a.Failures)
 		rs.publisher.show(ctx)
 		if err != nil || then != outcomeRetry {
 			return then == outcomeDone, err
@@ -99,20 +99,22 @@ func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 }
 
 // untilFailed executes rounds until one succeeds, or until none may follow without a
-// person: a.failure says why. It returns false without a failure where the session ends, or
+// person: a.Failure says why. It returns false without a failure where the session ends, or
 // its next run executes the rounds.
 func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error) {
-	if left := a.notBefore.Sub(workflow.Now(ctx)); a.due && left > 0 {
-		if err := rs.pause(ctx, a, left, fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.round+1, rs.team.Retry.Rounds)); err != nil {
+	if left := a.NotBefore.Sub(workflow.Now(ctx)); a.Due && left > 0 {
+		if err := rs.pause(ctx, a, left, fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.Round+1, rs.team.Retry.Rounds)); err != nil {
 			return false, err
 		}
 	}
 	for {
 		if rs.ending.handsOver() {
-			a.due = a.next == nil
+			if !a.pending() {
+				a.nextStep = nextRound(workflow.Now(ctx))
+			}
 			return false, nil
 		}
-		if a.next == nil {
+		if a.Next == nil {
 			a.begin()
 		}
 		rs.publisher.update(ctx, a, session.Running)
@@ -141,15 +143,15 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 		}
 		a.charge(report)
 		rs.reports.add(report.Unreported)
-		wait, again := afterRound(report.Failure, a.round, rs.team.Retry)
-		if again && a.supplied == "" {
+		wait, again := afterRound(report.Failure, a.Round, rs.team.Retry)
+		if again && a.Supplied == "" {
 			if err := rs.waitForNext(ctx, a, report.Failure, wait); err != nil {
 				return false, err
 			}
 			continue
 		}
 		rs.publisher.update(ctx, a, session.Failed)
-		a.failure = &report.Failure
+		a.nextStep = askPerson(report.Failure)
 		return false, nil
 	}
 }
@@ -157,7 +159,7 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 // afterRound decides, from the failure table and the team's limits, whether a
 // failed round is followed by another, and after which wait.
 func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration, bool) {
-	if round >= retry.Rounds || !f.RetryRound() {
+	if !f.AnotherRound(round, retry.Rounds) {
 		return 0, false
 	}
 	wait := spec.Backoff(retry.RoundInitial, retry.RoundMax, round)
@@ -168,12 +170,12 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f failures.Failure, wait time.Duration) error {
 	rs.agents.afterFailure(a, f)
 	rs.publisher.update(ctx, a, session.Waiting)
-	return rs.pause(ctx, a, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, rs.team.Retry.Rounds, f.Category))
+	return rs.pause(ctx, a, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.Round+1, rs.team.Retry.Rounds, f.Category))
 }
 
 // pause waits for an assignment's next round. A continued run of the workflow continues the wait.
 func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
-	a.due, a.notBefore = true, workflow.Now(ctx).Add(wait)
+	a.nextStep = nextRound(workflow.Now(ctx).Add(wait))
 	return rs.ending.pause(ctx, wait, summary)
 }
 
@@ -190,14 +192,14 @@ type execution struct {
 
 // execute has one round done, by one activity or several: after a refusal by the breaker, a
 // spent budget or an outage of the provider, another activity continues the round, and no round
-// or attempt is counted. a.next tells a continued run of the workflow where to continue.
+// or attempt is counted. a.Next tells a continued run of the workflow where to continue.
 func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
 	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
 	e := execution{ID: id}
-	if a.next != nil {
-		e, a.next = *a.next, nil
+	if a.Next != nil {
+		e, a.nextStep = *a.Next, nextStep{}
 	} else {
-		a.refused = nil
+		a.Refused = nil
 	}
 	for {
 		var result session.RoundResult
@@ -207,7 +209,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		if !broke {
 			if rs.ending.handsOver() {
 				releaseLease(ctx, e.lease)
-				a.next = &e
+				a.nextStep = sameRound(e)
 				return result, errSessionEnds
 			}
 			result, err = rs.executeOnce(ctx, a, e)
@@ -215,32 +217,29 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		}
 		turned, refused := detail[activities.TurnedAway](err, session.BreakerOpen)
 		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
-		switch {
-		case refused:
-			a.waits++
-			probe, err = rs.afterRefusal(ctx, a, turned)
-		case broke:
-			a.waits++
-			rs.outages.over(ctx, a.AssignmentID)
-			if err = rs.afterBudgetSpent(ctx, a, stop); rs.leftToNextRun(err) {
-				a.next = &e
-				return result, err
-			}
-		case impatient:
-			a.waits++
-			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Verbs...)
-		case errors.Is(err, errTryNow), rs.leftToNextRun(err):
-			a.waits++
-		default:
+		if !refused && !broke && !impatient && !errors.Is(err, errTryNow) && !rs.leftToNextRun(err) {
 			a.outage = nil
 			if !rs.ending.failed() && (ctx.Err() == nil || rs.schedule.recalled(a.Phase)) {
 				rs.outages.over(ctx, a.AssignmentID)
 			}
 			return result, err
 		}
+		a.waits++
+		switch {
+		case refused:
+			probe, err = rs.afterRefusal(ctx, a, turned)
+		case broke:
+			rs.outages.over(ctx, a.AssignmentID)
+			if err = rs.afterBudgetSpent(ctx, a, stop); rs.leftToNextRun(err) {
+				a.nextStep = sameRound(e)
+				return result, err
+			}
+		case impatient:
+			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Verbs...)
+		}
 		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), After: e.ID, lease: probe, Outage: rs.outages.order(a, err)}
 		if rs.leftToNextRun(err) {
-			a.next = &following
+			a.nextStep = sameRound(following)
 		}
 		if err != nil && !errors.Is(err, errTryNow) && !errors.Is(err, errPatienceOver) {
 			return result, err
@@ -275,25 +274,25 @@ func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) 
 func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
 	p := rs.schedule.byName[a.Phase]
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
-		Head: rs.status.Checkpoint, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
-		Agent: a.agent, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPass, OnExceeded: rs.agents.onExceeded(a), Free: a.degraded,
+		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.Round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
+		Head: rs.status.Checkpoint, Input: a.From, Beside: a.beside, Feedback: a.Feedback, Integrating: a.Integrating,
+		Agent: a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPass, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
 		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
-		Supplied: a.supplied, SuppliedBy: a.suppliedBy, Outage: e.Outage,
+		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, Outage: e.Outage,
 	}
 }
 
 // summary describes a round's activity in the Web UI.
 func (rs *rounds) summary(a *assignment, agent string) string {
 	summary := fmt.Sprintf("%s by %s", a.AssignmentID, agent)
-	if a.integrating {
+	if a.Integrating {
 		summary += ", fixing the merged tree"
 	}
-	if a.supplied != "" {
-		summary = fmt.Sprintf("%s, supplied by %s", a.AssignmentID, a.suppliedBy)
+	if a.Supplied != "" {
+		summary = fmt.Sprintf("%s, supplied by %s", a.AssignmentID, a.SuppliedBy)
 	}
-	if a.round > 1 {
-		summary += fmt.Sprintf(", round %d of %d", a.round, rs.team.Retry.Rounds)
+	if a.Round > 1 {
+		summary += fmt.Sprintf(", round %d of %d", a.Round, rs.team.Retry.Rounds)
 	}
 	return summary
 }
@@ -302,7 +301,7 @@ func (rs *rounds) summary(a *assignment, agent string) string {
 func (rs *rounds) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
 	if rs.agents.onExceeded(a) == spec.OnExceededDegrade {
-		a.degraded, a.agent, a.refused = true, rs.agents.fallbackOf(a), nil
+		a.Degraded, a.Substitute, a.Refused = true, rs.agents.fallbackOf(a), nil
 		return nil
 	}
 	return rs.budgets.await(ctx, a, stop)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -36,6 +37,38 @@ func TestWhetherARoundFollows(t *testing.T) {
 	}
 }
 
+// TestTheNextRunHasTheNextStep has each step of an assignment travel to the next run, alone.
+func TestTheNextRunHasTheNextStep(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		step    nextStep
+		pending bool
+		keys    []string
+	}{
+		{nextStep{}, false, nil},
+		{nextRound(at), true, []string{"due", "not_before"}},
+		{sameRound(execution{ID: "p.a.1.1", After: "p.a.1", Outage: activities.OutageNoticed}), true, []string{"next"}},
+		{askPerson(failures.Failure{Category: failures.Auth, Message: "no key"}), true, []string{"failure"}},
+	} {
+		require.Equal(t, c.pending, c.step.pending())
+		data, err := json.Marshal(AssignmentWork{nextStep: c.step})
+		require.NoError(t, err)
+		var read AssignmentWork
+		require.NoError(t, json.Unmarshal(data, &read))
+		require.Equal(t, c.step, read.nextStep)
+		var keys map[string]any
+		require.NoError(t, json.Unmarshal(data, &keys))
+		var steps []string
+		for _, key := range []string{"due", "not_before", "next", "failure"} {
+			if keys[key] != nil {
+				steps = append(steps, key)
+			}
+		}
+		require.Equal(t, c.keys, steps)
+	}
+}
+
 // TestWhichAgentWorks has a persona's agent declined, refused by its budget, and back.
 func TestWhichAgentWorks(t *testing.T) {
 	t.Parallel()
@@ -55,10 +88,10 @@ func TestWhichAgentWorks(t *testing.T) {
 	require.Equal(t, "large", c.of(a))
 	require.Equal(t, spec.OnExceededDegrade, c.onExceeded(a))
 	require.Equal(t, spec.OnExceededStop, c.onExceeded(b), "it has no fallback")
-	a.agent = "small"
+	a.Substitute = "small"
 	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
 	require.Equal(t, "large", c.of(a), "the next round is its own again")
-	a.agent, a.degraded = "small", true
+	a.Substitute, a.Degraded = "small", true
 	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
 	require.Equal(t, "small", c.of(a), "its own is too expensive")
 	require.Equal(t, spec.OnExceededStop, c.onExceeded(a))

@@ -247,6 +247,10 @@ func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).R
 // RetryRound reports whether another round makes sense.
 func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).RetryRound }
 
+// AnotherRound reports whether another round follows by itself where this failure has ended
+// one of so many rounds. The rounds of a series count from 1.
+func (f *Failure) AnotherRound(round, rounds int) bool { return round < rounds && f.RetryRound() }
+
 // WaitedOut reports whether the failure is the provider's or the host's, and may be over
 // later.
 func (f *Failure) WaitedOut() bool {

@@ -52,3 +52,21 @@ func TestFailureTable(t *testing.T) {
 	require.False(t, final.RetryAttempt())
 	require.False(t, final.RetryRound())
 }
+
+// TestWhetherAnotherRoundFollows is one decision for the session, the round and a resume.
+func TestWhetherAnotherRoundFollows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		failure       Failure
+		round, rounds int
+		follows       bool
+	}{
+		{Failure{Category: TestFailure}, 1, 2, true},
+		{Failure{Category: TestFailure}, 2, 2, false},
+		{Failure{Category: TestFailure}, 3, 2, false},
+		{Failure{Category: TestFailure, Final: true}, 1, 2, false},
+		{Failure{Category: Auth}, 1, 2, false},
+	} {
+		require.Equal(t, c.follows, c.failure.AnotherRound(c.round, c.rounds), "%+v", c)
+	}
+}

@@ -95,7 +95,15 @@ func (r Record) Counted() CheckpointAssignment {
 	return a
 }
 
-// RoundRecord is one round in a record.
+// RoundRecord is one round in a record:
+//
+//	Result  GaveUp  Last  the round
+//	-       -       -     has not ended: see [RoundLog]
+//	set     -       -     succeeded
+//	-       yes     -     failed, and another one follows by itself
+//	-       yes     yes   failed, and none follows by itself
+//
+// Each of them may be Stale.
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`
 	Round int      `json:"round"`
@@ -186,7 +194,17 @@ func (r Record) WithoutTranscripts() Record {
 }
 
 // RoundLog is what a round remembers over its executions. It travels in
-// heartbeats, too, for the case that the record could not be written.
+// heartbeats, too, for the case that the record could not be written. Of the attempt under
+// way it has:
+//
+//	Started  AttemptAt  Outage  the attempt
+//	-        -          -       has not begun
+//	yes      set        -       is at work, or its worker was lost
+//	-        set        -       was interrupted: by a stopping worker, its store, its budget
+//	-        any        set     waits for its provider or host; without AttemptAt since before it began
+//	yes      set        set     tries again, and no answer has ended the outage yet
+//
+// A counted failure sets all three back.
 type RoundLog struct {
 	// Revision counts the changes: of two logs of one round the higher one is later.
 	Revision int `json:"revision"`
