@@ -14,8 +14,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
+// agentsCommand is `agents`.
+type agentsCommand struct {
+	*console
+	*connector
+	team string // a file
+}
+
 func newAgents(a *app) *cobra.Command {
-	var teamFile string
+	c := agentsCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "agents",
 		Short: "Show the agents of live workers and, with --team, what a team is missing",
@@ -24,37 +31,37 @@ func newAgents(a *app) *cobra.Command {
 			"The exit code is 1 if something is missing.",
 		Example: "  maestro agents\n  maestro agents --team team.yaml",
 		Args:    cmdline.Arguments(0, 0),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.agents(cmd.Context(), teamFile) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&teamFile, "team", "", "team file to check the workers against")
+	cmd.Flags().StringVar(&c.team, "team", "", "team file to check the workers against")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) agents(ctx context.Context, teamFile string) error {
+func (c *agentsCommand) run(ctx context.Context) error {
 	var t spec.Team
 	var err error
-	if teamFile != "" {
-		if t, err = config.LoadTeam(teamFile); err != nil {
+	if c.team != "" {
+		if t, err = config.LoadTeam(c.team); err != nil {
 			return err
 		}
 	}
-	s, err := a.openStore()
+	s, err := c.openStore()
 	if err != nil {
 		return err
 	}
-	conn, err := a.dialToLook(ctx, "showing the workers' last records in the store; pollers are unknown")
+	conn, err := c.dialToLook(ctx, "showing the workers' last records in the store; pollers are unknown")
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
 	}
-	doc, err := workerpool.Look(ctx, s, conn, t, a.env.Now())
+	doc, err := workerpool.Look(ctx, s, conn, t, c.now())
 	if err != nil {
 		return err
 	}
-	if err := a.result(doc, func() { a.writeAgents(doc) }); err != nil {
+	if err := c.result(doc, func() { c.write(doc) }); err != nil {
 		return err
 	}
 	if len(doc.Missing) > 0 {
@@ -63,13 +70,13 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 	return nil
 }
 
-func (a *app) writeAgents(doc workerpool.Roster) {
+func (c *agentsCommand) write(doc workerpool.Roster) {
 	if len(doc.Workers) > 0 {
-		a.writeOffers(doc)
-		a.print("")
+		c.writeOffers(doc)
+		c.print("")
 	}
 	if len(doc.Queues) > 0 && len(doc.Workers) > 0 {
-		t := terminal.NewTable(a.palette)
+		t := terminal.NewTable(c.palette)
 		t.Head("QUEUE", "FOR", "POLLERS")
 		for _, q := range doc.Queues {
 			by := terminal.Painted(strings.Join(q.Pollers, ", "), "")
@@ -78,20 +85,20 @@ func (a *app) writeAgents(doc workerpool.Roster) {
 			}
 			t.Add(terminal.Plain(q.Queue), terminal.Plain(q.For), by)
 		}
-		t.Write(a.env.Stdout)
-		a.print("")
+		t.Write(c.stdout)
+		c.print("")
 	}
 	for _, l := range doc.Missing {
-		a.print("%s %s\n  -> %s", a.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
+		c.print("%s %s\n  -> %s", c.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
 	}
 	if len(doc.Missing) == 0 && doc.Team != "" {
-		a.print("nothing is missing for team %s", doc.Team)
+		c.print("nothing is missing for team %s", doc.Team)
 	}
 }
 
 // writeOffers prints the workers and their agents.
-func (a *app) writeOffers(doc workerpool.Roster) {
-	workers, agents := terminal.NewTable(a.palette), terminal.NewTable(a.palette)
+func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
+	workers, agents := terminal.NewTable(c.palette), terminal.NewTable(c.palette)
 	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
 	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
 	for _, w := range doc.Workers {
@@ -109,7 +116,7 @@ func (a *app) writeOffers(doc workerpool.Roster) {
 				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)))
 		}
 	}
-	workers.Write(a.env.Stdout)
-	a.print("")
-	agents.Write(a.env.Stdout)
+	workers.Write(c.stdout)
+	c.print("")
+	agents.Write(c.stdout)
 }

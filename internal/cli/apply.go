@@ -103,7 +103,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 	default:
 		a.printErr("%s", doc.Reason)
 	}
-	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, a.sourceOf(k.store, k.key)
+	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, sourceOf(k.store, k.key)
 	switch {
 	case o.patch:
 		err = a.applyPatch(ctx, work, o, source, doc)
@@ -123,8 +123,8 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 	return err
 }
 
-// target is a directory for the part of a session's work that was requested.
-func (a *app) target(dir string, o applyOptions) apply.Target {
+// destination is a directory for the part of a session's work that was requested.
+func (a *app) destination(dir string, o applyOptions) apply.Target {
 	return apply.Target{Dir: dir, Paths: o.paths, Force: o.force, DryRun: o.dryRun, Environ: a.environ}
 }
 
@@ -138,13 +138,13 @@ func (d applyDocument) has(out apply.Outcome) applyDocument {
 func (a *app) applyDir(o applyOptions, source session.Source) (string, error) {
 	switch {
 	case o.dir != "":
-		return a.directory("--dir", o.dir)
+		return directory(a.env.Dir, "--dir", o.dir)
 	case source.Dir == "":
 		return a.env.Dir, nil
 	case source.Host != a.env.Host:
 		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir, source.Host)
 	}
-	dir, err := a.directory("the session was started from", source.Dir)
+	dir, err := directory(a.env.Dir, "the session was started from", source.Dir)
 	if err != nil {
 		return "", usagef("the session's directory %s no longer exists; give another one with --dir", source.Dir)
 	}
@@ -157,7 +157,7 @@ func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, sour
 	if err != nil && o.dir != "" {
 		return err
 	}
-	text, prefix, files, err := apply.Patch(ctx, w, a.target(dir, o))
+	text, prefix, files, err := apply.Patch(ctx, w, a.destination(dir, o))
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, sour
 
 // applyFiles writes what a session has changed into a directory.
 func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc applyDocument) error {
-	out, err := apply.Files(ctx, w, a.target(doc.Dir, o))
+	out, err := apply.Files(ctx, w, a.destination(doc.Dir, o))
 	var begun *apply.WriteError
 	switch doc = doc.has(out); {
 	case errors.As(err, &begun):
@@ -193,7 +193,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 
 // applyBranch makes a commit on a branch of what a session has changed.
 func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
-	out, err := apply.Commit(ctx, w, a.target(doc.Dir, o), o.branch, source.Commit)
+	out, err := apply.Commit(ctx, w, a.destination(doc.Dir, o), o.branch, source.Commit)
 	for _, who := range out.Unnamed {
 		a.printErr("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
 	}

@@ -28,7 +28,7 @@ func (a *app) source(ctx context.Context, o runOptions) *session.Source {
 
 // sourceOf is where a session's workspace was taken from, as far as the store
 // knows; its zero where it does not.
-func (a *app) sourceOf(s *store.Store, key session.Key) session.Source {
+func sourceOf(s *store.Store, key session.Key) session.Source {
 	e, err := s.Execution(key)
 	if err != nil || e.Course.Source == nil {
 		return session.Source{}
@@ -36,18 +36,17 @@ func (a *app) sourceOf(s *store.Store, key session.Key) session.Source {
 	return *e.Course.Source
 }
 
-// absPath is a directory that was named, absolute; a relative one is below the
-// working directory.
-func (a *app) absPath(dir string) string {
-	if filepath.IsAbs(dir) {
-		return filepath.Clean(dir)
+// absPath is a path that was named, absolute; a relative one is below the working directory.
+func absPath(cwd, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
 	}
-	return filepath.Join(a.env.Dir, dir)
+	return filepath.Join(cwd, path)
 }
 
 // directory is a place that has to be a directory.
-func (a *app) directory(flag, dir string) (string, error) {
-	dir = a.absPath(dir)
+func directory(cwd, flag, dir string) (string, error) {
+	dir = absPath(cwd, dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", usagef("%s %s is not a readable directory", flag, dir)
 	}

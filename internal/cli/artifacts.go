@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -39,107 +38,97 @@ func newArtifacts(a *app) *cobra.Command {
 	return group("artifacts", "List, get and compare the files that a session created", newArtifactsList(a), newArtifactsGet(a), newArtifactsDiff(a))
 }
 
+// artifactsCommand is `artifacts list` and `artifacts get`.
+type artifactsCommand struct {
+	*console
+	*storeOpener
+	out       string
+	overwrite bool
+}
+
 func newArtifactsList(a *app) *cobra.Command {
+	c := artifactsCommand{console: a.console, storeOpener: a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List the files that a session's assignments created or changed",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.listArtifacts(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.list(cmd.Context(), args[0]) },
 	}
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
 func newArtifactsGet(a *app) *cobra.Command {
-	var out string
-	var overwrite bool
+	c := artifactsCommand{console: a.console, storeOpener: a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "get SESSION [PATH...] --out DIR",
 		Short: "Write a session's files to a directory: selected files, or the whole result",
 		Long:  "Write files of a session's newest checkpoint to a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, including the workspace's files.",
 		Args:  cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == "" {
+			if c.out == "" {
 				return usagef("--out is missing; give the directory to write to")
 			}
-			return a.getArtifacts(cmd.Context(), args[0], args[1:], out, overwrite)
+			return c.get(cmd.Context(), args[0], args[1:])
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "directory to write to; created if missing")
-	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "overwrite existing files")
+	cmd.Flags().StringVar(&c.out, "out", "", "directory to write to; created if missing")
+	cmd.Flags().BoolVar(&c.overwrite, "overwrite", false, "overwrite existing files")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
-// newest is a session's newest checkpoint that can be read. Damage is printed.
-func (a *app) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
-	chain, err := a.checkpointChain(ctx, s, key)
-	if err != nil {
-		return store.StoredCheckpoint{}, err
-	}
-	return chain[0], nil
-}
-
-// latest opens the store for a session's newest checkpoint that can be read.
-func (a *app) latest(ctx context.Context, sessionID string) (*store.Store, store.StoredCheckpoint, error) {
-	s, key, err := a.stored(sessionID)
-	if err != nil {
-		return nil, store.StoredCheckpoint{}, err
-	}
-	c, err := a.newest(ctx, s, key)
-	return s, c, err
-}
-
-func (a *app) listArtifacts(ctx context.Context, sessionID string) error {
-	_, c, err := a.latest(ctx, sessionID)
+func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
+	_, newest, err := c.latest(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		doc := artifactsDocument{Session: sessionID, Checkpoint: c.Name, Phase: c.CurrentPhase, Artifacts: c.Artifacts}
+	if c.output == outputJSON {
+		doc := artifactsDocument{Session: sessionID, Checkpoint: newest.Name, Phase: newest.CurrentPhase, Artifacts: newest.Artifacts}
 		if doc.Artifacts == nil {
 			doc.Artifacts = []session.Artifact{}
 		}
-		return a.printJSON(doc)
+		return c.printJSON(doc)
 	}
-	if len(c.Artifacts) == 0 {
-		a.printErr("no phase has created a file yet (newest checkpoint: after %s)", c.CurrentPhase)
+	if len(newest.Artifacts) == 0 {
+		c.printErr("no phase has created a file yet (newest checkpoint: after %s)", newest.CurrentPhase)
 		return nil
 	}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("PATH", "SIZE", "BY", "SHA256")
-	for _, f := range c.Artifacts {
+	for _, f := range newest.Artifacts {
 		bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {
 			bytes, digest = "link", "-"
 		}
 		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(bytes), terminal.Plain(f.String()), terminal.Painted(digest, terminal.Dim))
 	}
-	t.Write(a.env.Stdout)
+	t.Write(c.stdout)
 	return nil
 }
 
-func (a *app) getArtifacts(ctx context.Context, sessionID string, wanted []string, out string, overwrite bool) error {
-	s, c, err := a.latest(ctx, sessionID)
+func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []string) error {
+	s, newest, err := c.latest(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	if out, err = filepath.Abs(out); err != nil {
+	out, err := filepath.Abs(c.out)
+	if err != nil {
 		return usagef("--out: %w", err)
 	}
-	files, err := s.Export(ctx, c.Tree, wanted, out, overwrite)
+	files, err := s.Export(ctx, newest.Tree, wanted, out, c.overwrite)
 	if errors.Is(err, session.ErrNotFound) && len(wanted) > 0 {
 		return usagef("%w", err)
 	}
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(exportDocument{Session: sessionID, Checkpoint: c.Name, Out: out, Files: files})
+	if c.output == outputJSON {
+		return c.printJSON(exportDocument{Session: sessionID, Checkpoint: newest.Name, Out: out, Files: files})
 	}
 	for _, f := range files {
-		a.print("%s", safetext.Name(f))
+		c.print("%s", safetext.Name(f))
 	}
-	a.printErr("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
+	c.printErr("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, newest.CurrentPhase)
 	return nil
 }

@@ -30,32 +30,44 @@ func newBreaker(a *app) *cobra.Command {
 		newBreakerList(a), newBreakerShow(a), newBreakerTrip(a), newBreakerReset(a))
 }
 
+// breakerCommand is the commands on breakers.
+type breakerCommand struct {
+	*console
+	*connector
+	env Env
+}
+
+func breakerCommandOf(a *app) breakerCommand { return breakerCommand{a.console, a.connector, a.env} }
+
 func newBreakerList(a *app) *cobra.Command {
+	c := breakerCommandOf(a)
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the store's breakers",
 		Long: "List the store's breakers: those with state in Temporal, and the others that workers define. " +
 			"If Temporal cannot be reached, the store's copy is shown.",
 		Args: cmdline.Arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBreakers(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context()) },
 	}
-	a.addBreakerFlags(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
 func newBreakerShow(a *app) *cobra.Command {
+	c := breakerCommandOf(a)
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a breaker: its state, since when, until when and why",
 		Long:  "Show a breaker. This needs no worker. If Temporal cannot be reached, the store's copy is shown.",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBreaker(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.show(cmd.Context(), args[0]) },
 	}
-	a.addBreakerFlags(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
 func newBreakerTrip(a *app) *cobra.Command {
+	c := breakerCommandOf(a)
 	var why string
 	var lasting time.Duration
 	cmd := &cobra.Command{
@@ -71,19 +83,20 @@ func newBreakerTrip(a *app) *cobra.Command {
 			case lasting < 0, lasting == 0 && cmd.Flags().Changed("for"):
 				return usagef("--for: %s is not positive; omit it to keep the breaker open until it is reset", lasting)
 			}
-			request := breaker.TripRequest{By: a.person(), Why: why, For: textfmt.Duration(lasting)}
-			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
-				return c.Trip(ctx, id, args[0], request)
+			request := breaker.TripRequest{By: c.env.person(), Why: why, For: textfmt.Duration(lasting)}
+			return c.set(cmd.Context(), args[0], func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
+				return client.Trip(ctx, id, args[0], request)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "the reason, shown where sessions wait")
 	cmd.Flags().DurationVar(&lasting, "for", 0, "how long, like 1h (default: until the breaker is reset)")
-	a.addBreakerFlags(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
 func newBreakerReset(a *app) *cobra.Command {
+	c := breakerCommandOf(a)
 	var why string
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
@@ -91,51 +104,47 @@ func newBreakerReset(a *app) *cobra.Command {
 		Long:  "Close a breaker manually and reset its failure count. A worker must be running.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request := breaker.ResetRequest{By: a.person(), Why: why}
-			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
-				return c.Reset(ctx, id, args[0], request)
+			request := breaker.ResetRequest{By: c.env.person(), Why: why}
+			return c.set(cmd.Context(), args[0], func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
+				return client.Reset(ctx, id, args[0], request)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", "", "the reason")
-	a.addBreakerFlags(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) addBreakerFlags(cmd *cobra.Command) {
-	a.addSessionFlags(cmd)
-}
-
-// readBreakers gathers the store's breakers for a command that only looks.
+// read gathers the store's breakers for a command that only looks.
 // Without Temporal, it prints a message.
-func (a *app) readBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
-	conn, err := a.dialToLook(ctx, "showing the store's copy")
+func (c *breakerCommand) read(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
+	conn, err := c.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
 		return nil, err
 	}
 	if conn != nil {
 		defer conn.Close()
 	}
-	return workerpool.Breakers(ctx, s, conn, a.env.Now())
+	return workerpool.Breakers(ctx, s, conn, c.env.Now())
 }
 
-func (a *app) listBreakers(ctx context.Context) error {
-	s, err := a.openStore()
+func (c *breakerCommand) list(ctx context.Context) error {
+	s, err := c.openStore()
 	if err != nil {
 		return err
 	}
-	known, err := a.readBreakers(ctx, s)
+	known, err := c.read(ctx, s)
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(breakerListDocument{known})
+	if c.output == outputJSON {
+		return c.printJSON(breakerListDocument{known})
 	}
 	if len(known) == 0 {
-		a.printErr("no breakers yet; each agent of a worker has one once the worker has started")
+		c.printErr("no breakers yet; each agent of a worker has one once the worker has started")
 		return nil
 	}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
 		why := ""
@@ -145,8 +154,8 @@ func (a *app) listBreakers(ctx context.Context) error {
 		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
 			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(why, terminal.Dim))
 	}
-	t.Fit(a.width(a.env.Stdout))
-	t.Write(a.env.Stdout)
+	t.Fit(c.width(c.stdout))
+	t.Write(c.stdout)
 	return nil
 }
 
@@ -174,15 +183,15 @@ func findBreaker(known []workerpool.Breaker, s *store.Store, name string) (worke
 		s.Dir(), name, textfmt.DidYouMean(name, names))
 }
 
-func (a *app) showBreaker(ctx context.Context, name string) error {
+func (c *breakerCommand) show(ctx context.Context, name string) error {
 	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
-	s, err := a.openStore()
+	s, err := c.openStore()
 	if err != nil {
 		return err
 	}
-	known, err := a.readBreakers(ctx, s)
+	known, err := c.read(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -190,39 +199,39 @@ func (a *app) showBreaker(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return a.printBreaker(b)
+	return c.describeBreaker(b)
 }
 
-// printBreaker shows one breaker.
-func (a *app) printBreaker(b workerpool.Breaker) error {
-	if a.output == outputJSON {
-		return a.printJSON(b)
+// describeBreaker shows one breaker.
+func (c *breakerCommand) describeBreaker(b workerpool.Breaker) error {
+	if c.output == outputJSON {
+		return c.printJSON(b)
 	}
-	p := a.palette
-	a.print("%s  %s", p.Paint(terminal.Bold, b.Name), p.Paint(breakerColour(b.State), string(b.State)))
+	p := c.palette
+	c.print("%s  %s", p.Paint(terminal.Bold, b.Name), p.Paint(breakerColour(b.State), string(b.State)))
 	if b.State != session.BreakerClosed {
-		a.print("%s", safetext.Line(b.Because()))
+		c.print("%s", safetext.Line(b.Because()))
 		switch {
 		case b.OpenUntil == nil:
-			a.print("open until it is reset")
+			c.print("open until it is reset")
 		case b.State == session.BreakerIsOpen:
-			a.print("open until %s (%s left)", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(a.env.Now())))
+			c.print("open until %s (%s left)", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(c.env.Now())))
 		default:
-			a.print("cooldown over since %s; probes running: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
+			c.print("cooldown over since %s; probes running: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
 		}
 	} else if b.LastFailure != nil && b.Failures > 0 {
-		a.print("last failure: %s: %s", b.LastFailure.Category, safetext.Line(b.LastFailure.Message))
+		c.print("last failure: %s: %s", b.LastFailure.Category, safetext.Line(b.LastFailure.Message))
 	}
 	if b.ChangedBy != "" {
-		a.print("last changed by %s%s", safetext.Line(b.ChangedBy), reason(b.Why))
+		c.print("last changed by %s%s", safetext.Line(b.ChangedBy), reason(b.Why))
 	}
-	a.print("")
-	a.print("consecutive failures  %d of %d", b.Failures, b.Settings.Threshold)
-	a.print("consecutive openings  %d", b.Trips)
-	a.print("cooldown              %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
-	a.print("agents                %s", terminal.Dash(strings.Join(b.Agents, ", ")))
+	c.print("")
+	c.print("consecutive failures  %d of %d", b.Failures, b.Settings.Threshold)
+	c.print("consecutive openings  %d", b.Trips)
+	c.print("cooldown              %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
+	c.print("agents                %s", terminal.Dash(strings.Join(b.Agents, ", ")))
 	if !b.ChangedAt.IsZero() {
-		a.print("changed               %s, generation %d", terminal.Moment(&b.ChangedAt), b.Generation)
+		c.print("changed               %s, generation %d", terminal.Moment(&b.ChangedAt), b.Generation)
 	}
 	return nil
 }
@@ -234,17 +243,17 @@ func reason(why string) string {
 	return ": " + safetext.Line(why)
 }
 
-// setBreaker changes a breaker manually and shows its new state.
-func (a *app) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
+// set changes a breaker manually and shows its new state.
+func (c *breakerCommand) set(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
 	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
-	s, conn, err := a.storeAndTemporal(ctx, a.openStoreToWrite)
+	s, conn, err := c.storeAndTemporal(ctx, c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	known, err := workerpool.Breakers(ctx, s, conn, a.env.Now())
+	known, err := workerpool.Breakers(ctx, s, conn, c.env.Now())
 	if err != nil {
 		return err
 	}
@@ -254,7 +263,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	id := fmt.Sprintf("cli/%s/%d/%d", a.env.Host, a.env.PID, a.env.Now().UnixNano())
+	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
 	answer, err := change(bounded, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, id)
 	switch {
 	case ctx.Err() != nil:
@@ -265,7 +274,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 		return failf("breaker %s: %w", name, err)
 	}
 	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
-		a.printErr("the store's copy of breaker %s is out of date: %v", name, err)
+		c.printErr("the store's copy of breaker %s is out of date: %v", name, err)
 	}
-	return a.printBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
+	return c.describeBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(c.env.Now()), Agents: before.Agents})
 }

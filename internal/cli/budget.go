@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -63,22 +62,29 @@ func newBudget(a *app) *cobra.Command {
 		newBudgetShow(a), newBudgetRaise(a), newBudgetSettle(a))
 }
 
+// budgetShow is `budget show`.
+type budgetShow struct {
+	*console
+	*storeOpener
+	team string
+}
+
 func newBudgetShow(a *app) *cobra.Command {
-	var name string
+	c := budgetShow{console: a.console, storeOpener: a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "show (SESSION | --team TEAM)",
 		Short: "Show a session's budgets and its calls with unknown cost, or a team's daily budget",
 		Long: "Show a session's budgets, what is left of them, and the calls with unknown cost. " +
 			"With --team, show the team's daily budget (UTC) over all its sessions in the store. This needs neither a worker nor Temporal.",
-		Args: sessionOrTeam(&name),
+		Args: sessionOrTeam(&c.team),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if name != "" {
-				return a.showDay(name)
+			if c.team != "" {
+				return c.day()
 			}
-			return a.showBudget(cmd.Context(), args[0])
+			return c.session(args[0])
 		},
 	}
-	a.addTeamFlag(cmd, &name, "show the daily budget of this team")
+	cmd.Flags().StringVar(&c.team, "team", "", "show the daily budget of this team")
 	a.addSessionFlags(cmd)
 	return cmd
 }
@@ -123,8 +129,8 @@ func leftColour(left int64) terminal.Colour {
 	return ""
 }
 
-func (a *app) showBudget(_ context.Context, sessionID string) error {
-	s, key, err := a.stored(sessionID)
+func (c *budgetShow) session(sessionID string) error {
+	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return err
 	}
@@ -142,7 +148,7 @@ func (a *app) showBudget(_ context.Context, sessionID string) error {
 	if doc.Warnings == nil {
 		doc.Warnings = []budget.Warning{}
 	}
-	return a.result(doc, func() { a.writeBudget(doc) })
+	return c.result(doc, func() { c.write(doc) })
 }
 
 // openCalls lists the calls of a session whose cost is not known, oldest first
@@ -165,38 +171,28 @@ func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]openCall, er
 	return calls, nil
 }
 
-func (a *app) writeBudget(doc budgetDocument) {
+func (c *budgetShow) write(doc budgetDocument) {
 	if len(doc.Budgets) == 0 {
-		a.print("session %s has no budget", doc.Session)
+		c.print("session %s has no budget", doc.Session)
 	} else {
-		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
+		budgetTable(c.palette, doc.Budgets).Write(c.stdout)
 	}
-	a.printHistory(doc.Raises, doc.Warnings)
+	printHistory(c.console, doc.Raises, doc.Warnings)
 	if len(doc.Open) == 0 {
 		return
 	}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
 	unsettled := false
-	for _, c := range doc.Open {
-		unsettled = unsettled || c.State == budget.Unsettled
-		t.Add(terminal.Plain(c.String()), terminal.Plain(fmt.Sprint(c.Call)), terminal.Plain(callState(c.State)), terminal.Plain(terminal.Dash(safetext.Line(c.Agent))),
-			terminal.Plain(terminal.Moment(&c.BeganAt)), terminal.Plain(terminal.Amount(c.Estimate.Amount())))
+	for _, call := range doc.Open {
+		unsettled = unsettled || call.State == budget.Unsettled
+		t.Add(terminal.Plain(call.String()), terminal.Plain(fmt.Sprint(call.Call)), terminal.Plain(callState(call.State)), terminal.Plain(terminal.Dash(safetext.Line(call.Agent))),
+			terminal.Plain(terminal.Moment(&call.BeganAt)), terminal.Plain(terminal.Amount(call.Estimate.Amount())))
 	}
-	a.print("")
-	t.Write(a.env.Stdout)
+	c.print("")
+	t.Write(c.stdout)
 	if unsettled {
-		a.printErr("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
-	}
-}
-
-// printHistory prints raises of budgets and warnings.
-func (a *app) printHistory(raises []budget.Raise, warnings []budget.Warning) {
-	for _, r := range raises {
-		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
-	}
-	for _, w := range warnings {
-		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s reached %g%% (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
+		c.printErr("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
 	}
 }
 
@@ -213,4 +209,14 @@ func by(who string) string {
 		return ""
 	}
 	return " by " + safetext.Line(who)
+}
+
+// printHistory prints raises of budgets and warnings.
+func printHistory(c *console, raises []budget.Raise, warnings []budget.Warning) {
+	for _, r := range raises {
+		c.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
+	}
+	for _, w := range warnings {
+		c.print("%s", c.palette.Paint(terminal.Yellow, fmt.Sprintf("%s reached %g%% (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
+	}
 }

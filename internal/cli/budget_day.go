@@ -70,42 +70,36 @@ func sessionOrTeam(name *string) cobra.PositionalArgs {
 	}
 }
 
-// addTeamFlag lets a command of the group `budget` work on a team's day in place
-// of a session.
-func (a *app) addTeamFlag(cmd *cobra.Command, name *string, usage string) {
-	cmd.Flags().StringVar(name, "team", "", usage)
-}
-
-// showDay shows a team's daily budget.
-func (a *app) showDay(name string) error {
-	s, namespace, err := a.dayStore(a.openStore)
+// day shows a team's daily budget.
+func (c *budgetShow) day() error {
+	s, namespace, err := c.inNamespace(c.openStore)
 	if err != nil {
 		return err
 	}
-	day, err := s.Day(namespace, name)
+	day, err := s.Day(namespace, c.team)
 	if errors.Is(err, session.ErrNotFound) {
-		return noDailyBudget(s, name)
+		return noDailyBudget(s, c.team)
 	}
 	if err != nil {
 		return storeError(err)
 	}
-	return a.printDay(day)
+	return printDay(c.console, day)
 }
 
 // raiseDay raises a team's daily budget for today. It needs only the store.
-func (a *app) raiseDay(name string, r workflows.Raise) error {
-	s, namespace, err := a.dayStore(a.openStoreToWrite)
+func (c *budgetRaise) raiseDay(name string, r workflows.Raise) error {
+	s, namespace, err := c.inNamespace(c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
-	now := a.env.Now().UTC()
+	now := c.env.Now().UTC()
 	var day budget.Day
 	err = s.UpdateDay(namespace, name, func(d *budget.Day) error {
 		if err := raisable(s, *d, r); err != nil {
 			return err
 		}
 		d.Raise(budget.Raise{
-			ID: fmt.Sprintf("%s/%d/%d", a.env.Host, a.env.PID, now.UnixNano()), Scope: budget.DayScope,
+			ID: fmt.Sprintf("%s/%d/%d", c.env.Host, c.env.PID, now.UnixNano()), Scope: budget.DayScope,
 			By: textfmt.Shorten(r.By, session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
 			Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: now,
 		})
@@ -115,9 +109,9 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 	if err != nil {
 		return storeError(err)
 	}
-	a.printErr("daily budget of team %s: %s on %s; the raise ends at %s",
+	c.printErr("daily budget of team %s: %s on %s; the raise ends at %s",
 		name, terminal.Cap(day.Limit()), day.Date, budget.NextDay(day.Date).Format("2006-01-02 15:04 UTC"))
-	return a.printDay(day)
+	return printDay(c.console, day)
 }
 
 // raisable rejects a raise of a budget that does not exist.
@@ -137,17 +131,7 @@ func noDailyBudget(s *store.Store, name string) error {
 	return usagef("no session of team %q in the store in %s has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", name, s.Dir())
 }
 
-// dayStore opens the store whose days the command is about.
-func (a *app) dayStore(open func() (*store.Store, error)) (*store.Store, string, error) {
-	namespace, err := a.namespace()
-	if err != nil {
-		return nil, "", err
-	}
-	s, err := open()
-	return s, namespace, err
-}
-
-func (a *app) printDay(d budget.Day) error {
+func printDay(c *console, d budget.Day) error {
 	sum, left := d.Sum(), d.Left()
 	doc := dayDocument{
 		Team: d.Team, Date: d.Date, EndsAt: budget.NextDay(d.Date).Format("2006-01-02T15:04:05Z"),
@@ -165,17 +149,17 @@ func (a *app) printDay(d budget.Day) error {
 	if left.USD >= 0 {
 		doc.Left.USD = &left.USD
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
-	a.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, textfmt.Count(len(doc.Sessions), "session"))
-	budgetTable(a.palette, []budgetLine{{
+	c.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, textfmt.Count(len(doc.Sessions), "session"))
+	budgetTable(c.palette, []budgetLine{{
 		Scope: budget.DayScope, Cap: doc.Limit, Spent: doc.Spent, Unsettled: doc.Unsettled, Reserved: doc.Reserved, Left: doc.Left,
-	}}).Write(a.env.Stdout)
-	a.printHistory(doc.Raises, doc.Warnings)
+	}}).Write(c.stdout)
+	printHistory(c, doc.Raises, doc.Warnings)
 	for _, s := range doc.Sessions {
 		if s.UnsettledCalls > 0 {
-			a.printErr("%s of session %s unsettled, estimated at %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
+			c.printErr("%s of session %s unsettled, estimated at %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
 		}
 	}
 	return nil

@@ -19,27 +19,34 @@ type cancelDocument struct {
 	Requested bool `json:"requested"`
 }
 
+// cancelCommand is `cancel`.
+type cancelCommand struct {
+	*console
+	*connector
+	watchIt bool
+}
+
 func newCancel(a *app) *cobra.Command {
-	var wait bool
+	c := cancelCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "cancel SESSION",
 		Short: "Cancel a session",
 		Long:  "Cancel a session. Its agents are stopped; finished work stays in the store. With --watch, follow it until it ends.",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], wait) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
+	cmd.Flags().BoolVar(&c.watchIt, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
-	w, done, err := a.watch(ctx, sessionID)
+func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
+	w, done, err := c.watch(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := a.describe(ctx, w)
+	info, err := c.describe(ctx, w)
 	switch {
 	case err != nil:
 		return err
@@ -50,18 +57,18 @@ func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
 	if err := w.Conn.CancelWorkflow(ctx, sessionID, ""); err != nil { // it may have continued as new since
 		return err
 	}
-	a.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
-	if a.output == outputJSON {
-		if err := a.printJSON(cancelDocument{sessionID, run, true}); err != nil {
+	c.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
+	if c.output == outputJSON {
+		if err := c.printJSON(cancelDocument{sessionID, run, true}); err != nil {
 			return err
 		}
 	}
-	if !wait {
+	if !c.watchIt {
 		return nil
 	}
-	to := a.newLineObserver(w)
+	to := newLineObserver(c.console, w)
 	defer to.detail.close()
-	v, err := a.track(ctx, w, to, session.State.Closed)
+	v, err := track(ctx, w, to, session.State.Closed)
 	if err != nil {
 		return err
 	}

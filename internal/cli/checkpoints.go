@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,87 +56,79 @@ func newCheckpoints(a *app) *cobra.Command {
 		newCheckpointsExport(a), newCheckpointsImport(a))
 }
 
+// checkpointsCommand is `checkpoints list` and `checkpoints show`.
+type checkpointsCommand struct {
+	*console
+	*storeOpener
+}
+
 func newCheckpointsList(a *app) *cobra.Command {
+	c := checkpointsCommand{a.console, a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List a session's checkpoints, newest first",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.list(cmd.Context(), args[0]) },
 	}
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
 func newCheckpointsShow(a *app) *cobra.Command {
+	c := checkpointsCommand{a.console, a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "show SESSION [PHASE | CHECKPOINT]",
 		Short: "Show a checkpoint: the newest, the one after a phase, or the one with a digest",
 		Args:  cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.showCheckpoint(cmd.Context(), args[0], strings.Join(args[1:], ""))
+			return c.show(cmd.Context(), args[0], strings.Join(args[1:], ""))
 		},
 	}
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
-// checkpointChain lists a session's checkpoints; damage is printed and the rest returned.
-func (a *app) checkpointChain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
-	chain, err := s.Checkpoints(ctx, key)
-	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
-	if err != nil && !damaged {
-		return nil, err
-	}
-	if damaged {
-		a.printErr("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	}
-	if len(chain) == 0 {
-		return nil, failf("session %s has no readable checkpoint", key.Session)
-	}
-	return chain, nil
-}
-
-func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
-	s, key, err := a.stored(sessionID)
+func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
+	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return err
 	}
-	chain, err := a.checkpointChain(ctx, s, key)
+	chain, err := c.checkpointChain(ctx, s, key)
 	if err != nil {
 		return err
 	}
 	doc := checkpointsDocument{Session: sessionID, Checkpoints: []listedCheckpoint{}}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
-	for _, c := range chain {
-		file, err := s.CheckpointPath(key, c.CurrentPhase)
+	for _, checkpoint := range chain {
+		file, err := s.CheckpointPath(key, checkpoint.CurrentPhase)
 		if err != nil {
 			return err
 		}
 		doc.Checkpoints = append(doc.Checkpoints, listedCheckpoint{
-			Checkpoint: c.Name, Phase: c.CurrentPhase, Incarnation: c.Incarnation, CreatedAt: c.CreatedAt,
-			Assignments: len(c.Assignments), Artifacts: len(c.Artifacts), Usage: c.Usage, Previous: c.Previous, File: file,
+			Checkpoint: checkpoint.Name, Phase: checkpoint.CurrentPhase, Incarnation: checkpoint.Incarnation, CreatedAt: checkpoint.CreatedAt,
+			Assignments: len(checkpoint.Assignments), Artifacts: len(checkpoint.Artifacts), Usage: checkpoint.Usage, Previous: checkpoint.Previous, File: file,
 		})
-		t.Add(terminal.Plain(c.CurrentPhase), terminal.Plain(c.Name.Short()), terminal.Plain(fmt.Sprint(len(c.Assignments))),
-			terminal.Plain(fmt.Sprint(len(c.Artifacts))), terminal.Plain(terminal.Number(c.Usage.Tokens())), terminal.Plain(terminal.Moment(&c.CreatedAt)))
+		t.Add(terminal.Plain(checkpoint.CurrentPhase), terminal.Plain(checkpoint.Name.Short()), terminal.Plain(fmt.Sprint(len(checkpoint.Assignments))),
+			terminal.Plain(fmt.Sprint(len(checkpoint.Artifacts))), terminal.Plain(terminal.Number(checkpoint.Usage.Tokens())), terminal.Plain(terminal.Moment(&checkpoint.CreatedAt)))
 	}
-	return a.result(doc, func() { t.Write(a.env.Stdout) })
+	return c.result(doc, func() { t.Write(c.stdout) })
 }
 
-func (a *app) showCheckpoint(ctx context.Context, sessionID, which string) error {
-	s, key, err := a.stored(sessionID)
+func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) error {
+	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return err
 	}
-	chain, err := a.checkpointChain(ctx, s, key)
+	chain, err := c.checkpointChain(ctx, s, key)
 	if err != nil {
 		return err
 	}
-	c, err := findCheckpoint(chain, sessionID, which)
+	checkpoint, err := findCheckpoint(chain, sessionID, which)
 	if err != nil {
 		return err
 	}
-	return a.result(shownCheckpoint{c.Name, c.Checkpoint}, func() { a.writeCheckpoint(c) })
+	return c.result(shownCheckpoint{checkpoint.Name, checkpoint.Checkpoint}, func() { c.write(checkpoint) })
 }
 
 // findCheckpoint finds a checkpoint by its phase or the beginning of its digest.
@@ -155,54 +146,54 @@ func findCheckpoint(chain []store.StoredCheckpoint, sessionID, which string) (st
 	return store.StoredCheckpoint{}, usagef("checkpoint %[2]q of session %[1]s not found; it has those after %[3]s", sessionID, which, strings.Join(phases, ", "))
 }
 
-func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
-	a.print("%s  after phase %s of session %s, team %s", a.palette.Paint(terminal.Bold, c.Name.Short()), c.CurrentPhase, c.Session, c.Team.Name)
-	a.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&c.CreatedAt), c.Incarnation,
-		terminal.Number(c.Usage.Tokens()), terminal.Money(c.Usage), terminal.Dash(c.Previous.Short()))
-	if len(c.Assignments) > 0 {
-		t := terminal.NewTable(a.palette)
+func (c *checkpointsCommand) write(checkpoint store.StoredCheckpoint) {
+	c.print("%s  after phase %s of session %s, team %s", c.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
+	c.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Incarnation,
+		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))
+	if len(checkpoint.Assignments) > 0 {
+		t := terminal.NewTable(c.palette)
 		t.Head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
-		for _, as := range c.Assignments {
+		for _, as := range checkpoint.Assignments {
 			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
 				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
 				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
 		}
-		a.print("")
-		t.Fit(a.width(a.env.Stdout))
-		t.Write(a.env.Stdout)
+		c.print("")
+		t.Fit(c.width(c.stdout))
+		t.Write(c.stdout)
 	}
-	if len(c.Decisions) > 0 {
-		a.print("\ndecisions:")
-		for _, name := range slices.Sorted(maps.Keys(c.Decisions)) {
-			a.print("  %s = %s", name, terminal.Clip(c.Decisions[name], 200))
+	if len(checkpoint.Decisions) > 0 {
+		c.print("\ndecisions:")
+		for _, name := range slices.Sorted(maps.Keys(checkpoint.Decisions)) {
+			c.print("  %s = %s", name, terminal.Clip(checkpoint.Decisions[name], 200))
 		}
 	}
-	a.writeAnswers(c.Checkpoint)
-	if len(c.Artifacts) > 0 {
-		a.print("\nartifacts:")
-		for _, f := range c.Artifacts {
-			a.print("  %s (%s, %s)", safetext.Name(f.Path), textfmt.Size(f.Size), f.AssignmentID)
+	c.writeAnswers(checkpoint.Checkpoint)
+	if len(checkpoint.Artifacts) > 0 {
+		c.print("\nartifacts:")
+		for _, f := range checkpoint.Artifacts {
+			c.print("  %s (%s, %s)", safetext.Name(f.Path), textfmt.Size(f.Size), f.AssignmentID)
 		}
 	}
 }
 
 // writeAnswers prints people's answers, and which work was sent back.
-func (a *app) writeAnswers(c session.Checkpoint) {
-	if len(c.Answers) > 0 {
-		a.print("\nanswers:")
+func (c *checkpointsCommand) writeAnswers(checkpoint session.Checkpoint) {
+	if len(checkpoint.Answers) > 0 {
+		c.print("\nanswers:")
 	}
-	for _, answer := range c.Answers {
+	for _, answer := range checkpoint.Answers {
 		of := subject(session.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
-		a.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
+		c.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
-	if len(c.Reworks) > 0 {
-		a.print("\nsent back:")
+	if len(checkpoint.Reworks) > 0 {
+		c.print("\nsent back:")
 	}
-	for _, r := range c.Reworks {
+	for _, r := range checkpoint.Reworks {
 		who := by(r.By)
 		if r.From != (spec.AssignmentID{}) {
 			who = " by " + r.From.String()
 		}
-		a.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), terminal.Clip(strings.Join(r.Reasons, "; "), 200))
+		c.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), terminal.Clip(strings.Join(r.Reasons, "; "), 200))
 	}
 }

@@ -1,13 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,11 +10,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Execute runs one command line and returns its exit code: 0 done, 1 failed, 2
@@ -27,17 +17,14 @@ import (
 // approval is awaited, 4 when Temporal cannot be reached, and 130 when ctx ended
 // an unfinished command.
 func Execute(ctx context.Context, env Env) int {
-	stderr := &heldWriter{out: env.Stderr}
-	env.Stderr = stderr
-	a := &app{env: env, environ: environ(env.Environ), stderr: stderr}
-	a.palette = terminal.Palette{On: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
+	a := newApp(env)
 	root := newRoot(a)
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
-	root.SetErr(env.Stderr)
+	root.SetErr(a.stderr)
 	err := root.ExecuteContext(ctx)
-	a.closeTelemetry(a.telemetry)
+	a.closeTelemetry()
 	a.reportError(err)
 	return exitCode(err)
 }
@@ -58,82 +45,38 @@ func (a *app) reportError(err error) {
 	}
 }
 
-// app is one running command line: its environment and the flags that many
-// commands share.
+// app is one running command line: its environment, and what its commands are made of.
 type app struct {
-	env     Env
-	environ environ
-	palette terminal.Palette
-
-	temporal temporalutil.Options
-	stateDir string
-	output   string
+	env Env
+	*console
+	*target
+	*storeOpener
+	*connector
+	*guide
 	// plain: a session is followed by lines, also on a terminal.
 	plain bool
-
-	// stderr is standard error, kept back while a session is drawn.
-	stderr *heldWriter
-
-	// telemetry traces what the command starts; nil until it is connected.
-	telemetry *telemetry.Telemetry
-
-	// connected is where Temporal was looked for, for messages.
-	connected struct{ address, namespace string }
+	// held is standard error, kept back while a session is drawn.
+	held *heldWriter
 }
 
-// printErr writes a line to standard error.
-func (a *app) printErr(format string, args ...any) {
-	_, _ = io.WriteString(a.env.Stderr, a.safe(fmt.Sprintf(format, args...))+"\n")
+func newApp(env Env) *app {
+	held := &heldWriter{out: env.Stderr}
+	env.Stderr = held
+	a := &app{env: env, target: &target{environ: environ(env.Environ)}, connector: &connector{}, held: held}
+	out := &console{stdout: env.Stdout, stderr: held, columns: env.Width}
+	out.onTerminal = env.IsTerminal != nil && env.IsTerminal(env.Stdout)
+	out.palette.On = out.onTerminal && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"
+	return a.printingTo(out)
 }
 
-// print writes a line to standard output.
-func (a *app) print(format string, args ...any) {
-	_, _ = io.WriteString(a.env.Stdout, a.safe(fmt.Sprintf(format, args...))+"\n")
-}
-
-// safe escapes control characters in a text for people. Texts of agents are escaped
-// before; this is a second guard, for errors and omissions.
-func (a *app) safe(text string) string {
-	if a.palette.On {
-		return safetext.Coloured(text)
-	}
-	return safetext.Block(text)
-}
-
-// printJSON writes a document to standard output.
-func (a *app) printJSON(document any) error {
-	return a.writeJSON(document, "  ")
-}
-
-// result prints a command's document as JSON, or with the function for people.
-func (a *app) result(document any, table func()) error {
-	if a.output == outputJSON {
-		return a.printJSON(document)
-	}
-	table()
-	return nil
-}
-
-// writeJSON writes a document to standard output, indented or on one line. What a
-// terminal would not show in it is escaped.
-func (a *app) writeJSON(document any, indent string) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", indent)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(document); err != nil {
-		return err
-	}
-	_, err := a.env.Stdout.Write(safetext.JSON(b.Bytes()))
-	return err
-}
-
-// width is how many characters a line of a stream has; zero: unknown.
-func (a *app) width(of io.Writer) int {
-	if a.env.Width == nil {
-		return 0
-	}
-	return a.env.Width(of)
+// printingTo returns an app with the same flags that prints elsewhere.
+func (a *app) printingTo(out *console) *app {
+	flags, to := *a.target, *a
+	to.console, to.target = out, &flags
+	to.storeOpener = &storeOpener{target: &flags, console: out, now: a.env.Now}
+	to.connector = &connector{storeOpener: to.storeOpener, host: a.env.Host, telemetry: a.telemetry}
+	to.guide = &guide{target: &flags, console: out, now: a.env.Now}
+	return &to
 }
 
 const (
@@ -202,55 +145,10 @@ func (a *app) addSessionFlags(cmd *cobra.Command, more ...string) {
 	a.addOutputFlag(cmd, more...)
 }
 
-// addTemporalFlags gives a command the flags that say where Temporal is.
-func (a *app) addTemporalFlags(cmd *cobra.Command) {
-	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, a.temporal.AddFlags)
-}
-
-func (a *app) addStateDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of the user)")
-}
-
-// addOutputFlag gives a command -o table|json, and refuses anything else before
-// the command runs. Some have more formats.
-func (a *app) addOutputFlag(cmd *cobra.Command, more ...string) {
-	addFormats(cmd, &a.output, append([]string{outputTable, outputJSON}, more...)...)
-}
-
-// addFormats gives a command the flag -o with formats of its own, the usual one
-// first.
-func addFormats(cmd *cobra.Command, chosen *string, formats ...string) {
-	*chosen = formats[0]
-	cmd.Flags().VarP(&outputFlag{chosen, formats}, "output", "o", terminal.Enumeration(formats, "or"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-}
-
-const (
-	outputTable = "table"
-	outputJSON  = "json"
-	// outputCSV is the format of tables for spreadsheets.
-	outputCSV = "csv"
-)
-
-// outputFlag is how results are written.
-type outputFlag struct {
-	chosen  *string
-	formats []string
-}
-
-func (o *outputFlag) Type() string { return strings.Join(o.formats, "|") }
-
-func (o *outputFlag) String() string {
-	if o.chosen == nil {
-		return ""
-	}
-	return *o.chosen
-}
-
-func (o *outputFlag) Set(s string) error {
-	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("%q is not a format; use %s", textfmt.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
-	}
-	*o.chosen = s
-	return nil
+// addStoreFlags gives a command the flags of one that reads or changes the store only: which
+// namespace and store, and -o.
+func (a *app) addStoreFlags(cmd *cobra.Command) {
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
 }

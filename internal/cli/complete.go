@@ -42,7 +42,7 @@ func newCompletion(a *app) *cobra.Command {
 			Use: shell, Short: "Print the completion script for " + shell,
 			Long: "Print the completion script for " + shell + ".\n\nIn the current shell:\n\n" + load + "\n\nIn every new shell:\n\n" + install,
 			Args: cmdline.Arguments(0, 0),
-			RunE: func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), a.env.Stdout) },
+			RunE: func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), a.stdout) },
 		}
 	}
 	return group("completion", "Print a shell completion script",

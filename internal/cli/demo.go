@@ -100,7 +100,7 @@ func (a *app) printDemoResult(ctx context.Context, k *localdev.Stack, w *session
 	}
 	a.print("")
 	addDurations(ctx, w, &v)
-	a.writeStatus(a.env.Stdout, v)
+	writeStatus(a.guide, v)
 	key := w.Key()
 	c, err := a.newest(ctx, k.Store, key)
 	if err != nil {

@@ -157,14 +157,6 @@ func (a *app) connectionFlags(k *localdev.Stack) string {
 	return flags
 }
 
-// stateFlag is this command's --state-dir flag, for printed commands.
-func (a *app) stateFlag() string {
-	if a.stateDir == "" {
-		return ""
-	}
-	return " --state-dir " + a.stateDir
-}
-
 // workerFile finds the worker file of a stack.
 func (a *app) workerFile(s *store.Store, flag string) (string, error) {
 	if flag != "" {

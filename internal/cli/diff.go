@@ -156,10 +156,10 @@ func describeFile(d cas.PathDiff, stat bool) changedFile {
 // writePatch prints a patch unchanged; on a terminal with colours and without what
 // would change the terminal's state.
 func (a *app) writePatch(patch string) error {
-	if a.env.IsTerminal(a.env.Stdout) {
+	if a.onTerminal {
 		patch = a.colouredPatch(patch)
 	}
-	_, err := io.WriteString(a.env.Stdout, patch)
+	_, err := io.WriteString(a.stdout, patch)
 	return err
 }
 
@@ -202,6 +202,6 @@ func (a *app) writeStat(files []changedFile) {
 		}
 		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
-	t.Write(a.env.Stdout)
+	t.Write(a.stdout)
 	a.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
 }

@@ -81,7 +81,7 @@ func (a *app) compareTo(ctx context.Context, k storedSession, o diffOptions, fro
 // directorySide takes a directory as `run --workspace` does, and whatever is in it
 // that the session's tree has.
 func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions, from treeSide) (treeSide, error) {
-	dir, err := a.directory("--dir", o.dir)
+	dir, err := directory(a.env.Dir, "--dir", o.dir)
 	if err != nil {
 		return treeSide{}, err
 	}
@@ -90,7 +90,7 @@ func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions,
 		return treeSide{}, err
 	}
 	snap, err := k.store.Snapshot(ctx, dir, cas.SnapshotOptions{
-		Ignore: k.team.Ignore, Include: append(a.sourceOf(k.store, k.key).Include, o.include...), Known: known,
+		Ignore: k.team.Ignore, Include: append(sourceOf(k.store, k.key).Include, o.include...), Known: known,
 	})
 	if err != nil {
 		return treeSide{}, err

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"io"
+	"os/user"
 	"strings"
 	"time"
 
@@ -85,4 +87,13 @@ func (e environ) Environ() []string { return e }
 func (e environ) get(name string) string {
 	value, _ := e.LookupEnv(name)
 	return value
+}
+
+// person is the user, as user@host.
+func (e Env) person() string {
+	name := environ(e.Environ).get("USER")
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	return fmt.Sprintf("%s@%s", name, e.Host)
 }

@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"go.temporal.io/api/serviceerror"
-
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/localdev"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The exit codes.
@@ -91,42 +86,4 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// describeError is an error's text for people.
-func (a *app) describeError(err error) string {
-	var coded *codeError
-	var unreachable *temporalutil.UnreachableError
-	switch {
-	case errors.As(err, &coded):
-		return coded.Error()
-	case errors.As(err, &unreachable):
-		return unreachable.Error()
-	case temporalutil.NoNamespace(err):
-		return a.noNamespace(err)
-	case errors.Is(err, context.Canceled):
-		return "interrupted"
-	case temporalutil.Lost(err):
-		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again", textfmt.FirstLine(err.Error()))
-	}
-	return err.Error()
-}
-
-func (a *app) noNamespace(err error) string {
-	var missing *serviceerror.NamespaceNotFound
-	name := a.connected.namespace
-	if errors.As(err, &missing) && missing.Namespace != "" {
-		name = missing.Namespace
-	}
-	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal operator namespace create --namespace %s",
-		a.connected.address, name, name)
-}
-
-// storeError adds the exit code to an error of a state directory.
-func storeError(err error) error {
-	var owner *store.OwnerError
-	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {
-		return &codeError{exitUsage, err}
-	}
-	return err
 }

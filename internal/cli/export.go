@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,53 +26,54 @@ type exportedDocument struct {
 	store.Archive
 }
 
+// exportCommand is `checkpoints export`.
+type exportCommand struct {
+	*console
+	*storeOpener
+	cwd         string
+	out         string
+	transcripts bool
+}
+
 func newCheckpointsExport(a *app) *cobra.Command {
-	var out string
-	var transcripts bool
+	c := exportCommand{console: a.console, storeOpener: a.storeOpener, cwd: a.env.Dir}
 	cmd := &cobra.Command{
 		Use:   "export SESSION",
 		Short: "Export a session to a file, for another store",
 		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is verified. " +
 			"`checkpoints import` imports it into another store. Transcripts are included only with --logs.",
 		Args: cmdline.Arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.export(cmd.Context(), args[0], out, transcripts)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
-	cmd.Flags().StringVar(&out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
-	cmd.Flags().BoolVar(&transcripts, "transcripts", false, "include the transcripts of agents")
+	cmd.Flags().StringVar(&c.out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
+	cmd.Flags().BoolVar(&c.transcripts, "transcripts", false, "include the transcripts of agents")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
-func (a *app) export(ctx context.Context, sessionID, out string, transcripts bool) error {
-	s, key, err := a.stored(sessionID)
+func (c *exportCommand) run(ctx context.Context, sessionID string) error {
+	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return err
 	}
-	if out == "" {
-		out = sessionID + archiveSuffix
-	}
-	path := out
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.env.Dir, out)
-	}
+	out := cmp.Or(c.out, sessionID+archiveSuffix)
+	path := absPath(c.cwd, out)
 	if _, err := os.Lstat(path); err == nil {
 		return usagef("%s already exists; choose another --out", out)
 	}
 	doc := exportedDocument{File: out}
 	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
-		return s.ExportSession(ctx, key, transcripts, f)
+		return s.ExportSession(ctx, key, c.transcripts, f)
 	}); err != nil {
 		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
 			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` lists the damage", err, sessionID)
 		}
 		return failf("%w", err)
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
-	a.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
+	c.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
 		textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,8 +36,17 @@ type importedDocument struct {
 	Notes []string `json:"notes"`
 }
 
+// importCommand is `checkpoints import`.
+type importCommand struct {
+	*console
+	*storeOpener
+	cwd string
+	// file is what is imported, team a team file, and session an id.
+	file, team, session string
+}
+
 func newCheckpointsImport(a *app) *cobra.Command {
-	var teamFile, sessionID string
+	c := importCommand{console: a.console, storeOpener: a.storeOpener, cwd: a.env.Dir}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a session from an export, or from a checkpoint of Maestro Hive 1.0",
@@ -48,30 +56,27 @@ func newCheckpointsImport(a *app) *cobra.Command {
 		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.importFile(cmd.Context(), args[0], teamFile, sessionID)
+			c.file = args[0]
+			return c.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&teamFile, "team", "", "team file for a checkpoint of Maestro Hive")
-	cmd.Flags().StringVar(&sessionID, "session", "", "id of the session in this store (default: unchanged)")
+	cmd.Flags().StringVar(&c.team, "team", "", "team file for a checkpoint of Maestro Hive")
+	cmd.Flags().StringVar(&c.session, "session", "", "id of the session in this store (default: unchanged)")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
-func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) error {
-	if sessionID != "" {
-		if err := spec.CheckSession(sessionID); err != nil {
+func (c *importCommand) run(ctx context.Context) error {
+	if c.session != "" {
+		if err := spec.CheckSession(c.session); err != nil {
 			return usagef("--session: %w", err)
 		}
 	}
-	namespace, err := a.namespace()
+	namespace, err := c.namespace()
 	if err != nil {
 		return err
 	}
-	path := file
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.env.Dir, file)
-	}
-	f, err := os.Open(path)
+	f, err := os.Open(absPath(c.cwd, c.file))
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -79,14 +84,14 @@ func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) 
 	r := bufio.NewReader(f)
 	beginning, err := r.Peek(2)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return usagef("%s: %w", file, err)
+		return usagef("%s: %w", c.file, err)
 	}
-	key := session.Key{Namespace: namespace, Session: sessionID}
+	key := session.Key{Namespace: namespace, Session: c.session}
 	var doc importedDocument
 	if bytes.Equal(beginning, []byte{0x1f, 0x8b}) {
-		doc, err = a.importArchive(ctx, file, r, key, teamFile)
+		doc, err = c.archive(ctx, r, key)
 	} else {
-		doc, err = a.importHive(ctx, file, r, key, teamFile)
+		doc, err = c.hive(ctx, r, key)
 	}
 	if errors.Is(err, store.ErrSessionExists) {
 		return usagef("%w; choose another --session", err)
@@ -95,22 +100,22 @@ func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) 
 		return err
 	}
 	for _, note := range doc.Notes {
-		a.printErr("%s", safetext.Line(note))
+		c.printErr("%s", safetext.Line(note))
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
-	a.print("%s", doc.Session)
-	a.printErr("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.commandLine("resume "+doc.Session))
+	c.print("%s", doc.Session)
+	c.printErr("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), c.commandLine("resume "+doc.Session))
 	return nil
 }
 
-// importArchive imports what `checkpoints export` wrote.
-func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key session.Key, teamFile string) (importedDocument, error) {
-	if teamFile != "" {
-		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume SESSION --team %s` afterwards", file, teamFile)
+// archive imports what `checkpoints export` wrote.
+func (c *importCommand) archive(ctx context.Context, r io.Reader, key session.Key) (importedDocument, error) {
+	if c.team != "" {
+		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume SESSION --team %s` afterwards", c.file, c.team)
 	}
-	s, err := a.openStoreToWrite()
+	s, err := c.openStoreToWrite()
 	if err != nil {
 		return importedDocument{}, err
 	}
@@ -118,7 +123,7 @@ func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key s
 	var fault *store.ArchiveError
 	switch {
 	case errors.As(err, &fault):
-		return importedDocument{}, usagef("%s: %w", file, err)
+		return importedDocument{}, usagef("%s: %w", c.file, err)
 	case err != nil:
 		return importedDocument{}, err
 	}
@@ -136,44 +141,44 @@ func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key s
 	return doc, nil
 }
 
-// importHive imports a checkpoint of Maestro Hive.
-func (a *app) importHive(ctx context.Context, file string, r io.Reader, key session.Key, teamFile string) (importedDocument, error) {
+// hive imports a checkpoint of Maestro Hive.
+func (c *importCommand) hive(ctx context.Context, r io.Reader, key session.Key) (importedDocument, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxHive+1))
 	switch {
 	case err != nil:
-		return importedDocument{}, usagef("%s: %w", file, err)
+		return importedDocument{}, usagef("%s: %w", c.file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s, the limit for a checkpoint of Maestro Hive", file, textfmt.Size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s, the limit for a checkpoint of Maestro Hive", c.file, textfmt.Size(maxHive))
 	}
-	c, err := hiveimport.Parse(data)
+	parsed, err := hiveimport.Parse(data)
 	if json.Valid(data) && !hiveimport.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return importedDocument{}, usagef("%s is neither an archive of `maestro checkpoints export` nor a checkpoint of Maestro Hive 1.0", file)
+		return importedDocument{}, usagef("%s is neither an archive of `maestro checkpoints export` nor a checkpoint of Maestro Hive 1.0", c.file)
 	}
 	if err != nil {
-		return importedDocument{}, inFile(file, err)
+		return importedDocument{}, inFile(c.file, err)
 	}
-	if teamFile == "" {
-		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE", file)
+	if c.team == "" {
+		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE", c.file)
 	}
-	t, err := config.LoadTeam(teamFile)
+	t, err := config.LoadTeam(c.team)
 	if err != nil {
 		return importedDocument{}, err
 	}
-	work, err := c.Convert(t)
+	work, err := parsed.Convert(t)
 	if err != nil {
-		return importedDocument{}, inFile(file, err)
+		return importedDocument{}, inFile(c.file, err)
 	}
 	if key.Session == "" {
 		key.Session = work.Session
 	}
 	if err := spec.CheckSession(key.Session); err != nil {
-		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; give an id with --session", file, err)
+		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; give an id with --session", c.file, err)
 	}
-	s, err := a.openStoreToWrite()
+	s, err := c.openStoreToWrite()
 	if err != nil {
 		return importedDocument{}, err
 	}
-	m := &migration{store: s, team: t, work: work, key: key, now: a.env.Now().UTC()}
+	m := &migration{store: s, team: t, work: work, key: key, now: c.now().UTC()}
 	head, err := m.importSession(ctx)
 	if err != nil {
 		return importedDocument{}, err

@@ -62,45 +62,52 @@ type waitingSession struct {
 	lost bool
 }
 
+// inboxCommand is `inbox`.
+type inboxCommand struct {
+	*console
+	*connector
+}
+
 func newInbox(a *app) *cobra.Command {
+	c := inboxCommand{a.console, a.connector}
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "List open requests to a person, over all sessions",
 		Long: "List open requests to a person, over all sessions of the namespace: the kind, since when, the session's cost, and the command that answers it. " +
 			"This works without a worker. For sessions in other stores it shows what Temporal has; sessions that Temporal has lost must be resumed first.",
 		Args: cmdline.Arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) inbox(ctx context.Context) error {
-	s, conn, err := a.storeOrTemporal(ctx)
+func (c *inboxCommand) run(ctx context.Context) error {
+	s, conn, err := c.storeOrTemporal(ctx)
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
 	}
-	found, err := a.waitingSessions(ctx, conn, s)
+	found, err := c.waitingSessions(ctx, conn, s)
 	if err != nil {
 		return err
 	}
 	doc := inboxDocument{Waiting: []inboxEntry{}}
 	for _, w := range found {
-		doc.Waiting = append(doc.Waiting, a.entries(w)...)
+		doc.Waiting = append(doc.Waiting, c.entries(w)...)
 	}
 	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
 	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
-	return a.result(doc, func() { a.writeInbox(doc) })
+	return c.result(doc, func() { c.write(doc) })
 }
 
 // waitingSessions finds the sessions that wait for a person. What the store has of its
 // own sessions is confirmed by Temporal where conn is not nil, and Temporal
 // adds those of other stores.
-func (a *app) waitingSessions(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waitingSession, error) {
-	namespace, err := a.namespace()
+func (c *connector) waitingSessions(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waitingSession, error) {
+	namespace, err := c.namespace()
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +134,7 @@ func (a *app) waitingSessions(ctx context.Context, conn *temporalutil.Connection
 		}
 		w := waitingSession{Status: withLedgerCosts(s, namespace, e), Store: e.Store, known: true}
 		if conn != nil && !open[e.Session] { // visibility may lag
-			info, err := a.sessionInfo(ctx, conn, e.Session)
+			info, err := c.sessionInfo(ctx, conn, e.Session)
 			switch {
 			case err != nil:
 				return nil, err
@@ -159,7 +166,7 @@ func withLedgerCosts(s *store.Store, namespace string, e session.Execution) sess
 }
 
 // entries lists what a session waits with.
-func (a *app) entries(w waitingSession) []inboxEntry {
+func (c *inboxCommand) entries(w waitingSession) []inboxEntry {
 	if !w.known {
 		kind := session.ForHelp
 		if w.Status.Status == session.AwaitingApproval {
@@ -167,7 +174,7 @@ func (a *app) entries(w waitingSession) []inboxEntry {
 		}
 		return []inboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Answers: []session.Verb{}, Commands: []string{a.commandLine("status " + w.Session)},
+			Answers: []session.Verb{}, Commands: []string{c.commandLine("status " + w.Session)},
 		}}
 	}
 	var all []inboxEntry
@@ -178,12 +185,12 @@ func (a *app) entries(w waitingSession) []inboxEntry {
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.lost {
-			e.Commands = []string{a.commandLine("resume " + w.Session)}
+			e.Commands = []string{c.commandLine("resume " + w.Session)}
 			all = append(all, e)
 			continue
 		}
-		for _, c := range requestCommands(w.Session, h, w.Help) {
-			e.Commands = append(e.Commands, a.commandLine(c.command))
+		for _, answer := range requestCommands(w.Session, h, w.Help) {
+			e.Commands = append(e.Commands, c.commandLine(answer.command))
 		}
 		all = append(all, e)
 	}
@@ -228,14 +235,14 @@ func (d inboxDocument) requestsOf(sessionID string) []session.HelpRequest {
 	return all
 }
 
-func (a *app) writeInbox(doc inboxDocument) {
+func (c *inboxCommand) write(doc inboxDocument) {
 	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.noticeOnly() }) {
-		a.printErr("no open requests")
+		c.printErr("no open requests")
 	}
 	if len(doc.Waiting) == 0 {
 		return
 	}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
 		h := e.request()
@@ -245,7 +252,7 @@ func (a *app) writeInbox(doc inboxDocument) {
 		}
 		waits, ticket := "-", "-"
 		if e.Since != nil {
-			waits = terminal.Age(a.env.Now().Sub(*e.Since))
+			waits = terminal.Age(c.now().Sub(*e.Since))
 		}
 		if e.Ticket != nil {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
@@ -253,29 +260,29 @@ func (a *app) writeInbox(doc inboxDocument) {
 		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subjects(h, n))), terminal.Plain(waits),
 			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(messageOf(h), terminal.Dim))
 	}
-	t.Drop(a.width(a.env.Stdout), "TOKENS", "USD", "TEAM")
-	t.Fit(a.width(a.env.Stdout))
-	t.Write(a.env.Stdout)
-	a.inboxCommands(doc, "answer with (--note TEXT adds a note):", false)
-	a.inboxCommands(doc, "these continue without an answer:", true)
+	t.Drop(c.width(c.stdout), "TOKENS", "USD", "TEAM")
+	t.Fit(c.width(c.stdout))
+	t.Write(c.stdout)
+	c.writeCommands(doc, "answer with (--note TEXT adds a note):", false)
+	c.writeCommands(doc, "these continue without an answer:", true)
 }
 
-// inboxCommands lists a command for each session: the first answer, or for notices `status`.
-func (a *app) inboxCommands(doc inboxDocument, heading string, goesOn bool) {
+// writeCommands lists a command for each session: the first answer, or for notices `status`.
+func (c *inboxCommand) writeCommands(doc inboxDocument, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
 		if e.noticeOnly() != goesOn {
 			continue
 		}
 		if len(said) == 0 {
-			a.print("\n%s", heading)
+			c.print("\n%s", heading)
 		}
-		command := a.commandLine("status " + e.Session)
+		command := c.commandLine("status " + e.Session)
 		if len(e.Commands) > 0 && !goesOn {
 			command = e.Commands[0]
 		}
 		if !said[command] {
-			a.print("  %s", command)
+			c.print("  %s", command)
 		}
 		said[command] = true
 	}

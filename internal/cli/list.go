@@ -69,7 +69,15 @@ type listedSession struct {
 	reason string
 }
 
+// listCommand is `list`.
+type listCommand struct {
+	*console
+	*connector
+	selection
+}
+
 func newList(a *app) *cobra.Command {
+	c := listCommand{console: a.console, connector: a.connector}
 	o := listFlags{limit: 50}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -79,11 +87,11 @@ func newList(a *app) *cobra.Command {
 		Example: "  maestro list --team web --status help_needed\n  maestro list --since 7d --limit 20",
 		Args:    cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			sel, err := o.selection(a.env.Now())
-			if err != nil {
+			var err error
+			if c.selection, err = o.selection(c.now()); err != nil {
 				return err
 			}
-			return a.list(cmd.Context(), sel)
+			return c.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
@@ -96,24 +104,24 @@ func newList(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) list(ctx context.Context, sel selection) error {
-	s, conn, err := a.storeOrTemporal(ctx)
+func (c *listCommand) run(ctx context.Context) error {
+	s, conn, err := c.storeOrTemporal(ctx)
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
 	}
-	doc, err := a.listing(ctx, conn, s, sel)
+	doc, err := c.listing(ctx, conn, s)
 	if err != nil {
 		return err
 	}
-	return a.result(doc, func() { a.writeList(doc, sel) })
+	return c.result(doc, func() { c.write(doc) })
 }
 
 // listing merges what Temporal and the store know. One of them may be nil.
-func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *store.Store, sel selection) (doc listDocument, err error) {
-	namespace, err := a.namespace()
+func (c *listCommand) listing(ctx context.Context, conn *temporalutil.Connection, s *store.Store) (doc listDocument, err error) {
+	namespace, err := c.namespace()
 	if err != nil {
 		return doc, err
 	}
@@ -121,15 +129,15 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 	if conn != nil {
 		namespace = conn.Namespace
 		most := allSessions
-		if sel.all() {
-			most = sel.limit + 1
+		if c.all() {
+			most = c.limit + 1
 		}
-		if known, err = visible(ctx, conn, most, sel.condition()); err != nil {
+		if known, err = visible(ctx, conn, most, c.condition()); err != nil {
 			return doc, err
 		}
 	}
 	if s == nil {
-		return sel.page(known), nil
+		return c.page(known), nil
 	}
 	// Unreadable documents are reported by `checkpoints verify`.
 	stored, _ := s.Executions(ctx, namespace)
@@ -137,7 +145,7 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 	for _, e := range stored {
 		heads[e.Session] = e.Checkpoint
 	}
-	doc = sel.page(join(known, stored))
+	doc = c.page(join(known, stored))
 	for i, l := range doc.Sessions {
 		if l.Store != s.ID() {
 			continue
@@ -147,8 +155,8 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
 		}
 		if l.Requirement == "" {
-			if c, err := s.Checkpoint(ctx, heads[l.Session]); err == nil {
-				doc.Sessions[i].Requirement = c.Requirement
+			if checkpoint, err := s.Checkpoint(ctx, heads[l.Session]); err == nil {
+				doc.Sessions[i].Requirement = checkpoint.Requirement
 			}
 		}
 	}
@@ -281,16 +289,16 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-func (a *app) writeList(doc listDocument, sel selection) {
+func (c *listCommand) write(doc listDocument) {
 	switch {
-	case len(doc.Sessions) == 0 && !sel.all():
-		a.printErr("no session matches")
+	case len(doc.Sessions) == 0 && !c.all():
+		c.printErr("no session matches")
 		return
 	case len(doc.Sessions) == 0:
-		a.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
+		c.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
-	t := terminal.NewTable(a.palette)
+	t := terminal.NewTable(c.palette)
 	t.Head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
 	for _, l := range doc.Sessions {
 		took := ""
@@ -305,9 +313,9 @@ func (a *app) writeList(doc listDocument, sel selection) {
 			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Dollars(l.CostUSD)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took),
 			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
-	t.Drop(a.width(a.env.Stdout), "TOOK", "TOKENS", "PHASE", "TEAM")
-	t.Fit(a.width(a.env.Stdout))
-	t.Write(a.env.Stdout)
+	t.Drop(c.width(c.stdout), "TOOK", "TOKENS", "PHASE", "TEAM")
+	t.Fit(c.width(c.stdout))
+	t.Write(c.stdout)
 	waiting := 0
 	for _, l := range doc.Sessions {
 		if l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval {
@@ -315,9 +323,9 @@ func (a *app) writeList(doc listDocument, sel selection) {
 		}
 	}
 	if waiting > 0 {
-		a.printErr("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.commandLine("inbox"))
+		c.printErr("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), c.commandLine("inbox"))
 	}
 	if doc.More {
-		a.printErr("more: --cursor %s", doc.Cursor)
+		c.printErr("more: --cursor %s", doc.Cursor)
 	}
 }

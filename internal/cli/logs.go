@@ -69,8 +69,10 @@ type attemptLog struct {
 	again bool
 }
 
-// logsOptions are the flags of `logs`.
-type logsOptions struct {
+// logsCommand is `logs`.
+type logsCommand struct {
+	*console
+	*connector
 	session string
 	// selection is PHASE, PHASE/PERSONA or empty.
 	selection string
@@ -83,8 +85,12 @@ type logsOptions struct {
 	full bool
 }
 
+func logsCommandOf(a *app) logsCommand {
+	return logsCommand{console: a.console, connector: a.connector, tail: -1}
+}
+
 func newLogs(a *app) *cobra.Command {
-	var o logsOptions
+	c := logsCommandOf(a)
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print or follow the output of a session's agents",
@@ -96,61 +102,61 @@ func newLogs(a *app) *cobra.Command {
 		Args:    cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case o.tail < 0 && cmd.Flags().Changed("tail"):
-				return usagef("--tail: %d is less than 0", o.tail)
-			case o.since < 0:
-				return usagef("--since: %s is less than 0; give a duration like 90m", o.since)
+			case c.tail < 0 && cmd.Flags().Changed("tail"):
+				return usagef("--tail: %d is less than 0", c.tail)
+			case c.since < 0:
+				return usagef("--since: %s is less than 0; give a duration like 90m", c.since)
 			}
-			o.session, o.selection = args[0], strings.Join(args[1:], "")
-			return a.logs(cmd.Context(), o)
+			c.session, c.selection = args[0], strings.Join(args[1:], "")
+			return c.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "follow until the session ends or waits for a person; -o json then prints one document per line")
-	flags.IntVar(&o.tail, "tail", -1, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
-	flags.BoolVar(&o.full, "full", false, "print complete tool calls and results; -o json always does")
-	flags.DurationVar(&o.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
+	flags.BoolVarP(&c.follow, "follow", "f", false, "follow until the session ends or waits for a person; -o json then prints one document per line")
+	flags.IntVar(&c.tail, "tail", c.tail, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
+	flags.BoolVar(&c.full, "full", false, "print complete tool calls and results; -o json always does")
+	flags.DurationVar(&c.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, o logsOptions) error {
-	s, key, err := a.stored(o.session)
+func (c *logsCommand) run(ctx context.Context) error {
+	s, key, err := c.stored(c.session)
 	if err != nil {
 		return err
 	}
-	r := &logReader{app: a, store: s, key: key, options: o}
-	if o.follow {
+	r := &logReader{logsCommand: c, store: s, key: key}
+	if c.follow {
 		return r.follow(ctx)
 	}
-	doc := logsDocument{Session: o.session}
+	doc := logsDocument{Session: c.session}
 	if doc.Logs, err = r.attempts(ctx); err != nil {
 		return err
 	}
 	finished := len(doc.Logs)
-	doc.Logs = o.newest(doc.Logs, a.env.Now())
+	doc.Logs = c.newestOf(doc.Logs, c.now())
 	for i := range doc.Logs {
 		if err := r.readTexts(ctx, &doc.Logs[i]); err != nil {
 			return err
 		}
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
 	if len(doc.Logs) == 0 && finished > 0 {
-		a.printErr("--tail and --since omit %s", textfmt.Count(finished, "finished attempt"))
+		c.printErr("--tail and --since omit %s", textfmt.Count(finished, "finished attempt"))
 		return nil
 	}
-	a.writeLogs(doc, o.full)
+	c.write(doc)
 	return nil
 }
 
-// newest selects attempts by --tail and --since, and keeps their order.
-func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
-	if o.since > 0 {
-		logs = slices.DeleteFunc(logs, func(l attemptLog) bool { return now.Sub(l.EndedAt) > o.since })
+// newestOf selects attempts by --tail and --since, and keeps their order.
+func (c *logsCommand) newestOf(logs []attemptLog, now time.Time) []attemptLog {
+	if c.since > 0 {
+		logs = slices.DeleteFunc(logs, func(l attemptLog) bool { return now.Sub(l.EndedAt) > c.since })
 	}
-	if o.tail < 0 || o.tail >= len(logs) {
+	if c.tail < 0 || c.tail >= len(logs) {
 		return logs
 	}
 	ends := make([]time.Time, len(logs))
@@ -160,7 +166,7 @@ func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
 	slices.SortFunc(ends, func(x, y time.Time) int { return y.Compare(x) })
 	kept := 0
 	return slices.DeleteFunc(logs, func(l attemptLog) bool {
-		late := o.tail > 0 && kept < o.tail && !l.EndedAt.Before(ends[o.tail-1])
+		late := c.tail > 0 && kept < c.tail && !l.EndedAt.Before(ends[c.tail-1])
 		if late {
 			kept++
 		}
@@ -170,10 +176,9 @@ func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
 
 // logReader reads a session's attempts from the store.
 type logReader struct {
-	app     *app
-	store   *store.Store
-	key     session.Key
-	options logsOptions
+	*logsCommand
+	store *store.Store
+	key   session.Key
 	// warned is the damage that was reported last.
 	warned string
 }
@@ -187,10 +192,10 @@ func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	records, err := r.store.Records(ctx, r.key)
 	if err != nil && r.warned != err.Error() {
 		r.warned = err.Error()
-		r.app.printErr("%s", err)
+		r.printErr("%s", err)
 	}
 	records = inOrder(records, e.Phases)
-	if records, err = selectRecords(records, e, r.options.selection); err != nil {
+	if records, err = selectRecords(records, e, r.selection); err != nil {
 		return nil, err
 	}
 	logs := []attemptLog{}
@@ -292,16 +297,16 @@ func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (strin
 	return string(data), err
 }
 
-func (a *app) writeLogs(doc logsDocument, full bool) {
+func (c *logsCommand) write(doc logsDocument) {
 	if len(doc.Logs) == 0 {
-		a.printErr("no attempt has finished yet; follow the session with `%s`", a.commandLine("logs -f "+doc.Session))
+		c.printErr("no attempt has finished yet; follow the session with `%s`", c.commandLine("logs -f "+doc.Session))
 		return
 	}
 	for i, l := range doc.Logs {
 		if i > 0 {
-			a.print("")
+			c.print("")
 		}
-		a.writeLog(l, full)
+		writeLog(c.console, l, c.full)
 	}
 }
 
@@ -314,31 +319,31 @@ func printed(text string) string {
 }
 
 // writeLog prints an attempt; full prints its complete transcript.
-func (a *app) writeLog(l attemptLog, full bool) {
-	a.print("%s", a.palette.Paint(terminal.Bold, l.title()))
+func writeLog(c *console, l attemptLog, full bool) {
+	c.print("%s", c.palette.Paint(terminal.Bold, l.title()))
 	if l.Status == session.Failed {
-		a.print("%s", a.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, safetext.Line(l.Message))))
+		c.print("%s", c.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, safetext.Line(l.Message))))
 	}
-	a.print("%s", a.palette.Paint(terminal.Dim, l.circumstances()))
+	c.print("%s", c.palette.Paint(terminal.Dim, l.circumstances()))
 	text := l.Text
 	if !full {
 		text = transcript.InBrief(text)
 	}
 	if text = printed(text); text != "" {
-		a.print("%s", text)
+		c.print("%s", text)
 	}
 	if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
-		a.print("%s", printed(l.Output))
+		c.print("%s", printed(l.Output))
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Decisions)) {
 		value := safetext.Line(l.Decisions[name])
 		if !full {
 			value = terminal.Clip(value, maxDecision)
 		}
-		a.print("%s %s = %s", a.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
+		c.print("%s %s = %s", c.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
 	}
 	if l.Changes != "" {
-		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- changes before the failure"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
+		c.print("%s\n%s", c.palette.Paint(terminal.Dim, "-- changes before the failure"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
 	}
 }
 

@@ -61,13 +61,13 @@ type logFollower struct {
 func (r *logReader) follow(ctx context.Context) error {
 	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*assignmentOutput{}}
 	defer f.close()
-	conn, err := r.app.dialToLook(ctx, "following only the store")
+	conn, err := r.dialToLook(ctx, "following only the store")
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
-		f.watcher = &sessionstatus.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.app.env.Now}
+		f.watcher = &sessionstatus.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.now}
 	}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -84,7 +84,7 @@ func (r *logReader) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			r.app.printErr("session %s continues; follow it again: %s", r.key.Session, r.app.commandLine("logs -f "+r.key.Session))
+			r.printErr("session %s continues; follow it again: %s", r.key.Session, r.commandLine("logs -f "+r.key.Session))
 			return exit(exitInterrupted)
 		case <-ticker.C:
 		}
@@ -97,14 +97,14 @@ func (f *logFollower) look(ctx context.Context) (session.Status, error) {
 		v, err := f.watcher.Look(ctx)
 		switch {
 		case err == nil && f.lost:
-			f.app.printErr("reconnected")
+			f.printErr("reconnected")
 			f.lost = false
 			return v.Status, nil
 		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
 			return v.Status, err
 		case !f.lost:
 			f.lost = true
-			f.app.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
+			f.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
 		}
 	}
 	e, err := f.store.Execution(f.key)
@@ -124,7 +124,7 @@ func (f *logFollower) step(ctx context.Context, status session.Status) error {
 		return err
 	}
 	first := f.printed == nil
-	f.muted = first && f.options.tail == 0
+	f.muted = first && f.tail == 0
 	if first {
 		f.printed = map[string]bool{}
 	}
@@ -133,7 +133,7 @@ func (f *logFollower) step(ctx context.Context, status session.Status) error {
 		f.printed[l.key()] = true
 	}
 	if first {
-		fresh = f.options.newest(fresh, f.app.env.Now())
+		fresh = f.newestOf(fresh, f.now())
 	}
 	slices.SortStableFunc(fresh, func(x, y attemptLog) int { return x.EndedAt.Compare(y.EndedAt) })
 	for _, l := range fresh {
@@ -156,17 +156,17 @@ func (l attemptLog) key() string {
 }
 
 func (f *logFollower) printAttempt(l attemptLog) error {
-	if f.app.output == outputJSON {
+	if f.output == outputJSON {
 		return f.line(followedAttempt{"attempt", l})
 	}
-	f.app.writeLog(l, f.options.full)
-	f.app.print("")
+	writeLog(f.console, l, f.full)
+	f.print("")
 	return nil
 }
 
 // printRunning prints the new output and progress of running agents.
 func (f *logFollower) printRunning(status session.Status) error {
-	phase, persona, _ := strings.Cut(f.options.selection, "/")
+	phase, persona, _ := strings.Cut(f.selection, "/")
 	for _, p := range status.Phases {
 		for _, as := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
@@ -197,26 +197,26 @@ func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 	if f.muted {
 		return nil
 	}
-	if f.app.output == outputJSON {
-		return f.line(followedProgress{"progress", id, text, f.app.env.Now().UTC()})
+	if f.output == outputJSON {
+		return f.line(followedProgress{"progress", id, text, f.now().UTC()})
 	}
 	if text = strings.TrimRight(safetext.Block(text), " "); text != "" {
-		f.app.print("%s %s", f.app.palette.Paint(terminal.Cyan, id.String()+" |"), text)
+		f.print("%s %s", f.palette.Paint(terminal.Cyan, id.String()+" |"), text)
 	}
 	return nil
 }
 
 // end prints the session's state, and returns its exit code.
 func (f *logFollower) end(status session.Status) error {
-	if f.app.output == outputJSON {
+	if f.output == outputJSON {
 		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {
 			return err
 		}
 		return exit(outcomeCode(status.Status))
 	}
-	f.app.printErr("session %s: %s", f.key.Session, status.Status)
+	f.printErr("session %s: %s", f.key.Session, status.Status)
 	if code := outcomeCode(status.Status); code != exitDone {
-		f.app.printErr("more: %s", f.app.commandLine("status "+f.key.Session))
+		f.printErr("more: %s", f.commandLine("status "+f.key.Session))
 		return exit(code)
 	}
 	return nil
@@ -224,5 +224,5 @@ func (f *logFollower) end(status session.Status) error {
 
 // line writes a document as one line.
 func (f *logFollower) line(document any) error {
-	return f.app.writeJSON(document, "")
+	return f.writeJSON(document, "")
 }

@@ -175,7 +175,7 @@ func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
 func (f *logFollower) printLines(id spec.AssignmentID, l *assignmentOutput, lines []string) error {
 	for _, line := range lines {
 		shown := []string{line}
-		if !f.options.full && f.app.output != outputJSON {
+		if !f.full && f.output != outputJSON {
 			shown = l.brief.Line(line)
 		}
 		for _, line := range shown {
@@ -197,7 +197,7 @@ func (f *logFollower) trim(l *attemptLog) error {
 	if err == nil {
 		err = f.printLines(l.AssignmentID, live, lines)
 	}
-	if err != nil || f.app.output == outputJSON {
+	if err != nil || f.output == outputJSON {
 		return err
 	}
 	for _, line := range live.brief.End() {

@@ -19,13 +19,13 @@ import (
 func TestNotesAreOnlySeen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	a := &app{env: Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Unix(0, 0) }}}
+	a := newApp(Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Unix(0, 0) }})
 	v := sessionstatus.Session{Status: session.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
-	a.writeStatus(&out, v)
+	writeStatus(a.guide, v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	a.newLineObserver(&sessionstatus.Watcher{}).update(t.Context(), v)
+	newLineObserver(a.console, &sessionstatus.Watcher{Now: a.env.Now}).update(t.Context(), v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 }

@@ -28,8 +28,12 @@ const scheduleOff = "off"
 // leastSchedule is the shortest time between two prunes.
 const leastSchedule = time.Minute
 
-// pruneFlags are what `checkpoints prune` is a usage error.
-type pruneFlags struct {
+// pruneCommand is `checkpoints prune`.
+type pruneCommand struct {
+	*console
+	*connector
+	// given reports whether a flag was given.
+	given     func(flag string) bool
 	keep      int
 	olderThan time.Duration
 	dryRun    bool
@@ -37,7 +41,7 @@ type pruneFlags struct {
 }
 
 func newCheckpointsPrune(a *app) *cobra.Command {
-	var f pruneFlags
+	c := pruneCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove old checkpoints of closed sessions, and unused blobs",
@@ -47,40 +51,41 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 			"With --schedule DURATION, a Temporal Schedule prunes at that interval on the store's workers; --schedule off removes the schedule.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd.Flags().Changed); err != nil {
+			c.given = cmd.Flags().Changed
+			if err := c.check(); err != nil {
 				return err
 			}
-			if f.schedule != "" {
-				return a.schedulePrune(cmd.Context(), f, cmd.Flags().Changed)
+			if c.schedule != "" {
+				return c.setSchedule(cmd.Context())
 			}
-			return a.prune(cmd.Context(), f)
+			return c.run(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.keep, "keep", store.DefaultKeep, "newest checkpoints to keep of each session")
-	flags.DurationVar(&f.olderThan, "older-than", store.DefaultOlderThan, "keep checkpoints younger than this")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only list what would be removed")
-	flags.StringVar(&f.schedule, "schedule", "", "prune at this interval from now on, like 24h; off removes the schedule")
+	flags.IntVar(&c.keep, "keep", store.DefaultKeep, "newest checkpoints to keep of each session")
+	flags.DurationVar(&c.olderThan, "older-than", store.DefaultOlderThan, "keep checkpoints younger than this")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only list what would be removed")
+	flags.StringVar(&c.schedule, "schedule", "", "prune at this interval from now on, like 24h; off removes the schedule")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (f pruneFlags) check(given func(string) bool) error {
+func (c *pruneCommand) check() error {
 	switch {
-	case f.keep < 1:
-		return usagef("--keep: %d is less than 1; a session is resumed from its newest checkpoint", f.keep)
-	case f.olderThan <= 0:
-		return usagef("--older-than: %s is not positive; give a duration like 168h", f.olderThan)
-	case f.schedule != "" && f.dryRun:
+	case c.keep < 1:
+		return usagef("--keep: %d is less than 1; a session is resumed from its newest checkpoint", c.keep)
+	case c.olderThan <= 0:
+		return usagef("--older-than: %s is not positive; give a duration like 168h", c.olderThan)
+	case c.schedule != "" && c.dryRun:
 		return usagef("--dry-run and --schedule exclude each other; leave one out")
-	case f.schedule == scheduleOff && (given("keep") || given("older-than")):
+	case c.schedule == scheduleOff && (c.given("keep") || c.given("older-than")):
 		return usagef("--schedule off excludes --keep and --older-than")
 	}
 	return nil
 }
 
-func (a *app) prune(ctx context.Context, f pruneFlags) error {
-	s, conn, err := a.storeAndTemporal(ctx, a.openStoreToWrite)
+func (c *pruneCommand) run(ctx context.Context) error {
+	s, conn, err := c.storeAndTemporal(ctx, c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
@@ -90,7 +95,7 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 		return err
 	}
 	report, err := s.Prune(ctx, session.PruneOptions{
-		Keep: f.keep, OlderThan: f.olderThan, DryRun: f.dryRun, Namespace: conn.Namespace, Running: open,
+		Keep: c.keep, OlderThan: c.olderThan, DryRun: c.dryRun, Namespace: conn.Namespace, Running: open,
 	})
 	if errors.Is(err, store.ErrPruning) {
 		return failf("another process is pruning the store in %s; try again when it has finished", s.Dir())
@@ -98,16 +103,16 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return failf("%w", err)
 	}
-	return a.result(report, func() { a.writePruned(report) })
+	return c.result(report, func() { c.write(report) })
 }
 
-func (a *app) writePruned(r session.PruneReport) {
+func (c *pruneCommand) write(r session.PruneReport) {
 	did := "removed"
 	if r.DryRun {
 		did = "would be removed"
 	}
 	if len(r.Pruned)+len(r.Spared) > 0 {
-		t := terminal.NewTable(a.palette)
+		t := terminal.NewTable(c.palette)
 		t.Head("SESSION", "CHECKPOINTS", "")
 		for _, p := range r.Pruned {
 			t.Add(terminal.Plain(p.Session), terminal.Plain(fmt.Sprint(len(p.Checkpoints))), terminal.Plain(did))
@@ -115,10 +120,10 @@ func (a *app) writePruned(r session.PruneReport) {
 		for _, p := range r.Spared {
 			t.Add(terminal.Plain(p.Session), terminal.Plain("-"), terminal.Painted("nothing removed: "+p.Reason, terminal.Dim))
 		}
-		t.Write(a.env.Stdout)
-		a.print("")
+		t.Write(c.stdout)
+		c.print("")
 	}
-	a.print("%s checked: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
+	c.print("%s checked: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
 		textfmt.Count(r.Checkpoints, "checkpoint"), textfmt.Count(r.Blobs, "blob"), textfmt.Size(r.Bytes), textfmt.Count(r.WorkDirs, "session"), did,
 		textfmt.Count(r.Kept, "checkpoint"))
 }
@@ -130,31 +135,31 @@ type pruneScheduled struct {
 	Every    string `json:"every"`
 }
 
-// schedulePrune makes, changes or ends the schedule that prunes the store.
-func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string) bool) error {
-	every, err := time.ParseDuration(f.schedule)
-	if f.schedule != scheduleOff && (err != nil || every < leastSchedule) {
-		return usagef("--schedule: %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
+// setSchedule makes, changes or ends the schedule that prunes the store.
+func (c *pruneCommand) setSchedule(ctx context.Context) error {
+	every, err := time.ParseDuration(c.schedule)
+	if c.schedule != scheduleOff && (err != nil || every < leastSchedule) {
+		return usagef("--schedule: %q is neither a duration of at least %s, like 24h, nor off", c.schedule, leastSchedule)
 	}
-	s, conn, err := a.storeAndTemporal(ctx, a.openStore)
+	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	doc := pruneScheduled{Schedule: workflows.PruneID(s.ID())}
 	said := fmt.Sprintf("the schedule of store %s is removed", s.ID())
-	if f.schedule == scheduleOff {
+	if c.schedule == scheduleOff {
 		err = conn.ScheduleClient().GetHandle(ctx, doc.Schedule).Delete(ctx)
 		if temporalutil.NotFound(err) {
 			err = nil
 		}
 	} else {
 		in := activities.PruneInput{Store: s.ID()}
-		if given("keep") {
-			in.Keep = f.keep
+		if c.given("keep") {
+			in.Keep = c.keep
 		}
-		if given("older-than") {
-			in.OlderThan = textfmt.Duration(f.olderThan)
+		if c.given("older-than") {
+			in.OlderThan = textfmt.Duration(c.olderThan)
 		}
 		doc.Every = every.String()
 		said = fmt.Sprintf("the store %s is pruned every %s by schedule %s", s.ID(), every, doc.Schedule)
@@ -163,7 +168,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	if err != nil {
 		return err
 	}
-	return a.result(doc, func() { a.print("%s", said) })
+	return c.result(doc, func() { c.print("%s", said) })
 }
 
 // putSchedule makes the schedule, or changes the one that is missing.

@@ -21,9 +21,17 @@ type raiseDocument struct {
 	Raised *activities.Raised `json:"raised"`
 }
 
+// budgetRaise is `budget raise`.
+type budgetRaise struct {
+	*console
+	*connector
+	env Env
+}
+
 func newBudgetRaise(a *app) *cobra.Command {
+	c := budgetRaise{a.console, a.connector, a.env}
 	var r workflows.Raise
-	var usd, name string
+	var usd, team string
 	cmd := &cobra.Command{
 		Use:   "raise (SESSION | --team TEAM) (--tokens N | --usd X)",
 		Short: "Raise a budget of a running session, or a team's daily budget",
@@ -32,7 +40,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
 			"If no worker answers within " + answerPatience.String() + ", the raise is applied as soon as one does.\n\n" +
 			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs neither a worker nor Temporal.",
-		Args: sessionOrTeam(&name),
+		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
 				if err := r.USD.UnmarshalYAML([]byte(usd)); err != nil {
@@ -42,11 +50,11 @@ func newBudgetRaise(a *app) *cobra.Command {
 			if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
 				return usagef("missing --tokens or --usd; give a positive amount to add")
 			}
-			r.By = a.person()
-			if name != "" {
-				return a.raiseDay(name, r)
+			r.By = c.env.person()
+			if team != "" {
+				return c.raiseDay(team, r)
 			}
-			return a.raise(cmd.Context(), args[0], r)
+			return c.raise(cmd.Context(), args[0], r)
 		},
 	}
 	cmd.Flags().Int64Var(&r.Tokens, "tokens", 0, "tokens to add")
@@ -55,19 +63,19 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget")
 	cmd.Flags().BoolVar(&r.Session, "session", false, "raise the session's own budget")
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
-	a.addTeamFlag(cmd, &name, "raise the daily budget of this team, for today")
+	cmd.Flags().StringVar(&team, "team", "", "raise the daily budget of this team, for today")
 	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "session", "team")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) raise(ctx context.Context, session string, r workflows.Raise) error {
-	w, done, err := a.watch(ctx, session)
+func (c *budgetRaise) raise(ctx context.Context, session string, r workflows.Raise) error {
+	w, done, err := c.watch(ctx, session)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := a.describe(ctx, w)
+	info, err := c.describe(ctx, w)
 	switch {
 	case err != nil:
 		return err
@@ -75,23 +83,23 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return usagef("session %s is completed; its budget cannot be raised", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended: it is %s; raise the budget in its team file and resume it: %s", session,
-			sessionstatus.ClosedState(info.GetStatus()), a.commandLine("resume "+session+" --team FILE"))
+			sessionstatus.ClosedState(info.GetStatus()), c.commandLine("resume "+session+" --team FILE"))
 	}
-	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
+	r.ID = fmt.Sprintf("%s/%d", r.By, c.env.Now().UnixNano())
 	doc := raiseDocument{Session: session}
 	var raised activities.Raised
-	answered, err := a.send(ctx, w.Conn, session, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+	answered, err := c.send(ctx, w.Conn, session, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
 	switch {
 	case err != nil:
 		return err
 	case answered:
 		doc.Raised = &raised
-		a.printErr("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
+		c.printErr("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
 	default:
-		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
+		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -13,6 +14,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
+
+// guide describes requests and outcomes of sessions to a person, with the commands to run next.
+type guide struct {
+	target  *target
+	console *console
+	now     func() time.Time
+}
 
 // kindOf is a request's kind. Sessions that began before there were kinds ask for
 // help only.
@@ -102,9 +110,9 @@ func requestCommands(sessionID string, h session.HelpRequest, open []session.Hel
 }
 
 // firstCommand is the command that answers a request; empty: none is known, or needed.
-func (a *app) firstCommand(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+func (g *guide) firstCommand(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
 	if all := requestCommands(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
-		return a.commandLine(all[0].command)
+		return g.target.commandLine(all[0].command)
 	}
 	return ""
 }
@@ -125,7 +133,7 @@ func waitsFor(open []session.HelpRequest) string {
 // requestLines describes a request. Its attempts are omitted if they are
 // printed elsewhere. For a session that has ended it describes the outcome, without
 // the commands.
-func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
+func (g *guide) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
 	n, _ := answeredTogether(h, s.Help)
 	if s.Status.Closed() {
 		n = 1
@@ -134,7 +142,7 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 	if n > 1 {
 		need = "need a larger budget"
 	}
-	title := fmt.Sprintf("%s %s: %s", subjects(h, n), a.palette.Paint(terminal.Red, need), terminal.Clip(messageOf(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), terminal.Clip(messageOf(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
 		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
 	}
@@ -145,7 +153,7 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 		}
 	}
 	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // otherwise there was no request
-		add("%s", a.openedAt(h, s.Status.Closed()))
+		add("%s", g.openedAt(h, s.Status.Closed()))
 	}
 	if attempts {
 		for _, r := range groupFailures(h.Attempts) {
@@ -172,24 +180,24 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 	if kindOf(h).NoticeOnly() {
 		heading = "  no answer is needed; possible:"
 	}
-	return append(append(lines, heading), a.commandLines(all)...)
+	return append(append(lines, heading), g.commandLines(all)...)
 }
 
 // commandLines lists commands with their effects; these are on the next line, where a line
 // would be too long for a page. Commands are never broken.
-func (a *app) commandLines(all []requestCommand) []string {
+func (g *guide) commandLines(all []requestCommand) []string {
 	command, does := 0, 0
 	for _, w := range all {
-		command = max(command, utf8.RuneCountInString(a.commandLine(w.command)))
+		command = max(command, utf8.RuneCountInString(g.target.commandLine(w.command)))
 		does = max(does, utf8.RuneCountInString(w.does))
 	}
 	var lines []string
 	for _, w := range all {
 		if 4+command+2+does <= terminal.PageWidth {
-			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.commandLine(w.command), a.palette.Paint(terminal.Dim, w.does)))
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, g.target.commandLine(w.command), g.console.palette.Paint(terminal.Dim, w.does)))
 			continue
 		}
-		lines = append(lines, "    "+a.commandLine(w.command), "      "+a.palette.Paint(terminal.Dim, w.does))
+		lines = append(lines, "    "+g.target.commandLine(w.command), "      "+g.console.palette.Paint(terminal.Dim, w.does))
 	}
 	return lines
 }
@@ -223,8 +231,8 @@ func (r failedRow) numbers() string {
 
 // openedAt says since when a request is open, or when a closed one
 // was opened.
-func (a *app) openedAt(h session.HelpRequest, over bool) string {
-	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
+func (g *guide) openedAt(h session.HelpRequest, over bool) string {
+	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(g.now().Sub(h.Since)))
 	switch {
 	case over:
 		since = "asked " + terminal.Moment(&h.Since)

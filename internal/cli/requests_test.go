@@ -42,7 +42,7 @@ func forApproval() session.HelpRequest {
 
 // at is an app two hours and three minutes after requests were made.
 func at() *app {
-	return &app{env: Env{Now: func() time.Time { return anHour.Add(2*time.Hour + 3*time.Minute) }}}
+	return newApp(Env{Now: func() time.Time { return anHour.Add(2*time.Hour + 3*time.Minute) }})
 }
 
 func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
@@ -93,16 +91,6 @@ func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) err
 		return err
 	}
 	return l.start(ctx, next, o.watch)
-}
-
-// sessionInfo is Temporal's description of a session; nil if it has none.
-func (a *app) sessionInfo(ctx context.Context, conn *temporalutil.Connection, sessionID string) (*workflowpb.WorkflowExecutionInfo, error) {
-	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
-	info, err := w.Describe(ctx)
-	if errors.Is(err, sessionstatus.ErrUnknown) {
-		return nil, nil
-	}
-	return info, err
 }
 
 // restoration prepares the next incarnation of a session that has ended; left is false if
@@ -258,11 +246,4 @@ func (a *app) sendContinue(ctx context.Context, conn *temporalutil.Connection, s
 	return nil
 }
 
-// person is the user, as user@host.
-func (a *app) person() string {
-	name := a.environ.get("USER")
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		name = u.Username
-	}
-	return fmt.Sprintf("%s@%s", name, a.env.Host)
-}
+func (a *app) person() string { return a.env.person() }

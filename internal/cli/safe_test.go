@@ -21,13 +21,15 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 	t.Parallel()
 	for _, colours := range []bool{false, true} {
 		var out, errs bytes.Buffer
-		a := &app{env: Env{Stdout: &out, Stderr: &errs}, palette: terminal.Palette{On: colours}}
+		a := newApp(Env{Stdout: &out, Stderr: &errs})
+		a.palette.On = colours
 		a.print("%s", hostile)
 		a.printErr("%s", hostile)
 		a.reportError(fmt.Errorf("apply: %w", errors.New(hostile)))
-		a.writeLogs(logsDocument{Logs: []attemptLog{{
+		logs := logsCommandOf(a)
+		logs.write(logsDocument{Logs: []attemptLog{{
 			Status: session.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
-		}}}, false)
+		}}})
 		table := terminal.NewTable(a.palette)
 		table.Add(terminal.Plain(hostile), terminal.Painted(hostile, terminal.Red))
 		table.Write(&out)

@@ -29,7 +29,7 @@ func newSchema(a *app) *cobra.Command {
 			if !ok {
 				return usagef("unknown schema %q; use %s%s", textfmt.Shorten(args[0], 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(args[0], known))
 			}
-			_, err := a.env.Stdout.Write(data)
+			_, err := a.stdout.Write(data)
 			return err
 		},
 	}

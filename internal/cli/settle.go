@@ -17,8 +17,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// settleFlags are the flags of `budget settle`.
-type settleFlags struct {
+// settleCommand is `budget settle`.
+type settleCommand struct {
+	*console
+	*storeOpener
+	env  Env
 	used cost.Usage
 	cost string
 	// priced: its cost was given.
@@ -52,76 +55,76 @@ type settledCalls struct {
 }
 
 func newBudgetSettle(a *app) *cobra.Command {
-	var f settleFlags
+	c := settleCommand{console: a.console, storeOpener: a.storeOpener, env: a.env}
 	cmd := &cobra.Command{
 		Use:   "settle SESSION [PHASE/PERSONA CALL]",
 		Short: "Record or write off the cost of an unsettled call",
 		Long: "Record the cost of a call whose worker died, or whose connection broke, before its cost was known. Until then its estimate " +
 			"counts against the budgets. `maestro budget show` lists such calls with their numbers; look up their cost at the provider.",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.all {
+			if c.all {
 				return cmdline.Arguments(1, 1)(cmd, args)
 			}
 			return cmdline.Arguments(3, 3)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.priced = cmd.Flags().Changed("cost-usd")
-			if err := f.check(); err != nil {
+			c.priced = cmd.Flags().Changed("cost-usd")
+			if err := c.check(); err != nil {
 				return err
 			}
-			if f.all {
-				return a.settleAll(args[0], f)
+			if c.all {
+				return c.settleAll(args[0])
 			}
-			return a.settle(args[0], args[1], args[2], f)
+			return c.settle(args[0], args[1], args[2])
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&f.used.InputTokens, "input-tokens", 0, "input tokens not read from the cache")
-	flags.Int64Var(&f.used.OutputTokens, "output-tokens", 0, "output tokens, including reasoning")
-	flags.Int64Var(&f.used.CacheReadTokens, "cache-read-tokens", 0, "input tokens read from the cache")
-	flags.Int64Var(&f.used.CacheWriteTokens, "cache-write-tokens", 0, "input tokens written to the cache")
-	flags.Int64Var(&f.used.ReasoningTokens, "reasoning-tokens", 0, "output tokens used for reasoning")
-	flags.StringVar(&f.cost, "cost-usd", "", "cost in USD, like 0.25")
-	flags.BoolVar(&f.writeOff, "write-off", false, "count it as zero")
-	flags.BoolVar(&f.asEstimated, "as-estimated", false, "count it at its estimate")
-	flags.BoolVar(&f.all, "all", false, "all unsettled calls of the session, with --write-off or --as-estimated")
-	flags.StringVar(&f.note, "note", "", "where the figure comes from")
+	flags.Int64Var(&c.used.InputTokens, "input-tokens", 0, "input tokens not read from the cache")
+	flags.Int64Var(&c.used.OutputTokens, "output-tokens", 0, "output tokens, including reasoning")
+	flags.Int64Var(&c.used.CacheReadTokens, "cache-read-tokens", 0, "input tokens read from the cache")
+	flags.Int64Var(&c.used.CacheWriteTokens, "cache-write-tokens", 0, "input tokens written to the cache")
+	flags.Int64Var(&c.used.ReasoningTokens, "reasoning-tokens", 0, "output tokens used for reasoning")
+	flags.StringVar(&c.cost, "cost-usd", "", "cost in USD, like 0.25")
+	flags.BoolVar(&c.writeOff, "write-off", false, "count it as zero")
+	flags.BoolVar(&c.asEstimated, "as-estimated", false, "count it at its estimate")
+	flags.BoolVar(&c.all, "all", false, "all unsettled calls of the session, with --write-off or --as-estimated")
+	flags.StringVar(&c.note, "note", "", "where the figure comes from")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
 // check reads the cost and rejects contradictions.
-func (f *settleFlags) check() error {
-	if f.priced {
-		if err := f.used.CostUSD.UnmarshalYAML([]byte(f.cost)); err != nil {
+func (c *settleCommand) check() error {
+	if c.priced {
+		if err := c.used.CostUSD.UnmarshalYAML([]byte(c.cost)); err != nil {
 			return usagef("--cost-usd: %w", err)
 		}
 	}
-	given := f.priced || f.used != cost.Usage{}
+	given := c.priced || c.used != cost.Usage{}
 	switch {
-	case f.writeOff && f.asEstimated:
+	case c.writeOff && c.asEstimated:
 		return usagef("--write-off and --as-estimated exclude each other; leave one out")
-	case f.writeOff && given:
+	case c.writeOff && given:
 		return usagef("--write-off excludes token and cost flags; leave one out")
-	case f.asEstimated && given:
+	case c.asEstimated && given:
 		return usagef("--as-estimated excludes token and cost flags; leave one out")
-	case f.all && given:
+	case c.all && given:
 		return usagef("--all needs --write-off or --as-estimated; settle calls with different costs one by one")
-	case !f.writeOff && !f.asEstimated && !given:
+	case !c.writeOff && !c.asEstimated && !given:
 		return usagef("missing cost; give it, like --input-tokens 1200 --output-tokens 300 --cost-usd 0.01, or --write-off, or --as-estimated")
 	}
-	if err := f.used.Validate(); err != nil {
+	if err := c.used.Validate(); err != nil {
 		return usagef("%w", err)
 	}
-	if f.used.ReasoningTokens > f.used.OutputTokens {
-		return usagef("--reasoning-tokens: %d is more than --output-tokens, which includes it (%d)", f.used.ReasoningTokens, f.used.OutputTokens)
+	if c.used.ReasoningTokens > c.used.OutputTokens {
+		return usagef("--reasoning-tokens: %d is more than --output-tokens, which includes it (%d)", c.used.ReasoningTokens, c.used.OutputTokens)
 	}
 	return nil
 }
 
 // settle closes a call by a person's entry.
-func (a *app) settle(sessionID, assignment, number string, f settleFlags) error {
-	s, key, err := a.storedToWrite(sessionID)
+func (c *settleCommand) settle(sessionID, assignment, number string) error {
+	s, key, err := c.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
@@ -133,22 +136,22 @@ func (a *app) settle(sessionID, assignment, number string, f settleFlags) error 
 	if err != nil || call < 1 {
 		return usagef("%q is not the number of a call; `maestro budget show %s` lists them", textfmt.Shorten(number, 40), sessionID)
 	}
-	doc, err := a.settleCall(s, key, id, call, f)
+	doc, err := c.settleCall(s, key, id, call)
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
-	a.writeSettled(doc)
-	a.writeUnsettled(sessionID, doc.Unsettled)
+	c.writeSettled(doc)
+	c.writeUnsettled(sessionID, doc.Unsettled)
 	return nil
 }
 
 // settleAll closes all calls of a session with unknown cost. Those of an
 // assignment that is at work stay.
-func (a *app) settleAll(sessionID string, f settleFlags) error {
-	s, key, err := a.storedToWrite(sessionID)
+func (c *settleCommand) settleAll(sessionID string) error {
+	s, key, err := c.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
@@ -162,10 +165,10 @@ func (a *app) settleAll(sessionID string, f settleFlags) error {
 	}
 	all := settledCalls{Session: sessionID, Calls: []settledDocument{}}
 	var failed []error
-	for _, c := range open {
-		doc, err := a.settleCall(s, key, c.AssignmentID, c.Call, f)
+	for _, call := range open {
+		doc, err := c.settleCall(s, key, call.AssignmentID, call.Call)
 		switch {
-		case err != nil && c.State == budget.Begun: // it is running
+		case err != nil && call.State == budget.Begun: // it is running
 			continue
 		case err != nil:
 			failed = append(failed, err)
@@ -173,22 +176,22 @@ func (a *app) settleAll(sessionID string, f settleFlags) error {
 			continue
 		}
 		all.Calls = append(all.Calls, doc)
-		if a.output != outputJSON {
-			a.writeSettled(doc)
+		if c.output != outputJSON {
+			c.writeSettled(doc)
 		}
 	}
 	switch {
-	case a.output == outputJSON:
-		failed = append(failed, a.printJSON(all))
+	case c.output == outputJSON:
+		failed = append(failed, c.printJSON(all))
 	case len(all.Calls)+len(failed) == 0:
-		a.print("session %s has no unsettled call", sessionID)
+		c.print("session %s has no unsettled call", sessionID)
 	}
 	return errors.Join(failed...)
 }
 
 // settleCall closes one call. The assignment's lock keeps others from writing its journal
 // meanwhile.
-func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, call int64, f settleFlags) (doc settledDocument, err error) {
+func (c *settleCommand) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, call int64) (doc settledDocument, err error) {
 	lock, ok, err := s.Lock(key, id)
 	if err != nil {
 		return doc, err
@@ -205,18 +208,18 @@ func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, 
 	if err != nil {
 		return doc, err
 	}
-	used := f.used
+	used := c.used
 	switch {
-	case f.asEstimated:
+	case c.asEstimated:
 		used = open.Usage.Max(open.Reported).Add(open.Estimate)
-	case !f.writeOff && !f.priced && open.Estimate.CostUSD > 0:
+	case !c.writeOff && !c.priced && open.Estimate.CostUSD > 0:
 		return doc, usagef("call %d may have cost money (estimated: %s USD); add --cost-usd, or --cost-usd 0", call, open.Estimate.CostUSD)
 	}
 	doc = settledDocument{
-		Session: key.Session, AssignmentID: id, Call: call, Estimate: open.Estimate, Usage: used, WrittenOff: f.writeOff,
-		By: a.person(), Note: f.note,
+		Session: key.Session, AssignmentID: id, Call: call, Estimate: open.Estimate, Usage: used, WrittenOff: c.writeOff,
+		By: c.env.person(), Note: c.note,
 	}
-	l, err := a.close(s, key, j, open, doc)
+	l, err := c.close(s, key, j, open, doc)
 	for _, row := range l.Rows {
 		doc.Unsettled += len(row.Unsettled)
 	}
@@ -242,44 +245,44 @@ func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call in
 }
 
 // close writes the end of a call to the journal, and then to the ledger.
-func (a *app) close(s *store.Store, key session.Key, j *budget.Journal, c budget.Call, doc settledDocument) (budget.Ledger, error) {
+func (c *settleCommand) close(s *store.Store, key session.Key, j *budget.Journal, call budget.Call, doc settledDocument) (budget.Ledger, error) {
 	add := func(e budget.Entry) error {
-		e.Seq, e.At, e.Call = j.Next(), a.env.Now().UTC(), c.ID
+		e.Seq, e.At, e.Call = j.Next(), c.env.Now().UTC(), call.ID
 		if err := s.AppendEntry(key, doc.AssignmentID, e); err != nil {
 			return err
 		}
 		return j.Apply(e)
 	}
 	var ledger budget.Ledger
-	if c.State == budget.Begun {
+	if call.State == budget.Begun {
 		if err := add(budget.Entry{Kind: budget.Unsettled}); err != nil {
 			return ledger, err
 		}
-		c = j.Call(c.ID) // with what it had reported
+		call = j.Call(call.ID) // with what it had reported
 	}
-	rest := doc.Usage.Minus(c.Usage).Max(cost.Usage{}) // a part may be known already
+	rest := doc.Usage.Minus(call.Usage).Max(cost.Usage{}) // a part may be known already
 	if err := add(budget.Entry{Kind: budget.Closed, Usage: &rest, By: doc.By, Note: doc.Note}); err != nil {
 		return ledger, err
 	}
 	err := s.UpdateLedger(key, func(l *budget.Ledger) error {
-		l.SetRow(doc.AssignmentID, j.Row(l.Row(doc.AssignmentID).Reserved), a.env.Now().UTC())
+		l.SetRow(doc.AssignmentID, j.Row(l.Row(doc.AssignmentID).Reserved), c.env.Now().UTC())
 		ledger = *l
 		return nil
 	})
 	return ledger, err
 }
 
-func (a *app) writeSettled(doc settledDocument) {
+func (c *settleCommand) writeSettled(doc settledDocument) {
 	what := terminal.Amount(doc.Usage.Amount())
 	if doc.WrittenOff {
 		what = "nothing"
 	}
-	a.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate.Amount()))
+	c.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate.Amount()))
 }
 
 // writeUnsettled prints the number of calls that are still unsettled.
-func (a *app) writeUnsettled(sessionID string, n int) {
+func (c *settleCommand) writeUnsettled(sessionID string, n int) {
 	if n > 0 {
-		a.print("%s of the session still unsettled; see `maestro budget show %s`", textfmt.Count(n, "call"), sessionID)
+		c.print("%s of the session still unsettled; see `maestro budget show %s`", textfmt.Count(n, "call"), sessionID)
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,92 +21,46 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
+// statusCommand is `status`.
+type statusCommand struct {
+	*console
+	*connector
+	guide *guide
+}
+
 func newStatus(a *app) *cobra.Command {
+	c := statusCommand{a.console, a.connector, a.guide}
 	cmd := &cobra.Command{
 		Use:   "status SESSION",
 		Short: "Show a session's state",
 		Long:  "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed the session.",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) status(ctx context.Context, sessionID string) error {
-	w, done, err := a.watchOrRead(ctx, sessionID)
+func (c *statusCommand) run(ctx context.Context, sessionID string) error {
+	w, done, err := c.watchOrRead(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	defer done()
 	v, err := w.Look(ctx)
 	if err != nil {
-		return a.explainLook(ctx, w, err)
+		return c.explainLook(ctx, w, err)
 	}
 	askTickets(ctx, w, &v)
 	addDurations(ctx, w, &v)
-	if a.output == outputJSON {
+	if c.output == outputJSON {
 		for _, note := range notesOf(v) {
-			a.printErr("%s", safetext.Line(note))
+			c.printErr("%s", safetext.Line(note))
 		}
-		return a.printJSON(v.Status)
+		return c.printJSON(v.Status)
 	}
-	a.writeStatus(a.env.Stdout, v)
+	writeStatus(c.guide, v)
 	return nil
-}
-
-// watch readies a look at a session. The returned function ends it.
-func (a *app) watch(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, nil, usagef("%w", err)
-	}
-	s, conn, err := a.storeAndTemporal(ctx, a.findStore)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: a.env.Now}, conn.Close, nil
-}
-
-// watchOrRead readies a look at a session in the store alone, too, where Temporal cannot be
-// reached. The returned function ends it.
-func (a *app) watchOrRead(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, nil, usagef("%w", err)
-	}
-	namespace, err := a.namespace()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, conn, err := a.storeOrTemporal(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	done := func() {}
-	if conn != nil {
-		done = conn.Close
-	}
-	return &sessionstatus.Watcher{Conn: conn, Namespace: namespace, Store: s, Session: sessionID, Now: a.env.Now}, done, nil
-}
-
-// explainLook is the error for an unknown session, with where it was searched and a suggestion.
-func (a *app) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
-	if !errors.Is(err, sessionstatus.ErrUnknown) {
-		return err
-	}
-	var where, known []string
-	if w.Conn != nil {
-		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace))
-		listed, _ := visible(ctx, w.Conn, listPage, "") // a hint that is missing does no harm
-		for _, l := range listed {
-			known = append(known, l.Session)
-		}
-	}
-	if w.Store != nil {
-		where = append(where, "the store in "+w.Store.Dir())
-		stored, _ := w.Store.Sessions(ctx, w.Key().Namespace)
-		known = append(ids(stored), known...)
-	}
-	return a.sessionNotFound(w.Session, strings.Join(where, " and "), known)
 }
 
 // notesOf lists sentences that a person should know about a session besides its
@@ -122,8 +75,8 @@ func notesOf(v sessionstatus.Session) []string {
 }
 
 // writeStatus prints a status for people.
-func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
-	p := a.palette
+func writeStatus(g *guide, v sessionstatus.Session) {
+	out, p := g.console.stdout, g.console.palette
 	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
 		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, terminal.Clip(v.Requirement, 100)))
@@ -139,7 +92,7 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 	if len(v.Phases) > 0 {
 		_, _ = fmt.Fprintln(out)
 		phases := phaseTable(p, v.Status)
-		phases.Fit(a.width(out))
+		phases.Fit(g.console.width(out))
 		phases.Write(out)
 	}
 	writeFailures(out, p, v.Status)
@@ -147,7 +100,7 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 		if _, first := answeredTogether(h, v.Help); !first && !v.Status.Status.Closed() {
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
+		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(g.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 	}
 	writeDecisions(out, v.Status)
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
@@ -159,7 +112,7 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 		}
 	}
 	if v.ClosedAt == nil && v.StartedAt != nil {
-		_, _ = fmt.Fprintf(out, " (%s ago)", terminal.Age(a.env.Now().Sub(*v.StartedAt)))
+		_, _ = fmt.Fprintf(out, " (%s ago)", terminal.Age(g.now().Sub(*v.StartedAt)))
 	}
 	_, _ = fmt.Fprintln(out)
 	if v.Reserved != (cost.Amount{}) {
@@ -170,7 +123,7 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 			terminal.Amount(v.Unsettled.Amount()), v.Session)
 	}
 	if v.Status.Status.Closed() && v.Status.Status != session.Completed {
-		_, _ = fmt.Fprintln(out, a.resumption(v.Session))
+		_, _ = fmt.Fprintln(out, g.resumption(v.Session))
 	}
 }
 

@@ -51,11 +51,11 @@ func (a *app) writeUsage(doc usageDocument) {
 	if len(doc.Rows) == 0 {
 		a.printErr("no costs")
 	} else {
-		a.costTable(doc).Write(a.env.Stdout)
+		a.costTable(doc).Write(a.stdout)
 	}
 	if len(doc.Budgets) > 0 {
 		a.print("")
-		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
+		budgetTable(a.palette, doc.Budgets).Write(a.stdout)
 	}
 	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
 		a.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
@@ -94,7 +94,7 @@ func (a *app) costTable(doc usageDocument) *terminal.Table {
 
 // writeUsageCSV prints costs for spreadsheets: a row for each sum, without a total.
 func (a *app) writeUsageCSV(doc usageDocument) error {
-	w := csv.NewWriter(a.env.Stdout)
+	w := csv.NewWriter(a.stdout)
 	head := slices.Concat(doc.By, []string{
 		"calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "tokens", "cost_usd",
 		"unsettled_calls", "unsettled_tokens", "unsettled_usd", "reserved_calls", "reserved_tokens", "reserved_usd",

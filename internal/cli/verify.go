@@ -13,7 +13,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
+// verifyCommand is `checkpoints verify`.
+type verifyCommand struct {
+	*console
+	*storeOpener
+}
+
 func newCheckpointsVerify(a *app) *cobra.Command {
+	c := verifyCommand{a.console, a.storeOpener}
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION | --all]",
@@ -29,7 +36,7 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 			case !all && len(args) == 0:
 				return usagef("missing SESSION; use --all to verify the whole store")
 			}
-			return a.verify(cmd.Context(), args)
+			return c.run(cmd.Context(), args)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "verify the whole store")
@@ -37,26 +44,26 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) verify(ctx context.Context, session []string) error {
-	report, err := a.inspect(ctx, session)
+func (c *verifyCommand) run(ctx context.Context, session []string) error {
+	report, err := c.inspect(ctx, session)
 	if err != nil {
 		return err
 	}
 	if report.Faults == nil {
 		report.Faults = []cas.Fault{}
 	}
-	if a.output == outputJSON {
-		if err := a.printJSON(report); err != nil {
+	if c.output == outputJSON {
+		if err := c.printJSON(report); err != nil {
 			return err
 		}
 	} else {
 		for _, f := range report.Faults {
-			a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
+			c.print("%s", c.palette.Paint(terminal.Red, f.Error()))
 		}
 		for _, path := range report.Replaced {
-			a.print("%s: replaced a copy of a checkpoint that the session does not use; nothing is lost", path)
+			c.print("%s: replaced a copy of a checkpoint that the session does not use; nothing is lost", path)
 		}
-		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
+		c.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
 			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
 	}
 	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f cas.Fault) bool { return f.Repaired != "" })
@@ -69,15 +76,15 @@ func (a *app) verify(ctx context.Context, session []string) error {
 	return nil
 }
 
-func (a *app) inspect(ctx context.Context, session []string) (store.Report, error) {
+func (c *verifyCommand) inspect(ctx context.Context, session []string) (store.Report, error) {
 	if len(session) == 0 {
-		s, err := a.openStoreToWrite()
+		s, err := c.openStoreToWrite()
 		if err != nil {
 			return store.Report{}, err
 		}
 		return s.VerifyAll(ctx)
 	}
-	s, key, err := a.storedToWrite(session[0])
+	s, key, err := c.storedToWrite(session[0])
 	if err != nil {
 		return store.Report{}, err
 	}

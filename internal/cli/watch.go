@@ -49,7 +49,7 @@ func newWatch(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, done, err := a.watch(cmd.Context(), args[0])
 			var unreachable *temporalutil.UnreachableError
-			if errors.As(err, &unreachable) && a.status(cmd.Context(), args[0]) == nil {
+			if errors.As(err, &unreachable) && (&statusCommand{a.console, a.connector, a.guide}).run(cmd.Context(), args[0]) == nil {
 				return exit(exitUnreachable)
 			}
 			if err != nil {
@@ -97,14 +97,14 @@ func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus
 	if terminal, ok := a.viewTerminal(); ok {
 		return a.runView(ctx, w, terminal)
 	}
-	to := a.newLineObserver(w)
+	to := newLineObserver(a.console, w)
 	defer to.detail.close()
-	return a.track(ctx, w, to, settled)
+	return track(ctx, w, to, settled)
 }
 
 // track sends a session's states to an observer until over accepts one, or ctx ends, and
 // returns the last one. It waits for a lost connection.
-func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
+func track(ctx context.Context, w *sessionstatus.Watcher, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last sessionstatus.Session
@@ -141,7 +141,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to observer, 
 
 // lineObserver prints a line for each change.
 type lineObserver struct {
-	app    *app
+	*console
 	detail *sessionDetail
 	before session.Status
 	// sentBack counts, at the last update, how often each phase's work was sent back.
@@ -151,37 +151,36 @@ type lineObserver struct {
 	connectionLost bool
 }
 
-func (a *app) newLineObserver(w *sessionstatus.Watcher) *lineObserver {
-	return &lineObserver{app: a, detail: &sessionDetail{Watcher: w}, sentBack: map[string]int{}}
+func newLineObserver(out *console, w *sessionstatus.Watcher) *lineObserver {
+	return &lineObserver{console: out, detail: &sessionDetail{Watcher: w}, sentBack: map[string]int{}}
 }
 
 // update prints changes and new notes.
 func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
-	a := l.app
 	if l.connectionLost {
-		a.printErr("reconnected")
+		l.printErr("reconnected")
 		l.connectionLost = false
 	}
 	l.detail.followOutput(now)
 	passes := l.detail.passes(ctx, now)
 	l.resetSentBack(now.Phases)
-	known := history{passes: passes, work: l.detail.times(now), now: a.env.Now()}
+	known := history{passes: passes, work: l.detail.times(now), now: l.detail.Now()}
 	first := l.before.Session == ""
-	all := changes(a.palette, l.before, now.Status, known)
+	all := changes(l.palette, l.before, now.Status, known)
 	sortByTime(all)
 	for _, c := range all {
-		a.print("%s  %s", a.palette.Paint(terminal.Dim, timestamp(c.at, known.now, first)), c.text)
+		l.print("%s  %s", l.palette.Paint(terminal.Dim, timestamp(c.at, known.now, first)), c.text)
 	}
 	notes := notesOf(now)
 	for _, note := range notes {
 		if !slices.Contains(l.printedNotes, note) {
-			a.printErr("%s", safetext.Line(note))
+			l.printErr("%s", safetext.Line(note))
 		}
 	}
 	if len(all) > 0 || known.now.Sub(l.printedAt) >= stillRunningAfter {
 		l.printedAt = known.now
 		if working := atWork(now.Status); len(all) == 0 && len(working) > 0 {
-			a.print("%s  still running: %s", a.palette.Paint(terminal.Dim, timestamp(known.now, known.now, false)), strings.Join(working, ", "))
+			l.print("%s  still running: %s", l.palette.Paint(terminal.Dim, timestamp(known.now, known.now, false)), strings.Join(working, ", "))
 		}
 	}
 	l.before, l.printedNotes = now.Status, notes
@@ -223,7 +222,7 @@ func (l *lineObserver) resetSentBack(phases []session.PhaseStatus) {
 
 func (l *lineObserver) disconnected(why string) {
 	l.connectionLost = true
-	l.app.printErr("%s", why)
+	l.printErr("%s", why)
 }
 
 // timestamp formats the time of a change. A change without a recorded time gets the current

@@ -18,10 +18,10 @@ import (
 // it prints.
 func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, error) {
 	quiet, out := c.captured()
-	quiet.env.Stderr, quiet.palette.On = out, false
+	quiet.stderr, quiet.palette.On = out, false
 	var err error
 	if answer.Verb == tui.Raise {
-		err = quiet.raiseTyped(ctx, c.session, answer)
+		err = (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
 	} else {
 		err = quiet.answerTyped(ctx, c.session, answer)
 	}
@@ -39,8 +39,8 @@ func (a *app) answerTyped(ctx context.Context, sessionID string, answer tui.Answ
 }
 
 // raiseTyped raises a budget like `budget raise`.
-func (a *app) raiseTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
-	r := workflows.Raise{By: a.person(), Note: answer.Note}
+func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+	r := workflows.Raise{By: c.env.person(), Note: answer.Note}
 	if err := addAmount(&r, answer.Amount, answer.Request.Amounts); err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func (a *app) raiseTyped(ctx context.Context, sessionID string, answer tui.Answe
 	case scope[0] == "--phase":
 		r.Phase = scope[1]
 	case scope[0] == "--team":
-		return a.raiseDay(scope[1], r)
+		return c.raiseDay(scope[1], r)
 	}
-	return a.raise(ctx, sessionID, r)
+	return c.raise(ctx, sessionID, r)
 }
 
 // addAmount parses a typed amount: a number of tokens, dollars with a $ before or usd after

@@ -23,9 +23,9 @@ import (
 // viewTerminal returns the terminal for the live view. It reports false without a terminal
 // that can move its cursor, and with --plain or -o json.
 func (a *app) viewTerminal() (*os.File, bool) {
-	terminal, ok := a.env.Stdout.(*os.File)
+	terminal, ok := a.stdout.(*os.File)
 	name := a.environ.get("TERM")
-	if !ok || !a.env.IsTerminal(terminal) || name == "" || name == "dumb" || a.plain || a.output == outputJSON {
+	if !ok || !a.onTerminal || name == "" || name == "dumb" || a.plain || a.output == outputJSON {
 		return nil, false
 	}
 	return terminal, true
@@ -51,8 +51,8 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 		over = session.State.Closed
 	}
 
-	a.stderr.hold()
-	defer a.stderr.release()
+	a.held.hold()
+	defer a.held.release()
 	life, end := context.WithCancel(ctx)
 	defer end()
 	tracked := make(chan struct{})
@@ -68,7 +68,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 		}()
 		detail := &sessionDetail{Watcher: w}
 		defer detail.close()
-		v, err = a.track(life, w, &viewObserver{app: a, detail: detail, program: program}, over)
+		v, err = track(life, w, &viewObserver{app: a, detail: detail, program: program}, over)
 		program.Send(tui.Ended{})
 	}()
 	_, viewErr := program.Run()
@@ -110,16 +110,17 @@ type viewSource struct {
 // captured returns a command line that writes into a buffer.
 func (c *viewSource) captured() (*app, *bytes.Buffer) {
 	out := &bytes.Buffer{}
-	quiet := *c.app
-	quiet.env.Stdout, quiet.env.Stderr, quiet.output = out, io.Discard, outputTable
-	quiet.env.IsTerminal = func(any) bool { return true } // the view shows the output on one
-	return &quiet, out
+	quiet := *c.app.console
+	quiet.stdout, quiet.stderr, quiet.output, quiet.onTerminal = out, io.Discard, outputTable, true
+	return c.app.printingTo(&quiet), out
 }
 
 // Logs returns what `logs` prints for an assignment.
 func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, error) {
 	quiet, out := c.captured()
-	err := quiet.logs(ctx, logsOptions{session: c.session, selection: id.String(), tail: -1})
+	logs := logsCommandOf(quiet)
+	logs.session, logs.selection = c.session, id.String()
+	err := logs.run(ctx)
 	if err == nil && out.Len() == 0 {
 		return "no attempt has finished yet", nil
 	}

@@ -158,7 +158,7 @@ func plainWord(word *syntax.Word) string {
 // take has the command line take arguments as if they were typed, up to where a
 // command begins its work. A mention may leave out what the command needs.
 func take(args []string, whole bool) error {
-	root := newRoot(&app{env: Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, IsTerminal: func(any) bool { return false }, Now: time.Now}})
+	root := newRoot(newApp(Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, IsTerminal: func(any) bool { return false }, Now: time.Now}))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	cmd, rest, err := root.Find(args)

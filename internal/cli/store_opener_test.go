@@ -13,7 +13,7 @@ func TestOnlyWhatMakesAStoreSaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	dir := t.TempDir()
-	a := &app{env: Env{Stderr: &said}, environ: environ{"HOME=" + dir, "XDG_STATE_HOME=" + dir}}
+	a := newApp(Env{Stderr: &said, Environ: []string{"HOME=" + dir, "XDG_STATE_HOME=" + dir}})
 	for _, create := range []bool{true, false, false} {
 		got, err := a.storeDir(create)
 		require.NoError(t, err)

@@ -32,20 +32,20 @@ type message struct {
 }
 
 // describe returns Temporal's description of the session.
-func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+func (c *connector) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
 	info, err := w.Describe(ctx)
 	if errors.Is(err, sessionstatus.ErrUnknown) && w.Kept() {
-		return nil, usagef("Temporal has lost session %s; resume it from the store first: %s", w.Session, a.commandLine("resume "+w.Session))
+		return nil, usagef("Temporal has lost session %s; resume it from the store first: %s", w.Session, c.commandLine("resume "+w.Session))
 	}
 	if err != nil {
-		return nil, a.explainLook(ctx, w, err)
+		return nil, c.explainLook(ctx, w, err)
 	}
 	return info, nil
 }
 
 // send sends a message to a session: as an update, with the result in answer, or if no
 // worker takes it in time, as a signal; answered is false then.
-func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session string, m message, answer any) (answered bool, err error) {
+func (c *connector) send(ctx context.Context, conn *temporalutil.Connection, session string, m message, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
@@ -55,7 +55,7 @@ func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session s
 		settling, cancel := context.WithTimeout(ctx, settlePatience)
 		defer cancel()
 		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
-			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, a.commandLine("status "+session))
+			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, c.commandLine("status "+session))
 		}
 	}
 	switch {

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// connector connects to the Temporal that a command's flags name, and looks at sessions in it
+// and in the store.
+type connector struct {
+	*storeOpener
+	host string
+	// telemetry traces what the command starts; nil until it is connected.
+	telemetry *telemetry.Telemetry
+	// connected is where Temporal was looked for, for messages.
+	connected struct{ address, namespace string }
+}
+
+// dial connects to the Temporal that flags, environment and profile name, else to the one
+// that `maestro dev` runs for the store.
+func (c *connector) dial(ctx context.Context) (*temporalutil.Connection, error) {
+	c.temporal.StoreDir, c.temporal.Host = c.stateDirectory(), c.host
+	options, err := c.temporal.ClientOptions(c.environ)
+	if err != nil {
+		return nil, err
+	}
+	c.connected.address, c.connected.namespace = options.HostPort, options.Namespace
+	if c.telemetry == nil {
+		c.telemetry, err = telemetry.Start(ctx, telemetry.Options{
+			Service: "maestro", Version: buildVersion().Version, TracesOnly: true, Getenv: c.environ.get, Clock: c.now,
+		})
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
+	return temporalutil.Dial(ctx, &c.temporal, c.environ, nil, c.telemetry.Instrument)
+}
+
+// dialToLook connects for a command that does not need Temporal. If it cannot be
+// reached, the connection is nil, and a note with the consequence is printed.
+func (c *connector) dialToLook(ctx context.Context, so string) (*temporalutil.Connection, error) {
+	conn, err := c.dial(ctx)
+	var unreachable *temporalutil.UnreachableError
+	if errors.As(err, &unreachable) {
+		c.console.printErr("%s; %s", textfmt.FirstLine(err.Error()), so)
+		return nil, nil
+	}
+	return conn, err
+}
+
+// closeTelemetry exports what is left. What cannot be exported is lost; the
+// command's outcome does not change.
+func (c *connector) closeTelemetry() {
+	if err := c.telemetry.Close(); err != nil {
+		c.console.printErr("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
+	}
+}
+
+// storeOrTemporal opens the store, if there is one, and connects to Temporal; if that cannot be
+// reached and there is a store, it says so and the connection is nil.
+func (c *connector) storeOrTemporal(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
+	s, err := c.findStore()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := c.dial(ctx)
+	var unreachable *temporalutil.UnreachableError
+	if errors.As(err, &unreachable) && s != nil {
+		c.console.printErr("Temporal cannot be reached; showing what the store in %s has: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
+		return s, nil, nil
+	}
+	return s, conn, err
+}
+
+// storeAndTemporal opens the store, as open does, and connects to Temporal.
+func (c *connector) storeAndTemporal(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalutil.Connection, error) {
+	s, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := c.dial(ctx)
+	return s, conn, err
+}
+
+// watch readies a look at a session. The returned function ends it.
+func (c *connector) watch(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, nil, usagef("%w", err)
+	}
+	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: c.now}, conn.Close, nil
+}
+
+// watchOrRead readies a look at a session in the store alone, too, where Temporal cannot be
+// reached. The returned function ends it.
+func (c *connector) watchOrRead(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, nil, usagef("%w", err)
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, conn, err := c.storeOrTemporal(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() {}
+	if conn != nil {
+		done = conn.Close
+	}
+	return &sessionstatus.Watcher{Conn: conn, Namespace: namespace, Store: s, Session: sessionID, Now: c.now}, done, nil
+}
+
+// explainLook is the error for an unknown session, with where it was searched and a suggestion.
+func (c *connector) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
+	if !errors.Is(err, sessionstatus.ErrUnknown) {
+		return err
+	}
+	var where, known []string
+	if w.Conn != nil {
+		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace))
+		listed, _ := visible(ctx, w.Conn, listPage, "") // a hint that is missing does no harm
+		for _, l := range listed {
+			known = append(known, l.Session)
+		}
+	}
+	if w.Store != nil {
+		where = append(where, "the store in "+w.Store.Dir())
+		stored, _ := w.Store.Sessions(ctx, w.Key().Namespace)
+		known = append(ids(stored), known...)
+	}
+	return c.sessionNotFound(w.Session, strings.Join(where, " and "), known)
+}
+
+// describeError is an error's text for people.
+func (c *connector) describeError(err error) string {
+	var coded *codeError
+	var unreachable *temporalutil.UnreachableError
+	switch {
+	case errors.As(err, &coded):
+		return coded.Error()
+	case errors.As(err, &unreachable):
+		return unreachable.Error()
+	case temporalutil.NoNamespace(err):
+		return c.noNamespace(err)
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case temporalutil.Lost(err):
+		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again", textfmt.FirstLine(err.Error()))
+	}
+	return err.Error()
+}
+
+func (c *connector) noNamespace(err error) string {
+	var missing *serviceerror.NamespaceNotFound
+	name := c.connected.namespace
+	if errors.As(err, &missing) && missing.Namespace != "" {
+		name = missing.Namespace
+	}
+	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal operator namespace create --namespace %s",
+		c.connected.address, name, name)
+}
+
+// sessionInfo is Temporal's description of a session; nil if it has none.
+func (c *connector) sessionInfo(ctx context.Context, conn *temporalutil.Connection, sessionID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.now}
+	info, err := w.Describe(ctx)
+	if errors.Is(err, sessionstatus.ErrUnknown) {
+		return nil, nil
+	}
+	return info, err
+}

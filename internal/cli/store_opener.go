@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// storeOpener opens the store that a command's flags name.
+type storeOpener struct {
+	*target
+	console *console
+	now     func() time.Time
+}
+
+// storeDir is the state directory. With create, a missing one is created, and a
+// note says where it is if it is not the default.
+func (o *storeOpener) storeDir(create bool) (string, error) {
+	dir, note, err := config.StateDir(o.stateDir, o.environ.get, create)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if note != "" && create {
+		o.console.printErr("%s", note)
+	}
+	return dir, nil
+}
+
+// stateDirectory is the directory of the store, if there is one; empty if none is given
+// and the default does not exist.
+func (o *storeOpener) stateDirectory() string {
+	dir, _, err := config.StateDir(o.stateDir, o.environ.get, false)
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// openStore opens the store that a command reads.
+func (o *storeOpener) openStore() (*store.Store, error) {
+	return o.openStoreWith(store.Options{Clock: o.now, Reading: true})
+}
+
+// openStoreToWrite opens the store that a command changes.
+func (o *storeOpener) openStoreToWrite() (*store.Store, error) {
+	return o.openStoreWith(store.Options{Clock: o.now})
+}
+
+func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error) {
+	dir, err := o.storeDir(false)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir, options)
+	return s, storeError(err)
+}
+
+// createStore opens the store, making it if there is none yet.
+func (o *storeOpener) createStore(mayChoose bool) (*store.Store, error) {
+	dir, err := o.storeDir(mayChoose)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Create(dir, store.Options{Clock: o.now})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return s, nil
+}
+
+// findStore opens the store if there is one; nil without an error if there is
+// none, for commands that do not need it.
+func (o *storeOpener) findStore() (*store.Store, error) {
+	dir, err := o.storeDir(false)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir, store.Options{Clock: o.now, Reading: true})
+	if errors.Is(err, session.ErrNotFound) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// stored opens the store to read it, and names a session that is in it.
+func (o *storeOpener) stored(sessionID string) (*store.Store, session.Key, error) {
+	return o.storedIn(o.openStore, sessionID)
+}
+
+// storedToWrite is like stored for a command that changes the store.
+func (o *storeOpener) storedToWrite(sessionID string) (*store.Store, session.Key, error) {
+	return o.storedIn(o.openStoreToWrite, sessionID)
+}
+
+func (o *storeOpener) storedIn(open func() (*store.Store, error), sessionID string) (*store.Store, session.Key, error) {
+	key := session.Key{Session: sessionID}
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, key, usagef("%w", err)
+	}
+	var err error
+	if key.Namespace, err = o.namespace(); err != nil {
+		return nil, key, err
+	}
+	s, err := open()
+	if err != nil {
+		return nil, key, err
+	}
+	known, err := s.HasSession(key)
+	if err != nil {
+		return nil, key, err
+	}
+	if !known {
+		stored, _ := s.Sessions(context.Background(), key.Namespace)
+		return nil, key, o.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), ids(stored))
+	}
+	return s, key, nil
+}
+
+// sessionNotFound is the error for a session that is not found, with a suggestion of those
+// that exist.
+func (o *storeOpener) sessionNotFound(sessionID, where string, known []string) error {
+	hint := textfmt.DidYouMean(sessionID, known)
+	if hint == "" {
+		hint = fmt.Sprintf("; `%s` lists all sessions", o.commandLine("list"))
+	}
+	return usagef("session %q not found in %s%s", sessionID, where, hint)
+}
+
+// checkpointChain lists a session's checkpoints; damage is printed and the rest returned.
+func (o *storeOpener) checkpointChain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
+	chain, err := s.Checkpoints(ctx, key)
+	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
+	if err != nil && !damaged {
+		return nil, err
+	}
+	if damaged {
+		o.console.printErr("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	if len(chain) == 0 {
+		return nil, failf("session %s has no readable checkpoint", key.Session)
+	}
+	return chain, nil
+}
+
+// newest is a session's newest checkpoint that can be read. Damage is printed.
+func (o *storeOpener) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
+	chain, err := o.checkpointChain(ctx, s, key)
+	if err != nil {
+		return store.StoredCheckpoint{}, err
+	}
+	return chain[0], nil
+}
+
+// latest opens the store for a session's newest checkpoint that can be read.
+func (o *storeOpener) latest(ctx context.Context, sessionID string) (*store.Store, store.StoredCheckpoint, error) {
+	s, key, err := o.stored(sessionID)
+	if err != nil {
+		return nil, store.StoredCheckpoint{}, err
+	}
+	c, err := o.newest(ctx, s, key)
+	return s, c, err
+}
+
+// ids are the sessions that keys name.
+func ids(keys []session.Key) (out []string) {
+	for _, key := range keys {
+		out = append(out, key.Session)
+	}
+	return out
+}
+
+// storeError adds the exit code to an error of a state directory.
+func storeError(err error) error {
+	var owner *store.OwnerError
+	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {
+		return &codeError{exitUsage, err}
+	}
+	return err
+}
+
+// inNamespace opens the store, as open does, and names the namespace of the sessions.
+func (o *storeOpener) inNamespace(open func() (*store.Store, error)) (*store.Store, string, error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := open()
+	return s, namespace, err
+}
