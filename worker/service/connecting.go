@@ -73,14 +73,14 @@ func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connec
 
 func (c *connecting) health() Health {
 	if w := c.worker.Load(); w != nil {
-		return w.health()
+		return w.health.report()
 	}
 	return Health{Status: "ok", Version: c.version, Commit: c.commit, Since: c.since}
 }
 
 func (c *connecting) readiness(ctx context.Context) Readiness {
 	if w := c.worker.Load(); w != nil {
-		return w.readiness(ctx)
+		return w.health.readiness(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,12 +3,11 @@ package service
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -28,60 +27,69 @@ const (
 // to a minute.
 const polledWithin = 2 * time.Minute
 
-// updateGauges updates the metrics that no event changes, until ctx ends. Without metrics it does
-// nothing.
-func (w *Worker) updateGauges(ctx context.Context) {
-	r := w.options.Telemetry.Recorder()
-	if r == nil || !w.options.Telemetry.Measures() {
-		return
+// gauges are the metrics of the store and of its workers that no event changes.
+type gauges struct {
+	client                     client.Client
+	namespace, store, identity string
+	clock                      func() time.Time
+	offers                     func(context.Context) ([]spec.Offer, error)
+	breakers                   *breakers
+	// agents are those that the worker has at the moment.
+	agents   func() map[string]spec.OfferedAgent
+	recorder *telemetry.Recorder
+}
+
+func (w *Worker) gauges() *gauges {
+	o := w.options
+	return &gauges{
+		client: o.Client, namespace: o.Namespace, store: o.Store.ID(), identity: o.Identity, clock: o.Clock, offers: o.Store.Offers,
+		breakers: w.breakers, recorder: o.Telemetry.Recorder(),
+		agents: func() map[string]spec.OfferedAgent { return w.plan.Load().agents.OfferedAgents() },
 	}
+}
+
+// update updates the metrics until ctx ends.
+func (g *gauges) update(ctx context.Context) {
 	timer := time.NewTimer(gaugesSoon)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			r.Look(telemetry.Fleet{}) // a stopped worker has no values
+			g.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
 			return
 		case <-timer.C:
-			w.lookAround(ctx, r)
+			g.look(ctx)
 			timer.Reset(gaugesEvery)
 		}
 	}
 }
 
-// lookAround updates the gauges once. Values that cannot be read are omitted.
-func (w *Worker) lookAround(ctx context.Context, r *telemetry.Recorder) {
+// look updates the metrics once. Values that cannot be read are omitted.
+func (g *gauges) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesLimit)
 	defer cancel()
-	for _, name := range w.breakerNames() {
-		_, _ = w.breakers.Read(ctx, name) // updates the metric
-	}
-	r.Look(telemetry.Fleet{Sessions: w.openSessions(ctx), Workers: w.liveWorkers(ctx), Polls: w.polls(ctx)})
-}
-
-// breakerNames are those of the worker's agents.
-func (w *Worker) breakerNames() []string {
 	names := map[string]bool{}
-	for _, a := range w.plan.Load().agents.OfferedAgents() {
-		if a.Breaker != "" {
+	for _, a := range g.agents() {
+		if a.Breaker != "" && !names[a.Breaker] {
 			names[a.Breaker] = true
+			_, _ = g.breakers.Read(ctx, a.Breaker) // updates the metric
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	g.recorder.Look(telemetry.Fleet{Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: g.polls(ctx)})
 }
 
 // openSessions counts the store's open sessions; nil if Temporal does not answer.
-func (w *Worker) openSessions(ctx context.Context) map[session.State]int64 {
+func (g *gauges) openSessions(ctx context.Context) map[session.State]int64 {
 	open := fmt.Sprintf("WorkflowType = '%s' AND TaskQueue = '%s' AND ExecutionStatus = 'Running'",
-		workflows.TeamSessionName, spec.WorkflowQueue(w.options.Store.ID()))
-	all, err := w.count(ctx, open)
+		workflows.TeamSessionName, spec.WorkflowQueue(g.store))
+	all, err := g.count(ctx, open)
 	if err != nil {
 		return nil
 	}
 	counts := map[session.State]int64{}
 	for _, state := range []session.State{session.HelpIsNeeded, session.AwaitingApproval} {
 		// Without the search attribute, such a session counts as running.
-		n, err := w.count(ctx, fmt.Sprintf("%s AND %s = '%s'", open, workflows.AttributeStatus.GetName(), state))
+		n, err := g.count(ctx, fmt.Sprintf("%s AND %s = '%s'", open, workflows.AttributeStatus.GetName(), state))
 		if err == nil {
 			counts[state], all = n, all-n
 		}
@@ -90,21 +98,21 @@ func (w *Worker) openSessions(ctx context.Context) map[session.State]int64 {
 	return counts
 }
 
-func (w *Worker) count(ctx context.Context, query string) (int64, error) {
-	answer, err := w.options.Client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Namespace: w.options.Namespace, Query: query,
+func (g *gauges) count(ctx context.Context, query string) (int64, error) {
+	answer, err := g.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Namespace: g.namespace, Query: query,
 	})
 	return answer.GetCount(), err
 }
 
 // liveWorkers counts, for every agent that the store knows of, the live workers
 // that offer it: none, if those that did have died.
-func (w *Worker) liveWorkers(ctx context.Context) map[string]int {
-	offers, err := w.options.Store.Offers(ctx)
+func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
+	offers, err := g.offers(ctx)
 	if err != nil {
 		return nil
 	}
-	now, live := w.options.Clock(), map[string]int{}
+	now, live := g.clock(), map[string]int{}
 	for _, o := range offers {
 		for agent := range o.Agents {
 			if o.Live(now) {
@@ -118,14 +126,14 @@ func (w *Worker) liveWorkers(ctx context.Context) map[string]int {
 }
 
 // polls reports whether Temporal has had a recent poll of this worker for sessions.
-func (w *Worker) polls(ctx context.Context) bool {
-	answer, err := w.options.Client.DescribeTaskQueue(ctx, spec.WorkflowQueue(w.options.Store.ID()), enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+func (g *gauges) polls(ctx context.Context) bool {
+	answer, err := g.client.DescribeTaskQueue(ctx, spec.WorkflowQueue(g.store), enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return false
 	}
-	now := w.options.Clock()
+	now := g.clock()
 	for _, p := range answer.GetPollers() {
-		if p.GetIdentity() == w.options.Identity && now.Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
+		if p.GetIdentity() == g.identity && now.Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
 			return true
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
-
 	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
@@ -78,34 +76,59 @@ type FailedCheck struct {
 	Remedy  string `json:"remedy"`
 }
 
-// life is the state behind the health checks.
-type life struct {
+// health answers the health checks of a worker.
+type health struct {
+	// about is what does not change.
+	about Health
+	// dir is the store's directory, and address that of Temporal: remedies name them.
+	dir, address string
+	clock        func() time.Time
+	recorder     *telemetry.Recorder
+	// askTemporal and writeStore try what the worker needs.
+	askTemporal, writeStore func(context.Context) error
+	temporal, store         probe
+
 	mu    sync.Mutex
 	stage Stage
 	// pulse is the start of the main loop's last iteration.
 	pulse time.Time
 	file  WorkerFile
-
-	temporal, store probe
 }
 
-func (l *life) enter(s Stage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stage = s
+func (h *health) enter(s Stage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stage = s
 }
 
-func (l *life) beat(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pulse = now
+func (h *health) beat() {
+	now := h.clock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pulse = now
 }
 
-// trouble is why the process should be started again; nil: there is no reason.
-func (l *life) trouble(now time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if still := now.Sub(l.pulse); l.stage == Serving && still > stuckAfter {
+// fileRead notes the result of reading the worker file.
+func (h *health) fileRead(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.file.Trouble = ""
+	if err == nil {
+		h.file.LoadedAt = h.clock().UTC()
+	} else {
+		h.file.Trouble = err.Error()
+	}
+	if h.recorder != nil {
+		h.recorder.FileLoaded(err == nil)
+	}
+}
+
+// stuck is why the process should be started again; nil: there is no reason.
+func (h *health) stuck() error {
+	now := h.clock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if still := now.Sub(h.pulse); h.stage == Serving && still > stuckAfter {
 		return fmt.Errorf("the worker's main loop has not run for %s", still.Round(time.Second))
 	}
 	return nil
@@ -157,7 +180,7 @@ func (p *probe) look(clock func() time.Time, see func(context.Context) error) fu
 // of the metrics if that has the port, else on all interfaces. Port 0 takes a
 // free one. It returns the port. That it cannot is an [ErrServing].
 func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
-	return serveHealth(ctx, port, t, w.options.Logger, w.health, w.readiness)
+	return serveHealth(ctx, port, t, w.options.Logger, w.health.report, w.health.readiness)
 }
 
 // serveHealth serves what health and readiness answer: those of a worker, or of a process
@@ -201,29 +224,29 @@ func answering(ask func(context.Context) (document any, ok bool)) http.Handler {
 	})
 }
 
-func (w *Worker) health() Health {
-	o := w.options
-	h := Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: w.since}
-	if err := w.life.trouble(o.Clock()); err != nil {
-		h.Status, h.Trouble = "stuck", err.Error()
+// report answers HealthPath.
+func (h *health) report() Health {
+	out := h.about
+	if err := h.stuck(); err != nil {
+		out.Status, out.Trouble = "stuck", err.Error()
 	}
-	return h
+	return out
 }
 
 const ready = "ready"
 
 // readiness looks whether the worker can take work. It answers within a second,
 // whatever does not.
-func (w *Worker) readiness(ctx context.Context) Readiness {
-	w.life.mu.Lock()
-	stage, file := w.life.stage, w.life.file
-	w.life.mu.Unlock()
-	status, failed := w.failedChecks(ctx, stage)
+func (h *health) readiness(ctx context.Context) Readiness {
+	h.mu.Lock()
+	stage, file := h.stage, h.file
+	h.mu.Unlock()
+	status, failed := h.failedChecks(ctx, stage)
 	return Readiness{Status: status, Failed: failed, File: file}
 }
 
 // failedChecks lists the reasons why a worker takes no work, and returns its readiness.
-func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
+func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
 	switch stage {
 	case Starting:
 		return string(stage), []FailedCheck{{
@@ -237,27 +260,20 @@ func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	temporal := w.life.temporal.look(w.options.Clock, w.askTemporal)
-	disk := w.life.store.look(w.options.Clock, w.publish)
-	if err := w.life.trouble(w.options.Clock()); err != nil {
+	temporal, store := h.temporal.look(h.clock, h.askTemporal), h.store.look(h.clock, h.writeStore)
+	if err := h.stuck(); err != nil {
 		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "restart the worker"})
 	}
-	if err := disk(ctx); err != nil {
+	if err := store(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost", w.options.Store.Dir())})
+			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost", h.dir)})
 	}
 	if err := temporal(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that Temporal runs at %s and is reachable from here; the worker continues when Temporal answers", w.options.Address)})
+			"check that Temporal runs at %s and is reachable from here; the worker continues when Temporal answers", h.address)})
 	}
 	if len(failed) > 0 {
 		return "not ready", failed
 	}
 	return ready, nil
-}
-
-// askTemporal sends the cheapest request to the server.
-func (w *Worker) askTemporal(ctx context.Context) error {
-	_, err := w.options.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
-	return err
 }

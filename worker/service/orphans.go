@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
@@ -15,32 +17,31 @@ const orphanLimit = time.Minute
 
 // listOrphans lists the sessions of the store that had not ended and are gone from
 // Temporal, and how each continues.
-func (w *Worker) listOrphans(ctx context.Context) {
+func listOrphans(ctx context.Context, o options) {
 	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()
-	logger := w.options.Logger
-	known, err := w.options.Store.Executions(ctx, w.options.Namespace)
+	known, err := o.Store.Executions(ctx, o.Namespace)
 	if err != nil {
-		logger.Warn("some sessions of the store cannot be read; see `maestro checkpoints verify --all`", "error", err)
+		o.Logger.Warn("some sessions of the store cannot be read; see `maestro checkpoints verify --all`", "error", err)
 	}
 	for _, e := range known {
 		if e.Status.Status.Closed() {
 			continue
 		}
-		gone, err := w.isGone(ctx, e)
+		gone, err := isGone(ctx, o.Client, e)
 		if err != nil {
-			logger.Warn("cannot check whether Temporal still has every session of the store", "error", err)
+			o.Logger.Warn("cannot check whether Temporal still has every session of the store", "error", err)
 			return
 		}
 		if gone {
-			logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", e.Session,
+			o.Logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", e.Session,
 				"status", e.Status.Status, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
 		}
 	}
 }
 
-func (w *Worker) isGone(ctx context.Context, e session.Execution) (bool, error) {
-	_, err := w.options.Client.DescribeWorkflowExecution(ctx, e.Session, "")
+func isGone(ctx context.Context, c client.Client, e session.Execution) (bool, error) {
+	_, err := c.DescribeWorkflowExecution(ctx, e.Session, "")
 	if temporalutil.NotFound(err) {
 		return true, nil
 	}

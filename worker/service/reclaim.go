@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -11,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/session"
@@ -23,28 +25,35 @@ import (
 // timeout.
 const reclaimLimit = 10 * time.Second
 
+// reclaimer finds the work of a process that had a worker's slot when it died.
+type reclaimer struct {
+	client                     client.Client
+	namespace, store, identity string
+	logger                     *slog.Logger
+}
+
 // reclaim makes Temporal retry, at once, the activities that a process with this
 // worker's slot had started when it died. It is correct because the worker holds the
 // lock on its slot: no other process uses the same identity. A workflow task of that
 // process waits for [entityworkflow.WorkflowTaskTimeout].
-func (w *Worker) reclaim(ctx context.Context) {
+func (r *reclaimer) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
 	defer cancel()
-	n, err := w.reclaimAll(ctx)
+	n, err := r.reclaimAll(ctx)
 	if n > 0 {
-		w.options.Logger.Info("retried activities that a crash had interrupted", "activities", n)
+		r.logger.Info("retried activities that a crash had interrupted", "activities", n)
 	}
 	if err != nil {
-		w.options.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
+		r.logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
 	}
 }
 
-func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
-	service := w.options.Client.WorkflowService()
+func (r *reclaimer) reclaimAll(ctx context.Context) (n int, err error) {
+	service := r.client.WorkflowService()
 	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: w.options.Namespace,
+		Namespace: r.namespace,
 		Query: fmt.Sprintf("TaskQueue = '%s' AND WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
-			spec.WorkflowQueue(w.options.Store.ID()), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
+			spec.WorkflowQueue(r.store), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
 	}
 	var failed error
 	for ctx.Err() == nil {
@@ -53,7 +62,7 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 			return n, errors.Join(failed, err)
 		}
 		for _, e := range page.GetExecutions() {
-			found, err := w.reclaimFrom(ctx, e.GetExecution())
+			found, err := r.reclaimFrom(ctx, e.GetExecution())
 			n, failed = n+found, errors.Join(failed, err)
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
@@ -66,18 +75,18 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 // reclaimFrom fails a workflow's activities that were started from this worker's
 // slot, so that Temporal, or the workflow itself, starts them again. What has ended
 // meanwhile is no error, and the error of one activity keeps no other waiting.
-func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
-	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
+func (r *reclaimer) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
+	d, err := r.client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
 		return 0, unlessEnded(err)
 	}
 	for _, a := range d.GetPendingActivities() {
-		if !w.had(a) {
+		if !r.had(a) {
 			continue
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker was restarted", session.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
-		failed := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
+		failed := r.client.CompleteActivityByID(ctx, r.namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
 		if failed == nil {
 			n++
 		}
@@ -87,8 +96,8 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 		return 0, err
 	}
 	// The workflow's next step need not wait for the dead worker's cache either.
-	_, failed := w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
-		Namespace: w.options.Namespace, Execution: cut,
+	_, failed := r.client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
+		Namespace: r.namespace, Execution: cut,
 	})
 	return n, errors.Join(err, unlessEnded(failed))
 }
@@ -104,6 +113,6 @@ func unlessEnded(err error) error {
 
 // had reports whether an activity was started from this worker's slot: by a process
 // that is gone, perhaps of another version.
-func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
-	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), w.options.Identity)
+func (r *reclaimer) had(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), r.identity)
 }

@@ -3,9 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -17,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // interrupted is a Temporal with three workflows, each with two activities that the
@@ -80,13 +77,11 @@ func (interruptedService) ResetStickyTaskQueue(context.Context, *workflowservice
 // store are looked at.
 func TestReclaimGoesOnAfterAnError(t *testing.T) {
 	t.Parallel()
-	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
-	require.NoError(t, err)
 	temporal := &interrupted{}
-	w := &Worker{options: options{Client: temporal, Store: st, Identity: "slot now", Logger: slog.New(slog.DiscardHandler)}}
-	n, err := w.reclaimAll(t.Context())
+	r := &reclaimer{client: temporal, store: "some", identity: "slot now", logger: slog.New(slog.DiscardHandler)}
+	n, err := r.reclaimAll(t.Context())
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"at work 2"}, temporal.restarted)
 	require.EqualError(t, err, "later\nlater", "what has ended is no error")
-	require.Contains(t, temporal.query, "TaskQueue = '"+spec.WorkflowQueue(st.ID())+"'")
+	require.Contains(t, temporal.query, "TaskQueue = '"+spec.WorkflowQueue("some")+"'")
 }

@@ -61,37 +61,22 @@ func (w *Worker) reload(ctx context.Context) {
 		begun, err = w.missing(p)
 	}
 	if err == nil {
-		w.learn(p.agents)
+		w.masks.add(p.agents)
 		err = w.start(begun)
 	}
-	w.fileRead(err)
+	w.health.fileRead(err)
 	if err != nil {
 		logProblems(o.Logger, o.File, err)
 		return
 	}
 	over := w.follow(p, begun)
-	if err := w.publish(ctx); err != nil {
+	if err := w.offer.publish(ctx); err != nil {
 		o.Logger.Warn("the worker's new offer is not published yet; retrying", "error", err)
 	}
 	for _, q := range over {
 		w.queues.retiring.Go(q.Stop)
 	}
 	o.Logger.Info("worker file reloaded", append([]any{"file", o.File}, differences(old, p)...)...)
-}
-
-// fileRead notes how it went to read the worker file.
-func (w *Worker) fileRead(err error) {
-	w.life.mu.Lock()
-	defer w.life.mu.Unlock()
-	w.life.file.Path, w.life.file.Trouble = w.options.File, ""
-	if err == nil {
-		w.life.file.LoadedAt = w.options.Clock().UTC()
-	} else {
-		w.life.file.Trouble = err.Error()
-	}
-	if r := w.options.Telemetry.Recorder(); r != nil {
-		r.FileLoaded(err == nil)
-	}
 }
 
 // logProblems logs each error of a worker file as a line.
@@ -184,9 +169,7 @@ func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 	}
 	maps.Copy(w.queues.polled, begun)
 	w.plan.Store(p)
-	w.offering.Lock()
-	w.offer = p.offer(w.offer)
-	w.offering.Unlock()
+	w.offer.follow(p)
 	if r := w.options.Telemetry.Recorder(); r != nil {
 		r.Serves(store, slots)
 	}

@@ -25,10 +25,10 @@ func TestSecretsStayMaskedWhenTheFileNamesThemNoMore(t *testing.T) {
 		require.NoError(t, err)
 		return set
 	}
-	w := &Worker{}
+	var m masks
 	for _, names := range [][]string{{"ONE"}, {"TWO"}, {}, {}, {"ONE"}, {"TWO"}} {
-		w.learn(agents(names...))
+		m.add(agents(names...))
 	}
-	require.Equal(t, "*** and *** and more", w.Mask("the-first-secret and the-second-secret and more"))
-	require.LessOrEqual(t, len(*w.knowing.Load()), 2, "who knows nothing more is forgotten")
+	require.Equal(t, "*** and *** and more", m.Mask("the-first-secret and the-second-secret and more"))
+	require.LessOrEqual(t, len(*m.agents.Load()), 2, "who knows nothing more is forgotten")
 }

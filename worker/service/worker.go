@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -88,42 +88,47 @@ type Worker struct {
 	options  options
 	breakers *breakers
 	queues   queues
-	life     life
+	offer    publishedOffer
+	health   health
+	masks    masks
 	work     runningWork
-	since    time.Time
 	// stopping is closed when the worker begins to drain.
 	stopping chan struct{}
 	// refused receives the error that stopped the polling of a queue; it ends the worker.
 	refused chan error
 	// plan is the newest; only the main loop changes it.
 	plan atomic.Pointer[plan]
-
-	// knowing are the agents of loaded worker files, newest first, whose secrets are masked.
-	// Only the main loop changes it.
-	knowing atomic.Pointer[[]Agents]
-
-	// offering guards the offer. Once it is withdrawn, it is not renewed.
-	offering  sync.Mutex
-	offer     spec.Offer
-	withdrawn bool
 }
 
 // newWorker wires a worker. Nothing runs yet.
 func newWorker(o options) *Worker {
-	w := &Worker{options: o, since: o.Clock().UTC(), stopping: make(chan struct{}), refused: make(chan error, 1), life: life{stage: Starting}}
+	now := o.Clock().UTC()
+	w := &Worker{options: o, stopping: make(chan struct{}), refused: make(chan error, 1)}
 	w.plan.Store(o.Plan)
-	w.learn(o.Plan.agents)
-	w.offer = o.Plan.offer(spec.Offer{
-		Schema: session.OfferSchema, Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
-	})
+	w.masks.add(o.Plan.agents)
+	w.offer = publishedOffer{store: o.Store, clock: o.Clock, logger: o.Logger, offer: o.Plan.offer(spec.Offer{
+		Schema: session.OfferSchema, Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: now,
+	})}
+	w.health = health{
+		about: Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: now},
+		dir:   o.Store.Dir(), address: o.Address, clock: o.Clock, recorder: o.Telemetry.Recorder(),
+		askTemporal: func(ctx context.Context) error {
+			_, err := o.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{}) // the cheapest request
+			return err
+		},
+		writeStore: w.offer.publish, stage: Starting, file: WorkerFile{Path: o.File},
+	}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
 	if r := o.Telemetry.Recorder(); r != nil {
 		r.Serves(o.Store.ID(), o.Plan.slots())
 	}
-	w.fileRead(nil)
+	w.health.fileRead(nil)
 	return w
 }
+
+// Mask replaces the secrets of all worker files loaded so far.
+func (w *Worker) Mask(text string) string { return w.masks.Mask(text) }
 
 // ErrServing marks errors of a worker that had been set up: not of its input.
 var ErrServing = errors.New("worker")
@@ -144,69 +149,32 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
-	switch err := w.publish(ctx); {
+	switch err := w.offer.publish(ctx); {
 	case storage.IsFull(err): // it may be its work to make room
 		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
-	w.reclaim(ctx)
+	(&reclaimer{client: w.options.Client, namespace: w.options.Namespace, store: w.options.Store.ID(), identity: w.options.Identity, logger: w.options.Logger}).reclaim(ctx)
 	if err := w.start(polled); err != nil {
 		w.queues.retiring.Wait()
-		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Slot.release())
+		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.offer.withdraw(), w.options.Slot.release())
 	}
 	w.follow(w.plan.Load(), polled)
 	var beside sync.WaitGroup
-	beside.Go(func() { w.listOrphans(ctx) })
-	beside.Go(func() { w.updateGauges(ctx) })
+	beside.Go(func() { listOrphans(ctx, w.options) })
+	if w.options.Telemetry.Measures() {
+		beside.Go(func() { w.gauges().update(ctx) })
+	}
 	defer beside.Wait()
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
-	w.life.beat(w.options.Clock())
-	w.life.enter(Serving)
-	beside.Go(func() { w.renew(ctx) })
+	w.health.beat()
+	w.health.enter(Serving)
+	beside.Go(func() { w.offer.renew(ctx) })
 	refused := w.goOn(ctx)
 	end()
-	w.life.enter(Draining)
-	return errors.Join(refused, w.withdraw(), w.drain(), w.options.Slot.release())
-}
-
-// renew keeps the worker's offer alive until ctx ends.
-func (w *Worker) renew(ctx context.Context) {
-	ticker := time.NewTicker(spec.OfferRenewal)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := w.publish(ctx); err != nil {
-				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
-			}
-		}
-	}
-}
-
-// Mask replaces the secrets of all worker files loaded so far.
-func (w *Worker) Mask(text string) string {
-	for _, a := range *w.knowing.Load() {
-		text = a.Mask(text)
-	}
-	return text
-}
-
-// learn has the secrets of agents masked. Those before them stay as far as they
-// know others: work that has begun with these may still speak of them.
-func (w *Worker) learn(newest Agents) {
-	knowing, known := []Agents{newest}, newest.Secrets()
-	if before := w.knowing.Load(); before != nil {
-		for _, a := range *before {
-			secrets := a.Secrets()
-			if slices.ContainsFunc(secrets, func(s string) bool { return !slices.Contains(known, s) }) {
-				knowing, known = append(knowing, a), append(known, secrets...)
-			}
-		}
-	}
-	w.knowing.Store(&knowing)
+	w.health.enter(Draining)
+	return errors.Join(refused, w.offer.withdraw(), w.drain(), w.options.Slot.release())
 }
 
 // pulse is how often the main loop comes round at least.
@@ -227,31 +195,6 @@ func (w *Worker) goOn(ctx context.Context) error {
 		case <-w.options.Reloads:
 			w.reload(ctx)
 		}
-		w.life.beat(w.options.Clock())
+		w.health.beat()
 	}
-}
-
-// publish says in the store what the worker offers.
-func (w *Worker) publish(ctx context.Context) error {
-	w.offering.Lock()
-	defer w.offering.Unlock()
-	if w.withdrawn {
-		return nil
-	}
-	w.offer.RenewedAt = w.options.Clock().UTC()
-	if err := w.options.Store.PutOffer(ctx, w.offer); err != nil {
-		return err
-	}
-	if err := w.options.Store.KeepReserve(); err != nil {
-		w.options.Logger.Warn("the store has no reserve for a full disk", "error", err)
-	}
-	return nil
-}
-
-// withdraw takes the offer back, also when the worker's own context is over.
-func (w *Worker) withdraw() error {
-	w.offering.Lock()
-	defer w.offering.Unlock()
-	w.withdrawn = true
-	return w.options.Store.RemoveOffer(context.Background(), w.options.Slot.name)
 }

@@ -1,0 +1,33 @@
+package service
+
+import (
+	"slices"
+	"sync/atomic"
+)
+
+// masks are the agents whose secrets are masked, newest first. Only the main loop adds to
+// them.
+type masks struct{ agents atomic.Pointer[[]Agents] }
+
+// Mask replaces the secrets of all worker files loaded so far.
+func (m *masks) Mask(text string) string {
+	for _, a := range *m.agents.Load() {
+		text = a.Mask(text)
+	}
+	return text
+}
+
+// add has the secrets of agents masked. Those before them stay as far as they
+// know others: work that has begun with these may still speak of them.
+func (m *masks) add(newest Agents) {
+	all, known := []Agents{newest}, newest.Secrets()
+	if before := m.agents.Load(); before != nil {
+		for _, a := range *before {
+			secrets := a.Secrets()
+			if slices.ContainsFunc(secrets, func(s string) bool { return !slices.Contains(known, s) }) {
+				all, known = append(all, a), append(known, secrets...)
+			}
+		}
+	}
+	m.agents.Store(&all)
+}

@@ -1,0 +1,71 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// publishedOffer is what a worker offers, as the store has it for new sessions.
+type publishedOffer struct {
+	store  *store.Store
+	clock  func() time.Time
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	offer spec.Offer
+	// withdrawn: the offer is not renewed any more.
+	withdrawn bool
+}
+
+// follow changes the offer to that of a plan. It is published by the next call of publish.
+func (p *publishedOffer) follow(now *plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.offer = now.offer(p.offer)
+}
+
+// publish writes the offer into the store.
+func (p *publishedOffer) publish(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.withdrawn {
+		return nil
+	}
+	p.offer.RenewedAt = p.clock().UTC()
+	if err := p.store.PutOffer(ctx, p.offer); err != nil {
+		return err
+	}
+	if err := p.store.KeepReserve(); err != nil {
+		p.logger.Warn("the store has no reserve for a full disk", "error", err)
+	}
+	return nil
+}
+
+// renew publishes the offer again and again until ctx ends.
+func (p *publishedOffer) renew(ctx context.Context) {
+	ticker := time.NewTicker(spec.OfferRenewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := p.publish(ctx); err != nil {
+				p.logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
+			}
+		}
+	}
+}
+
+// withdraw removes the offer, also when the worker's own context is over.
+func (p *publishedOffer) withdraw() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.withdrawn = true
+	return p.store.RemoveOffer(context.Background(), p.offer.Worker)
+}
