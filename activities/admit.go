@@ -25,8 +25,9 @@ type Admissions struct {
 	Files    Files
 	Sessions Sessions
 	Ledgers  Ledgers
-	// Programs reads the usage of calls that were cut off; nil: nobody does.
+	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs         ProgramUsage
+	WorkDirs         WorkDirs
 	SearchAttributes SearchAttributes
 	// Observer records sessions that start.
 	Observer Observer

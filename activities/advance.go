@@ -18,8 +18,9 @@ type Boundaries struct {
 	Files    Files
 	Sessions Sessions
 	Ledgers  Ledgers
-	// Programs reads the usage of calls that were cut off; nil: nobody does.
+	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs ProgramUsage
+	WorkDirs WorkDirs
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers

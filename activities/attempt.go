@@ -180,6 +180,7 @@ func (a *attempt) collectLeft(ctx context.Context, err error, req session.Collec
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
 	}
+	a.exec.dir.restoreAccess()
 	collected, err := a.files.Collect(ctx, req)
 	if err != nil {
 		return ""

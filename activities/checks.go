@@ -25,6 +25,7 @@ func (c checks) collect(ctx context.Context, req session.Collect) (collected ses
 		if full := c.exec.dir.now().full; full != nil {
 			return filledError{full}
 		}
+		c.exec.dir.restoreAccess()
 		collected, err = c.files.Collect(ctx, req)
 		return err
 	})

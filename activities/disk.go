@@ -28,8 +28,7 @@ const (
 
 // directory is the directory of an assignment, and what it takes up of the disk.
 type directory struct {
-	files    DiskSpace
-	sessions Sessions
+	workDirs WorkDirs
 	agents   Agents
 	clock    Clock
 	key      session.Key
@@ -79,7 +78,7 @@ func (d *directory) now() directoryState { return d.change(func(*directoryState)
 
 // open makes the directory, and ends what earlier attempts left at work there.
 func (d *directory) open() (session.WorkDir, error) {
-	dir, err := d.sessions.WorkDir(d.key, d.id)
+	dir, err := d.workDirs.Make(d.key, d.id)
 	if err == nil {
 		err = d.agents.Sweep(dir)
 	}
@@ -88,6 +87,10 @@ func (d *directory) open() (session.WorkDir, error) {
 	}
 	return dir, err
 }
+
+// restoreAccess lets the directory be read again, whatever the agent has locked. What it
+// cannot restore, a collection reports.
+func (d *directory) restoreAccess() { _ = d.workDirs.RestoreAccess(d.now().dir) }
 
 // idle notes that no process is at work in the directory any more.
 func (d *directory) idle() { d.change(func(s *directoryState) { s.busy = false }) }
@@ -119,16 +122,16 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 // watchDisk looks at the disk until ctx ends. It stops what fills the disk and returns that
 // as a failure.
 func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, stop context.CancelCauseFunc) *failures.Failure {
-	before, _ := d.files.Disk() // without a figure, nothing is measured before the disk is low
+	before, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	var had session.Written
 	for wait := diskEvery; sleep(ctx, wait) == nil; {
 		wait = diskEvery
-		disk, err := d.files.Disk()
+		disk, err := d.workDirs.Disk()
 		if err != nil || !disk.IsLow() && before.Free-disk.Free <= disk.MaxWritten-had.Bytes {
 			continue
 		}
 		began := d.clock()
-		w, err := d.files.Written(ctx, s.dir, s.since)
+		w, err := d.workDirs.Written(ctx, s.dir, s.since)
 		if err != nil {
 			continue
 		}
@@ -172,14 +175,14 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 // empty: the disk is not full, or they are not why. full is an error that reported a full
 // disk; nil: there was none.
 func (d *directory) fills(ctx context.Context, since time.Time, full error) string {
-	disk, err := d.files.Disk()
+	disk, err := d.workDirs.Disk()
 	if disk.Full = full != nil; err != nil || since.IsZero() || !disk.Full && !disk.IsLow() {
 		return ""
 	}
 	if errors.Is(full, syscall.EDQUOT) {
 		disk.Free, disk.Low = 0, min(disk.Low, quotaBytes)
 	}
-	w, err := d.files.Written(ctx, d.now().dir, since)
+	w, err := d.workDirs.Written(ctx, d.now().dir, since)
 	if err != nil {
 		return ""
 	}
@@ -190,7 +193,7 @@ func (d *directory) fills(ctx context.Context, since time.Time, full error) stri
 func (d *directory) clear(ctx context.Context, why string) {
 	logger := activity.GetLogger(ctx)
 	logger.Warn("the disk is full; removing the agent's files", "why", why)
-	if err := d.files.ClearWork(d.now().dir); err != nil {
+	if err := d.workDirs.Clear(d.now().dir); err != nil {
 		logger.Warn("some of the agent's files could not be removed", "error", err)
 	}
 	if d.cleared != nil {
@@ -207,7 +210,7 @@ func (d *directory) makeRoom(ctx context.Context, err error) bool {
 	case was.busy || was.dir.Tmp == "" || was.full != nil:
 		return false
 	case !was.tmpCleared:
-		return d.files.ClearTmp(was.dir) == nil
+		return d.workDirs.ClearTmp(was.dir) == nil
 	}
 	why := d.fills(ctx, was.since, err)
 	if why == "" {
@@ -225,7 +228,7 @@ func (d *directory) makeRoom(ctx context.Context, err error) bool {
 // openIfLow opens the directory if the disk is low, so that it can be cleared, and reports
 // whether it has. Nothing is at work there then.
 func (d *directory) openIfLow() bool {
-	if disk, err := d.files.Disk(); err != nil || !disk.IsLow() {
+	if disk, err := d.workDirs.Disk(); err != nil || !disk.IsLow() {
 		return false
 	}
 	_, err := d.open()

@@ -21,6 +21,7 @@ import (
 // disk is a store on a disk whose figures a test sets.
 type disk struct {
 	activities.Files
+	activities.WorkDirs
 	mu      sync.Mutex
 	figures session.Disk
 	written session.Written
@@ -32,8 +33,8 @@ type disk struct {
 }
 
 func onDisk(d *desk) *disk {
-	k := &disk{Files: d.store, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
-	d.files = k
+	k := &disk{Files: d.store, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
+	d.files, d.workDirs = k, k
 	return k
 }
 
@@ -62,13 +63,13 @@ func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Wri
 
 func (k *disk) ClearTmp(dir session.WorkDir) error {
 	k.cleared = append(k.cleared, "tmp")
-	return k.Files.ClearTmp(dir)
+	return k.WorkDirs.ClearTmp(dir)
 }
 
-func (k *disk) ClearWork(dir session.WorkDir) error {
+func (k *disk) Clear(dir session.WorkDir) error {
 	k.becomes(1000, session.Written{})
 	k.cleared = append(k.cleared, "work")
-	return k.Files.ClearWork(dir)
+	return k.WorkDirs.Clear(dir)
 }
 
 func (k *disk) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
@@ -177,7 +178,7 @@ func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	k := onDisk(d)
-	dir, err := d.store.WorkDir(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	dir, err := d.workDirs.Make(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir.Home, "fill"), nil, 0o600))
 	k.becomes(20, session.Written{Bytes: 600})

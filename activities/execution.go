@@ -62,7 +62,7 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID, incarn
 	return &execution{
 		sessions: rs.Sessions, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
 		info: info, key: key, id: id, incarnation: incarnation,
-		dir: &directory{files: rs.Files, sessions: rs.Sessions, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
+		dir: &directory{workDirs: rs.WorkDirs, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
 	}
 }
 

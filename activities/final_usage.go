@@ -35,7 +35,7 @@ func (b *Boundaries) settleUsage(ctx context.Context, phases []session.PhaseStat
 		activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
 		return
 	}
-	r := usageReader{b.Programs, b.Sessions, b.Ledgers, b.Clock}
+	r := usageReader{b.Programs, b.WorkDirs, b.Sessions, b.Ledgers, b.Clock}
 	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
@@ -62,7 +62,7 @@ func (r *restoration) release() error {
 		if len(row.Reserved) == 0 {
 			continue
 		}
-		err := usageReader{r.Programs, r.Sessions, r.Ledgers, r.Clock}.settle(r.key, id, row)
+		err := usageReader{r.Programs, r.WorkDirs, r.Sessions, r.Ledgers, r.Clock}.settle(r.key, id, row)
 		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
 			return err
 		}
@@ -73,6 +73,7 @@ func (r *restoration) release() error {
 // usageReader books what assignments have cost on which nobody works any more.
 type usageReader struct {
 	programs ProgramUsage
+	workDirs WorkDirs
 	sessions Sessions
 	ledgers  Ledgers
 	clock    Clock
@@ -97,7 +98,7 @@ func (r usageReader) settle(key session.Key, id spec.AssignmentID, row budget.Ro
 			return err
 		}
 		for _, call := range journal.Open() {
-			e := unsettled(r.programs, r.sessions, key, id, call)
+			e := unsettled(r.programs, r.workDirs, key, id, call)
 			e.Seq, e.At = journal.Next(), r.clock().UTC()
 			if err := r.ledgers.AppendEntry(key, id, e); err != nil {
 				return err

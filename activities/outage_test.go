@@ -343,7 +343,7 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	require.Contains(t, log.Outage.Failure.Message, "process 7 (sh)")
 	require.Empty(t, d.agents.runs)
 
-	dir, err := d.store.WorkDir(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	dir, err := d.workDirs.Make(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "late.txt"), []byte("x"), 0o600))
 	d.agents.survives = nil

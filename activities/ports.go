@@ -30,7 +30,6 @@ type Files interface {
 	// Materialise makes dir hold exactly the manifest's files: whatever else
 	// was there is removed. Files are copies, with modes 0644 or 0755.
 	Materialise(ctx context.Context, manifest spec.Digest, dir string) error
-	DiskSpace
 	// Collect compares dir with the base manifest and stores what changed.
 	// What may not be kept is a *failures.Failure of category invalid_output.
 	Collect(ctx context.Context, req session.Collect) (session.Collected, error)
@@ -50,17 +49,22 @@ type Files interface {
 	Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error)
 }
 
-// DiskSpace is the disk that assignments' directories are on.
-type DiskSpace interface {
-	// Disk returns what the disk has left.
+// WorkDirs are the directories on this host in which agents work.
+type WorkDirs interface {
+	// Make makes and returns the assignment's stable directory.
+	Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error)
+	// RestoreAccess makes the directories above the tree accessible again that an agent
+	// has locked.
+	RestoreAccess(dir session.WorkDir) error
+	// Disk returns what the disk has left that the directories are on.
 	Disk() (session.Disk, error)
 	// Written measures what was written into an assignment's directories since a time,
 	// and is still there.
 	Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error)
-	// ClearTmp removes everything in an assignment's TMPDIR; ClearWork first that, then
+	// ClearTmp removes everything in an assignment's TMPDIR; Clear first that, then
 	// the tree, then the rest. Nothing may be at work there.
 	ClearTmp(dir session.WorkDir) error
-	ClearWork(dir session.WorkDir) error
+	Clear(dir session.WorkDir) error
 }
 
 // Sessions is what the store has of sessions.
@@ -69,8 +73,6 @@ type Sessions interface {
 	ID() string
 	// Offers lists what the store's workers publish, dead ones included.
 	Offers(ctx context.Context) ([]spec.Offer, error)
-	// WorkDir makes and returns the assignment's stable directory.
-	WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir, error)
 	// Lock takes the assignment's lock, which dies with the process and those
 	// that inherit it, or returns ok false while another holds it.
 	Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)

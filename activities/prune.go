@@ -39,7 +39,9 @@ type OpenSessions func(ctx context.Context) (map[session.Key]time.Time, error)
 
 // Pruning prunes the store.
 type Pruning struct {
-	Store     Prunable
+	Store Prunable
+	// WorkDirs are those that agents of the store's sessions work in, on this host.
+	WorkDirs  session.PrunableDirs
 	Open      OpenSessions
 	Namespace string
 	// Keep and OlderThan are the worker file's retention.
@@ -59,7 +61,7 @@ func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport
 		return session.PruneReport{}, temporal.NewApplicationErrorWithOptions(
 			"list running sessions: "+err.Error(), session.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
 	}
-	o := session.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open}
+	o := session.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open, WorkDirs: p.WorkDirs}
 	if o.Keep == 0 {
 		o.Keep = p.Keep
 	}

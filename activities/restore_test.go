@@ -115,7 +115,7 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
-	rounds := &activities.Rounds{Files: p.store, Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{Files: p.store, WorkDirs: workDirs(p.store), Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})

@@ -14,6 +14,7 @@ import (
 // Rounds does the rounds of assignments on a worker that offers their agent.
 type Rounds struct {
 	Files    Files
+	WorkDirs WorkDirs
 	Sessions Sessions
 	Ledgers  Ledgers
 	Agents   Agents

@@ -37,7 +37,7 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 // openSpender opens the assignment's journal for what the round pays.
 func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	s := &spender{
-		files: r.ports.Files, sessions: r.ports.Sessions, ledgers: r.ports.Ledgers, agents: r.ports.Agents, observer: r.exec.observer, clock: r.ports.Clock,
+		files: r.ports.Files, workDirs: r.ports.WorkDirs, ledgers: r.ports.Ledgers, agents: r.ports.Agents, observer: r.exec.observer, clock: r.ports.Clock,
 		team: r.session.team, key: r.session.key, id: r.in.AssignmentID, run: r.log.round.Run, agent: r.agent, free: r.in.Free,
 		retryStore: r.exec.retryStore, setProgress: r.exec.setProgress, round: r,
 	}

@@ -165,7 +165,7 @@ func TestUnusableStoreIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	failing := &flaky{Files: d.store, failures: 2}
-	rounds := &activities.Rounds{Files: failing, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Clock: time.Now}
+	rounds := &activities.Rounds{Files: failing, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)

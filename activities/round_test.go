@@ -25,6 +25,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // agents plays the worker's agents in place of processes.
@@ -134,6 +135,8 @@ type desk struct {
 	random   func() float64
 	// files are the store's, or stand between it and the rounds.
 	files activities.Files
+	// workDirs are those of the host, or stand between them and the rounds.
+	workDirs activities.WorkDirs
 	// signals is nil where nobody listens.
 	signals activities.Signals
 	// earlier counts the activities that the session has executed before.
@@ -144,7 +147,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	d := &desk{t: t, store: st, agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
+	d := &desk{t: t, store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
 	d.team = spec.Team{
 		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
 		Phases: []spec.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
@@ -152,6 +155,11 @@ func newDesk(t *testing.T) *desk {
 	}.Resolved()
 	d.admit()
 	return d
+}
+
+// workDirs are the directories that a store's agents work in.
+func workDirs(st *store.Store) *workdir.Dirs {
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: 10e9})
 }
 
 // admit writes the first checkpoint for the desk's team.
@@ -208,7 +216,7 @@ func (d *desk) roundInput() activities.RoundInput {
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
-		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
+		Files: d.store, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
 		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	if d.ledgers != nil {

@@ -21,7 +21,7 @@ import (
 // which has the truth, and the session's ledger, which adds it up with all others.
 type spender struct {
 	files    Files
-	sessions Sessions
+	workDirs WorkDirs
 	ledgers  Ledgers
 	agents   Agents
 	observer Observer
@@ -88,7 +88,7 @@ func (s *spender) open(ctx context.Context) error {
 	}
 	open := s.journal.Open()
 	for _, call := range open {
-		e := unsettled(s.agents, s.sessions, s.key, s.id, call)
+		e := unsettled(s.agents, s.workDirs, s.key, s.id, call)
 		if err := s.append(ctx, e); err != nil {
 			return err
 		}
@@ -246,12 +246,12 @@ func (s *spender) Unsettle(ctx context.Context, turn int, used, estimate cost.Us
 // unsettled is the entry that ends a call which was under way when its worker was
 // lost. The files of an agent program have what it has used since that was last
 // noted.
-func unsettled(programs ProgramUsage, sessions Sessions, key session.Key, id spec.AssignmentID, call budget.Call) budget.Entry {
+func unsettled(programs ProgramUsage, workDirs WorkDirs, key session.Key, id spec.AssignmentID, call budget.Call) budget.Entry {
 	e := budget.Entry{Kind: budget.Unsettled, Call: call.ID}
 	if call.Key.Turn != 0 || programs == nil {
 		return e
 	}
-	dir, err := sessions.WorkDir(key, id)
+	dir, err := workDirs.Make(key, id)
 	if err != nil {
 		return e
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -97,7 +96,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest
 	if err != nil {
 		return nil, err
 	}
-	root, err := s.openWork(dir)
+	root, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, &RefusedError{".", "the working directory was removed or replaced; do not move it"}
 	}
@@ -126,39 +125,6 @@ func (m Manifest) bytes() (n int64) {
 		n += e.Size
 	}
 	return n
-}
-
-// openWork opens a directory that an agent has worked in. It may have made the directory,
-// or one above it, inaccessible to its owner.
-func (s *Store) openWork(dir string) (*os.Root, error) {
-	root, err := openDir(dir)
-	if errors.Is(err, fs.ErrPermission) && s.RestoreAccess(dir) == nil {
-		return openDir(dir)
-	}
-	return root, err
-}
-
-// RestoreAccess makes the directories between those of all sessions and one of them accessible
-// to their owner.
-func (s *Store) RestoreAccess(dir string) error {
-	rel, err := filepath.Rel(s.workRoot, dir)
-	if err != nil || !filepath.IsLocal(rel) {
-		return fs.ErrPermission
-	}
-	at := s.workRoot
-	for _, name := range strings.Split(rel, string(filepath.Separator)) {
-		at = filepath.Join(at, name)
-		info, err := os.Lstat(at)
-		if err != nil {
-			return err
-		}
-		if info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-			if err := os.Chmod(at, info.Mode().Perm()|0o700); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // overlay returns the tree in which the paths that match only are as found.

@@ -28,7 +28,6 @@ const (
 	DefaultFiles           = 200_000
 	DefaultFileBytes int64 = 100 << 20
 	DefaultTreeBytes int64 = 2_000_000_000
-	DefaultDiskBytes int64 = 10_000_000_000
 )
 
 // Limits bounds the trees that a store accepts. Zero fields mean the default.
@@ -39,8 +38,6 @@ type Limits struct {
 	FileBytes int64
 	// TreeBytes is the largest size of all files of one tree together, in bytes.
 	TreeBytes int64
-	// DiskBytes is the most that one attempt may have written on disk, in bytes.
-	DiskBytes int64
 }
 
 // WithDefaults returns the limits with the default for each that is not set.
@@ -53,9 +50,6 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.TreeBytes <= 0 {
 		l.TreeBytes = DefaultTreeBytes
-	}
-	if l.DiskBytes <= 0 {
-		l.DiskBytes = DefaultDiskBytes
 	}
 	return l
 }
@@ -70,15 +64,12 @@ type Options struct {
 	// filled is remembered, so that what is unchanged need not be read again;
 	// zero: always. Of fewer files, reading costs less than remembering.
 	IndexFrom int
-	// WorkRoot holds the directories that agents work in.
-	WorkRoot string
 }
 
 // Store has content in a directory. Its methods may be used by many goroutines, and the
 // directory by many processes.
 type Store struct {
 	dir       string
-	workRoot  string
 	limits    Limits
 	indexFrom int
 	now       func() time.Time
@@ -92,7 +83,7 @@ type Store struct {
 
 // New returns the content in a directory, which exists. The blobs may be elsewhere.
 func New(dir string, files *storage.Directory, blobs storage.Blobs, o Options) *Store {
-	s := &Store{dir: dir, blobs: blobs, workRoot: o.WorkRoot, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
+	s := &Store{dir: dir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
 	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
 	return s
 }

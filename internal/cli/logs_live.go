@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/transcript"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 const (
@@ -36,12 +36,12 @@ type liveLogReader struct {
 }
 
 // follow returns the lines since the last call. It opens a new file only if the attempt runs.
-func (l *liveLogReader) follow(s *store.Store, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
+func (l *liveLogReader) follow(dirs *workdir.Dirs, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
 	lines, err := l.readNew()
 	if err != nil || !running {
 		return lines, err
 	}
-	now, err := s.OpenLiveLog(key, id)
+	now, err := dirs.OpenLiveLog(key, id)
 	if err != nil { // it runs on another host, or has not begun
 		return lines, nil
 	}
@@ -164,7 +164,7 @@ func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
 		l = &assignmentOutput{}
 		f.live[id] = l
 	}
-	lines, err := l.follow(f.store, f.key, id, running)
+	lines, err := l.follow(workDirs(f.store), f.key, id, running)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	key, id := session.Key{Namespace: "default", Session: "s"}, spec.AssignmentID{Phase: "build", Persona: "dev"}
-	dir, err := s.WorkDir(key, id)
+	dirs := workDirs(s)
+	dir, err := dirs.Make(key, id)
 	require.NoError(t, err)
 	var l liveLogReader
 	defer l.close()
@@ -36,7 +37,7 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 		_, err = f.WriteString(text)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
-		lines, err := l.follow(s, key, id, true)
+		lines, err := l.follow(dirs, key, id, true)
 		require.NoError(t, err)
 		return strings.Join(lines, "\n")
 	}

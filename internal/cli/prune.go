@@ -95,7 +95,7 @@ func (c *pruneCommand) run(ctx context.Context) error {
 		return err
 	}
 	report, err := s.Prune(ctx, session.PruneOptions{
-		Keep: c.keep, OlderThan: c.olderThan, DryRun: c.dryRun, Namespace: conn.Namespace, Running: open,
+		Keep: c.keep, OlderThan: c.olderThan, DryRun: c.dryRun, Namespace: conn.Namespace, Running: open, WorkDirs: workDirs(s),
 	})
 	if errors.Is(err, store.ErrPruning) {
 		return failf("another process is pruning the store in %s; try again when it has finished", s.Dir())

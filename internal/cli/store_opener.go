@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // storeOpener opens the store that a command's flags name.
@@ -61,6 +62,12 @@ func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error)
 	}
 	s, err := store.Open(dir, options)
 	return s, storeError(err)
+}
+
+// workDirs are the directories on this host in which agents work that run as their worker's
+// user.
+func workDirs(s *store.Store) *workdir.Dirs {
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.DropIndex})
 }
 
 // createStore opens the store, making it if there is none yet.

@@ -41,7 +41,7 @@ func (c *sessionDetail) followOutput(v sessionstatus.Session) {
 				l = &liveLogReader{}
 				c.live[id] = l
 			}
-			if _, err := l.follow(c.Store, c.Key(), id, true); err != nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
+			if _, err := l.follow(workDirs(c.Store), c.Key(), id, true); err != nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
 				continue // the status has the last heartbeat's line
 			}
 			if line := l.headline(); line != "" {

@@ -24,6 +24,17 @@ type PruneOptions struct {
 	Running map[Key]time.Time
 	// Young is the age below which a blob is never removed; a day at zero.
 	Young time.Duration
+	// WorkDirs are the directories in which agents work; nil: none is removed.
+	WorkDirs PrunableDirs
+}
+
+// PrunableDirs are the directories on this host in which agents work.
+type PrunableDirs interface {
+	// Assignments lists the assignments that have directories of a session. It returns
+	// fs.ErrNotExist if the session has none.
+	Assignments(key Key) ([]spec.AssignmentID, error)
+	// Remove removes the directories of a session. Its assignments' locks are held.
+	Remove(key Key) error
 }
 
 // PruneReport is what a prune removed or, in a dry run, would remove.

@@ -310,6 +310,14 @@ type Key struct {
 	Session   string `json:"session"`
 }
 
+// Check refuses names that would not survive as file names.
+func (k Key) Check() error {
+	if err := spec.CheckSession(k.Namespace); err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	return spec.CheckSession(k.Session)
+}
+
 // Execution is execution_state.json, the session's status document: its status as of the
 // newest boundary. Only boundary activities write it, each as a whole, from the status that
 // the workflow hands them. What a round at work has come to since is in its assignment's

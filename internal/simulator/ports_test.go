@@ -10,9 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// files, sessions and ledgers are the real store, as a process reaches it. What is not
+// files, workDirs, sessions and ledgers are the real store, as a process reaches it. What is not
 // here goes to the store directly.
 
 type files struct {
@@ -92,8 +93,13 @@ func (s sessions) Offers(context.Context) ([]spec.Offer, error) {
 	})
 }
 
-func (s sessions) WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
-	return call(s.p, "WorkDir", false, func() (session.WorkDir, error) { return s.Store.WorkDir(key, id) })
+type workDirs struct {
+	*workdir.Dirs
+	p *process
+}
+
+func (w workDirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
+	return call(w.p, "WorkDir", false, func() (session.WorkDir, error) { return w.Dirs.Make(key, id) })
 }
 
 func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {

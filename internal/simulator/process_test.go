@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // process is a simulated worker process: the activities over ports that know when it is
@@ -54,11 +55,12 @@ func (w *world) newProcess() *process {
 	w.processes++
 	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
 	fs, ss, ls := files{s, p}, sessions{s, p}, ledgers{s, p}
+	ws := workDirs{workdir.New(workdir.Options{Root: workdir.DefaultRoot(w.dir), MaxWritten: 10e9}), p}
 	bs, as := breakers{p}, agents{p: p}
 	clock := time.Now
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
 	p.rounds = &activities.Rounds{
-		Files: fs, Sessions: ss, Ledgers: ls, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
+		Files: fs, WorkDirs: ws, Sessions: ss, Ledgers: ls, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
 		LostLimit: lostLimit, Drain: 5 * time.Second, Random: random,
 	}
 	p.merges = &activities.Merges{Rounds: p.rounds}

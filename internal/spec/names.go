@@ -96,6 +96,17 @@ type AssignmentID struct {
 // String formats the id as phase/persona, as commands take it.
 func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }
 
+// Check refuses an id whose parts are no names.
+func (a AssignmentID) Check() error {
+	if err := CheckName(a.Phase); err != nil {
+		return fmt.Errorf("phase: %w", err)
+	}
+	if err := CheckName(a.Persona); err != nil {
+		return fmt.Errorf("persona: %w", err)
+	}
+	return nil
+}
+
 // ParseAssignmentID reads what [AssignmentID.String] writes.
 func ParseAssignmentID(s string) (AssignmentID, error) {
 	phase, persona, ok := strings.Cut(s, "/")

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -88,7 +88,7 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	shared := random(t, 1<<20)
 	kept, err := s.PutBlob(t.Context(), shared)
 	require.NoError(t, err)
-	before, err := s.Disk()
+	before, err := diskspace.Of(s.Dir())
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{
 		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20), "stored": shared,
@@ -97,9 +97,9 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	}
 	_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.ErrorIs(t, err, syscall.ENOSPC)
-	after, err := s.Disk()
+	after, err := diskspace.Of(s.Dir())
 	require.NoError(t, err)
-	require.InDelta(t, before.Free, after.Free, 100_000)
+	require.InDelta(t, before.Bytes, after.Bytes, 100_000)
 	data, err := s.Blob(t.Context(), kept)
 	require.NoError(t, err, "what was there stays")
 	require.True(t, bytes.Equal(shared, data))
@@ -108,50 +108,4 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
 	_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
-}
-
-func TestWhatAnAttemptHasWritten(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	dir, err := s.WorkDir(webSession, spec.AssignmentID{Phase: "build", Persona: "dev"})
-	require.NoError(t, err)
-	written := func(since time.Time) session.Written {
-		w, err := s.Written(t.Context(), dir, since)
-		require.NoError(t, err)
-		return w
-	}
-	const size = 1 << 20
-	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "before"), random(t, size), 0o600))
-	require.InDelta(t, size, written(time.Time{}).Bytes, 100_000)
-	since := time.Now().Add(20 * time.Millisecond)
-	require.Eventually(t, func() bool { // the clock of files ticks seldom
-		probe := filepath.Join(t.TempDir(), "probe")
-		require.NoError(t, os.WriteFile(probe, nil, 0o600))
-		info, err := os.Stat(probe)
-		require.NoError(t, err)
-		return info.ModTime().After(since)
-	}, 30*time.Second, time.Millisecond)
-
-	require.Zero(t, written(since).Bytes, "it was there before")
-	sparse, err := os.Create(filepath.Join(dir.Tree, "sparse"))
-	require.NoError(t, err)
-	require.NoError(t, sparse.Truncate(1<<40))
-	require.NoError(t, sparse.Close())
-	require.Less(t, written(since).Bytes, int64(100_000), "holes take up no room")
-	for _, name := range []string{"tree/node_modules", "home", "tmp", "beside"} {
-		at := filepath.Join(filepath.Dir(dir.Tree), name)
-		require.NoError(t, os.MkdirAll(at, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(at, "f"), random(t, size), 0o600))
-		require.NoError(t, os.Link(filepath.Join(at, "f"), filepath.Join(at, "g")))
-	}
-	require.InDelta(t, 4*size, written(since).Bytes, 200_000, "ignored files count, and names of one file once")
-	require.False(t, written(since).Hidden)
-
-	require.NoError(t, s.ClearTmp(dir))
-	require.InDelta(t, 3*size, written(since).Bytes, 200_000)
-	require.NoError(t, s.ClearWork(dir))
-	require.Less(t, written(time.Time{}).Bytes, int64(100_000))
-	for _, d := range []string{dir.Tree, dir.Home, dir.Tmp} {
-		require.DirExists(t, d)
-	}
 }

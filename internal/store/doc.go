@@ -11,7 +11,8 @@
 //	tickets/<namespace>/<name>.json                what is known of a failure's ticket
 //	workers/<id>.json                              what live workers offer
 //	quarantine/                                    what was found damaged, moved out of the way
-//	locks/, tmp/, index/, work/                    the store's own; nothing in them is needed to resume
+//	locks/, tmp/, index/                           the store's own; nothing in them is needed to resume
+//	work/                                          package workdir's, unless agents run as another user
 //
 // Several processes may use one store at once. A document is replaced whole or
 // not at all, and a journal grows by whole lines; what is read is verified, and

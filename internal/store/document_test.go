@@ -3,11 +3,8 @@ package store_test
 import (
 	"bytes"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,9 +146,6 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 		require.Error(t, err)
 		_, _, err = s.Lock(key, id("backend"))
 		require.Error(t, err)
-		_, err = s.WorkDir(key, id("backend"))
-		require.Error(t, err)
-		require.Error(t, s.RemoveWork(key))
 		_, err = s.PutCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
 		require.Error(t, err)
 		require.Error(t, s.UpdateExecution(key, func(*session.Execution) {}))
@@ -267,42 +261,4 @@ func TestOffers(t *testing.T) {
 	offers, err = s.Offers(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, offers)
-}
-
-func TestWorkDirectories(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	w, err := s.WorkDir(webSession, id("backend"))
-	require.NoError(t, err)
-	require.Regexp(t, regexp.QuoteMeta(filepath.Join(s.Dir(), "work/default/web-1/build/backend"))+"/[0-9a-f]{32}/tree$", w.Tree)
-	_, err = s.OpenLiveLog(webSession, id("backend"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.NoError(t, os.WriteFile(w.LiveLog, []byte("hello"), 0o600))
-	said, err := s.OpenLiveLog(webSession, id("backend"))
-	require.NoError(t, err)
-	require.NoError(t, said.Close())
-	require.NoError(t, os.Remove(w.LiveLog))
-	require.NoError(t, syscall.Mkfifo(w.LiveLog, 0o600)) // an agent's doing
-	_, err = s.OpenLiveLog(webSession, id("backend"))
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.NoError(t, os.Remove(w.LiveLog))
-	again, err := s.WorkDir(webSession, id("backend"))
-	require.NoError(t, err)
-	require.Equal(t, w, again)
-	outside := t.TempDir()
-	require.NoError(t, os.Remove(w.Home))
-	require.NoError(t, os.Symlink(outside, w.Home))
-	_, err = s.WorkDir(webSession, id("backend"))
-	require.NoError(t, err)
-	info, err := os.Lstat(w.Home)
-	require.NoError(t, err)
-	require.True(t, info.IsDir(), "what an agent put in its place is gone")
-
-	m := snapshot(t, s, map[string]string{"a/b": "1"})
-	require.NoError(t, s.Materialise(t.Context(), m, w.Tree))
-	require.NoError(t, os.Chmod(filepath.Join(w.Tree, "a"), 0))
-	require.NoError(t, s.RemoveWork(webSession))
-	require.NoDirExists(t, w.Tree)
-	require.NoError(t, s.RemoveWork(webSession))
-	require.DirExists(t, outside)
 }

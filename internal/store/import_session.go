@@ -123,7 +123,7 @@ func (s *Store) stage() (staged *Store, remove func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return newStore(dir, s.id, Options{Clock: s.now, Limits: s.limits}), func() error { return os.RemoveAll(dir) }, nil
+	return newStore(dir, s.id, Options{Clock: s.now}), func() error { return os.RemoveAll(dir) }, nil
 }
 
 func (s *Store) checkVacancy(key session.Key) error {
@@ -159,7 +159,7 @@ func archivedSession(name string) (key session.Key, ok bool) {
 	}
 	key = session.Key{Namespace: parts[1], Session: parts[2]}
 	switch file := parts[len(parts)-1]; {
-	case checkKey(key) != nil:
+	case key.Check() != nil:
 	case len(parts) == 4:
 		ok = slices.Contains([]string{executionFile, prunedFile, ledgerFile, allowanceFile}, file)
 	case len(parts) == 5 && parts[3] == "assignments":

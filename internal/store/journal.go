@@ -30,7 +30,7 @@ const (
 )
 
 func journalKey(key session.Key, id spec.AssignmentID) (string, error) {
-	if err := checkAssignment(id); err != nil {
+	if err := id.Check(); err != nil {
 		return "", err
 	}
 	return documentKey(key, "assignments", journalName(id))
@@ -43,7 +43,7 @@ func journalOf(file string) (spec.AssignmentID, bool) {
 	name, ok := strings.CutSuffix(file, journalSuffix)
 	phase, persona, _ := strings.Cut(name, ".")
 	id := spec.AssignmentID{Phase: phase, Persona: persona}
-	return id, ok && checkAssignment(id) == nil
+	return id, ok && id.Check() == nil
 }
 
 // journalLine writes an entry as a line, without its end.

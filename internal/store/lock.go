@@ -15,10 +15,10 @@ import (
 // descriptor are gone, however they end. The incarnation in the record excludes late
 // executors in any case.
 func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
-	if err := checkAssignment(id); err != nil {
+	if err := id.Check(); err != nil {
 		return nil, false, err
 	}
-	if err := checkKey(key); err != nil {
+	if err := key.Check(); err != nil {
 		return nil, false, err
 	}
 	held, ok, err := s.docs.Hold(key.Namespace + "/" + key.Session + "/" + id.Phase + "." + id.Persona)

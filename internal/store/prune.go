@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -44,7 +43,7 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 	return o
 }
 
-// Prune removes the directories that sessions worked in which have ended, old checkpoints
+// Prune removes the directories of o.WorkDirs that sessions worked in which have ended, old checkpoints
 // of closed sessions, and the blobs that nothing needs any more. Ended is what is closed
 // by what the store knows, and what o.Running lacks of o.Namespace.
 //
@@ -224,22 +223,23 @@ func (p *pruning) drop(ctx context.Context) error {
 // clear removes the directories that sessions worked in which have ended. It goes first:
 // the disk may be full of them.
 func (p *pruning) clear(ctx context.Context) error {
+	if p.options.WorkDirs == nil {
+		return nil
+	}
 	for _, key := range p.ended {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		dir, err := p.store.workPath(key)
-		if err != nil {
-			return err
-		}
-		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+		ids, err := p.options.WorkDirs.Assignments(key)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		gone := true
-		if !p.options.DryRun {
-			if gone, err = p.clearWork(key, dir); err != nil {
-				return err
-			}
+		if err == nil && !p.options.DryRun {
+			gone, err = p.clearWork(key, ids)
+		}
+		if err != nil {
+			return err
 		}
 		if gone {
 			p.report.WorkDirs++
@@ -250,16 +250,8 @@ func (p *pruning) clear(ctx context.Context) error {
 
 // clearWork removes a session's working directories unless an assignment of it
 // is worked on: the session may have been resumed a moment ago.
-func (p *pruning) clearWork(key session.Key, dir string) (bool, error) {
-	personas, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	if err != nil {
-		return false, err
-	}
-	for _, path := range personas {
-		id := spec.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
-		if checkAssignment(id) != nil {
-			continue
-		}
+func (p *pruning) clearWork(key session.Key, ids []spec.AssignmentID) (bool, error) {
+	for _, id := range ids {
 		held, ok, err := p.store.Lock(key, id)
 		if err != nil || !ok {
 			return false, err
@@ -270,5 +262,5 @@ func (p *pruning) clearWork(key session.Key, dir string) (bool, error) {
 	if err != nil && !errors.Is(err, session.ErrNotFound) || !p.hasEnded(key, e) {
 		return false, p.refuse(err)
 	}
-	return true, p.store.RemoveWork(key)
+	return true, p.options.WorkDirs.Remove(key)
 }

@@ -38,7 +38,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	done := make(chan struct{})
 	all.Go(func() {
 		for {
-			report, err := pruner.Prune(t.Context(), session.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
+			report, err := pruner.Prune(t.Context(), session.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young, WorkDirs: workDirs(pruner)})
 			assert.NoError(t, err)
 			removed, checkpoints = removed+report.Blobs, checkpoints+report.Checkpoints
 			select {
@@ -132,7 +132,7 @@ func (w *stressWorker) session(key session.Key) {
 func (w *stressWorker) work(key session.Key, c *session.Checkpoint, phase string) {
 	ctx, t := w.t.Context(), w.t
 	done := spec.AssignmentID{Phase: phase, Persona: "ann"}
-	dir, err := w.s.WorkDir(key, done)
+	dir, err := workDirs(w.s).Make(key, done)
 	assert.NoError(t, err)
 	if !assert.NoError(t, w.s.Materialise(ctx, c.Tree, dir.Tree), "session %s, phase %s", key.Session, phase) {
 		return

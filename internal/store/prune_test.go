@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // closed writes a chain of a session that ended ten days ago.
@@ -218,13 +219,19 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 	}
 }
 
+// workDirs are the directories that a store's agents work in.
+func workDirs(s *store.Store) *workdir.Dirs {
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.DropIndex})
+}
+
 func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
+	dirs := workDirs(model)
 	old, worked := webSession, session.Key{Namespace: "default", Session: "worked-on"}
 	for _, key := range []session.Key{old, worked} {
 		closed(t, model, key)
-		w, err := model.WorkDir(key, id("backend"))
+		w, err := dirs.Make(key, id("backend"))
 		require.NoError(t, err)
 		writeTree(t, w.Tree, map[string]string{"a/b.txt": "x"})
 	}
@@ -232,13 +239,13 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report, err := s.Prune(t.Context(), session.PruneOptions{})
+	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	held.Unlock()
-	report, err = s.Prune(t.Context(), session.PruneOptions{})
+	report, err = s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 }
@@ -266,9 +273,11 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 			model := newStore(t)
 			closed(t, model, webSession)
 			require.NoError(t, model.UpdateExecution(webSession, func(e *session.Execution) { e.Status.Status = c.status }))
-			w, err := model.WorkDir(webSession, id("backend"))
+			dirs := workDirs(model)
+			w, err := dirs.Make(webSession, id("backend"))
 			require.NoError(t, err)
 			s := later(t, model, c.age)
+			c.options.WorkDirs = dirs
 			report, err := s.Prune(t.Context(), c.options)
 			require.NoError(t, err)
 			require.Equal(t, c.gone, report.WorkDirs)

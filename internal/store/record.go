@@ -14,7 +14,7 @@ import (
 )
 
 func recordKey(key session.Key, id spec.AssignmentID) (string, error) {
-	if err := checkAssignment(id); err != nil {
+	if err := id.Check(); err != nil {
 		return "", err
 	}
 	return documentKey(key, "assignments", recordName(id))
@@ -27,7 +27,7 @@ func recordOf(file string) (spec.AssignmentID, bool) {
 	name, ok := strings.CutSuffix(file, ".json")
 	phase, persona, _ := strings.Cut(name, ".")
 	id := spec.AssignmentID{Phase: phase, Persona: persona}
-	return id, ok && checkAssignment(id) == nil
+	return id, ok && id.Check() == nil
 }
 
 // Record reads an assignment's record: [session.ErrNotFound] if there is none,

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -22,12 +23,12 @@ const (
 // KeepReserve makes the reserve, unless it is there already or the disk has no room to
 // spare for it.
 func (s *Store) KeepReserve() (err error) {
-	d, err := diskOf(s.dir)
+	d, err := diskspace.Of(s.dir)
 	if err != nil {
 		return err
 	}
-	path, size := s.path(reserveFile), min(reserveBytes, d.Low/reservePart)
-	if info, err := os.Lstat(path); err == nil && info.Size() == size || d.Free < d.Low+size {
+	path, size := s.path(reserveFile), min(reserveBytes, d.LowBytes/reservePart)
+	if info, err := os.Lstat(path); err == nil && info.Size() == size || d.Bytes < d.LowBytes+size {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, fileMode)

@@ -17,27 +17,9 @@ import (
 
 const executionFile = "execution_state.json"
 
-// checkKey refuses sessions whose names would not survive as file names.
-func checkKey(key session.Key) error {
-	if err := spec.CheckSession(key.Namespace); err != nil {
-		return fmt.Errorf("namespace: %w", err)
-	}
-	return spec.CheckSession(key.Session)
-}
-
-func checkAssignment(id spec.AssignmentID) error {
-	if err := spec.CheckName(id.Phase); err != nil {
-		return fmt.Errorf("phase: %w", err)
-	}
-	if err := spec.CheckName(id.Persona); err != nil {
-		return fmt.Errorf("persona: %w", err)
-	}
-	return nil
-}
-
 // SessionDir is where a session's documents lie.
 func (s *Store) SessionDir(key session.Key) (string, error) {
-	if err := checkKey(key); err != nil {
+	if err := key.Check(); err != nil {
 		return "", err
 	}
 	return s.path("sessions", key.Namespace, key.Session), nil
@@ -45,7 +27,7 @@ func (s *Store) SessionDir(key session.Key) (string, error) {
 
 // documentKey names a document of a session in the storage.
 func documentKey(key session.Key, names ...string) (string, error) {
-	if err := checkKey(key); err != nil {
+	if err := key.Check(); err != nil {
 		return "", err
 	}
 	return path.Join(append([]string{"sessions", key.Namespace, key.Session}, names...)...), nil

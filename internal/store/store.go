@@ -45,10 +45,6 @@ type Options struct {
 	// filled is remembered, so that what is unchanged need not be read again;
 	// zero: always. Of fewer files, reading costs less than remembering.
 	IndexFrom int
-	// WorkRoot holds the directories that agents work in; empty: work/ in
-	// the store. Elsewhere, other users may pass through it to directories
-	// that are given to them.
-	WorkRoot string
 	// Reading: the process does not write. Others are refused with [OwnerError] where
 	// what they would leave could not be read by the store's owner.
 	Reading bool
@@ -58,11 +54,9 @@ type Options struct {
 // methods may be used by many goroutines, and the directory by many processes.
 type Store struct {
 	*cas.Store
-	dir      string
-	id       string
-	workRoot string
-	limits   cas.Limits
-	now      func() time.Time
+	dir string
+	id  string
+	now func() time.Time
 	// sealed are the digests of documents whose seal was found good.
 	sealed cas.RecentDigests
 	parts  partCache
@@ -169,13 +163,10 @@ func Open(dir string, o Options) (*Store, error) {
 
 // newStore connects a store with its directory.
 func newStore(dir, id string, o Options) *Store {
-	s := &Store{dir: dir, id: id, now: o.Clock, limits: o.Limits.WithDefaults(), workRoot: o.WorkRoot}
-	if s.workRoot == "" {
-		s.workRoot = s.path("work")
-	}
+	s := &Store{dir: dir, id: id, now: o.Clock}
 	s.files = storage.NewDirectory(dir, s.now, s.withReserve)
 	s.docs = s.files
-	s.Store = cas.New(dir, s.files, s.docs, cas.Options{Clock: s.now, Limits: s.limits, IndexFrom: o.IndexFrom, WorkRoot: s.workRoot})
+	s.Store = cas.New(dir, s.files, s.docs, cas.Options{Clock: s.now, Limits: o.Limits, IndexFrom: o.IndexFrom})
 	return s
 }
 

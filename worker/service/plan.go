@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // plan is what one reading of the worker file has made. Work that begins goes by
@@ -20,6 +21,8 @@ type plan struct {
 	agents Agents
 	// files is the store, with the worker file's limits on trees.
 	files *store.Store
+	// workDirs are the directories that agents work in, with the worker file's limit.
+	workDirs *workdir.Dirs
 	// tickets is the ticket system, and hook who else hears of sessions; nil:
 	// the worker does not talk to them.
 	tickets activities.Tickets
@@ -30,7 +33,7 @@ type plan struct {
 
 // plan makes a plan from a worker file, or returns all its errors.
 func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
-	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
+	p := &plan{config: cfg, agents: s.Agents, files: files, workDirs: newWorkDirs(files, cfg), webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error
 	if p.agents == nil {
 		set, err := agent.New(cfg, agent.Options{

@@ -91,8 +91,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	programs := programUsage{w}
-	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, WorkDirs: p.workDirs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
@@ -122,7 +122,7 @@ func (p programUsage) Reported(name string, dir session.WorkDir) (used, estimate
 func (w *Worker) pruning(p *plan) *activities.Pruning {
 	o := w.options
 	return &activities.Pruning{
-		Store: o.Store, Namespace: o.Namespace, Keep: p.config.Retention.Keep, OlderThan: p.config.Retention.OlderThan,
+		Store: o.Store, WorkDirs: p.workDirs, Namespace: o.Namespace, Keep: p.config.Retention.Keep, OlderThan: p.config.Retention.OlderThan,
 		Open: func(ctx context.Context) (map[session.Key]time.Time, error) {
 			return temporalutil.OpenSessions(ctx, o.Client, o.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(o.Store.ID()))
 		},
@@ -165,7 +165,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
-		Files: p.files, Sessions: o.Store, Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
+		Files: p.files, WorkDirs: p.workDirs, Sessions: o.Store, Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
 		Heartbeats: heartbeats{o.Client}, Signals: sessionSignals{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
 	}
 }

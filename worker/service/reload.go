@@ -45,7 +45,7 @@ func (s Setup) reread(now *plan) (*plan, error) {
 
 // trees are the limits of trees, which the store enforces.
 func trees(l agent.Limits) agent.Limits {
-	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes, DiskBytes: l.DiskBytes}
+	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes}
 }
 
 // reload applies the current content of the worker file: all of it, or nothing.

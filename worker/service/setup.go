@@ -1,7 +1,6 @@
 package service
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/workdir"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -88,21 +88,20 @@ const indexFrom = 64
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
-	o := store.Options{
+	return store.Create(dir, store.Options{
 		Clock:     clock,
 		IndexFrom: indexFrom,
-		Limits: cas.Limits{
-			Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes), DiskBytes: int64(cfg.Limits.DiskBytes),
-		},
-	}
+		Limits:    cas.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes)},
+	})
+}
+
+// newWorkDirs returns the directories on this host in which agents work.
+func newWorkDirs(st *store.Store, cfg agent.Config) *workdir.Dirs {
+	o := workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: int64(cfg.Limits.DiskBytes), Forget: st.DropIndex}
 	if cfg.RunAs != "" {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", dir, err)
-		}
-		o.WorkRoot = filepath.Join(workBeside(abs, cfg), "sessions")
+		o.Root, o.Shared = filepath.Join(workBeside(st.Dir(), cfg), "sessions"), true
 	}
-	return store.Create(dir, o)
+	return workdir.New(o)
 }
 
 // workBeside is where agents work and caches are: in the store or, if agents run

@@ -1,4 +1,4 @@
-package cas
+package workdir
 
 import (
 	"context"
@@ -10,21 +10,32 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // maxDepth is how deep in directories a measurement goes, each of which it keeps open.
 const maxDepth = 256
 
+// Disk returns what the disk has left that agents work on.
+func (d *Dirs) Disk() (session.Disk, error) {
+	dir := d.options.Root
+	left, err := diskspace.Of(dir)
+	for ; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); left, err = diskspace.Of(dir) {
+		dir = filepath.Dir(dir) // nobody has worked yet
+	}
+	return session.Disk{Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles, MaxWritten: d.options.MaxWritten}, err
+}
+
 // Written measures what was written into an assignment's directories since a time, and
 // is still there: the blocks that are allocated, so that holes count for nothing. An agent
 // may be at work there.
-func (s *Store) Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error) {
-	m := measurement{since: since.UnixNano(), linked: map[stamp]bool{}}
+func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) (session.Written, error) {
+	m := measurement{since: since.UnixNano(), linked: map[inode]bool{}}
 	if since.IsZero() {
 		m.since = 0
 	}
-	base := filepath.Dir(dir.Tree)
+	base := filepath.Dir(w.Tree)
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return session.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
@@ -36,12 +47,15 @@ func (s *Store) Written(ctx context.Context, dir session.WorkDir, since time.Tim
 	return m.sum, nil
 }
 
+// inode is a file, whatever its names.
+type inode struct{ device, number uint64 }
+
 // measurement adds up what is in a directory.
 type measurement struct {
 	// since is the time in nanoseconds from which on a change counts.
 	since int64
 	// linked are the files of several names that are counted already.
-	linked map[stamp]bool
+	linked map[inode]bool
 	sum    session.Written
 }
 
@@ -66,26 +80,35 @@ func (m *measurement) dir(ctx context.Context, root *os.Root, depth int) error {
 	return ctx.Err()
 }
 
+func list(root *os.Root) ([]fs.DirEntry, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return f.ReadDir(-1)
+}
+
 func (m *measurement) subdir(ctx context.Context, root *os.Root, info fs.FileInfo, depth int) error {
-	sub, err := openSubdir(root, info.Name(), info, false)
+	sub, err := root.OpenRoot(info.Name())
 	if err != nil {
 		m.sum.Hidden = m.sum.Hidden || errors.Is(err, fs.ErrPermission)
 		return ctx.Err()
 	}
 	defer sub.Close() //nolint:errcheck // only read
+	if now, err := sub.Stat("."); err != nil || !os.SameFile(now, info) {
+		return ctx.Err() // the agent has put another one in its place
+	}
 	return m.dir(ctx, sub, depth-1)
 }
 
 func (m *measurement) add(info fs.FileInfo) {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return
-	}
-	if changed, ok := stampOf(info); ok && changed.Changed < m.since {
+	if !ok || changed(st) < m.since {
 		return
 	}
 	if st.Nlink > 1 && !info.IsDir() {
-		file := stamp{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // the types differ by platform
+		file := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the types differ by platform
 		if m.linked[file] {
 			return
 		}

@@ -1,0 +1,36 @@
+// Package diskspace tells how much room a file system has left.
+package diskspace
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A disk counts as full with less than a sixteenth of it left, or less than this.
+const (
+	lowPart        = 16
+	lowBytes int64 = 256 << 20
+	lowFiles int64 = 10_000
+)
+
+// Left is what a file system has left.
+type Left struct {
+	// Bytes and Files are how much it still has room for.
+	Bytes, Files int64
+	// LowBytes and LowFiles are below what it counts as full; zero: never.
+	LowBytes, LowFiles int64
+}
+
+// Of returns what the file system that has a directory has left.
+func Of(dir string) (Left, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Left{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	block := int64(st.Bsize) //nolint:unconvert // the types differ by platform
+	return Left{
+		Bytes: int64(st.Bavail) * block, LowBytes: min(int64(st.Blocks)*block/lowPart, lowBytes), //nolint:gosec // no disk is that large
+		Files: int64(st.Ffree), LowFiles: min(int64(st.Files)/lowPart, lowFiles), //nolint:gosec // no disk has that many files
+	}, nil
+}

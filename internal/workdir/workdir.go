@@ -1,0 +1,308 @@
+// Package workdir has the directories on this host in which agents work: one for each
+// assignment, below one for its session. They are no part of the store, and nothing in
+// them is needed once a session has ended.
+//
+//	<root>/<namespace>/<session>/<phase>/<persona>/live.log        output of the running, or last, attempt
+//	<root>/<namespace>/<session>/<phase>/<persona>/<random name>/  tree/, home/, tmp/: see [session.WorkDir]
+package workdir
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+const (
+	// privateMode is for directories that only the worker's user and agents enter, sharedMode
+	// for those above the directories of agents that run as another user.
+	privateMode fs.FileMode = 0o700
+	sharedMode  fs.FileMode = 0o711
+
+	// secretBytes is how long the random name of a directory is.
+	secretBytes = 16
+
+	// liveLogFile is the file in an assignment's directory with the output of its running, or
+	// last, attempt.
+	liveLogFile = "live.log"
+)
+
+// Options says where agents work.
+type Options struct {
+	// Root has the directories. It is made with the first one.
+	Root string
+	// Shared: agents run as another user, who may pass through the root to the directories
+	// that are given to them.
+	Shared bool
+	// MaxWritten is how many bytes one attempt may have written; zero: any.
+	MaxWritten int64
+	// Forget forgets what is remembered of a tree that is removed; nil: nothing is.
+	Forget func(tree string) error
+}
+
+// Dirs are the directories in which agents work. Its methods may be used by many goroutines;
+// who changes an assignment's directories holds its lock.
+type Dirs struct{ options Options }
+
+// New returns the directories below a root.
+func New(o Options) *Dirs {
+	if o.Forget == nil {
+		o.Forget = func(string) error { return nil }
+	}
+	return &Dirs{options: o}
+}
+
+// DefaultRoot is where agents work that run as the worker's own user, by the directory of
+// its store.
+func DefaultRoot(stateDir string) string { return filepath.Join(stateDir, "work") }
+
+func (d *Dirs) path(key session.Key) (string, error) {
+	if err := key.Check(); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.options.Root, key.Namespace, key.Session), nil
+}
+
+func (d *Dirs) assignmentPath(key session.Key, id spec.AssignmentID) (string, error) {
+	dir, err := d.path(key)
+	if err == nil {
+		err = id.Check()
+	}
+	return filepath.Join(dir, id.Phase, id.Persona), err
+}
+
+// Make makes the directories that an assignment is worked on in. They are the same each time
+// on a host: agents find their conversations by them. Their parent has a random name of
+// 128 bits, so that an agent of another user than the worker, which cannot list the
+// directories above, finds its own only.
+func (d *Dirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
+	dir, err := d.assignmentPath(key, id)
+	if err != nil {
+		return session.WorkDir{}, err
+	}
+	w, err := d.makeIn(dir)
+	if errors.Is(err, fs.ErrPermission) && d.restoreAccess(dir) == nil { // an agent has locked them
+		w, err = d.makeIn(dir)
+	}
+	if err != nil {
+		return session.WorkDir{}, fmt.Errorf("create a working directory: %w", err)
+	}
+	return w, nil
+}
+
+func (d *Dirs) makeIn(dir string) (w session.WorkDir, err error) {
+	if err := d.makeParents(dir); err != nil {
+		return w, err
+	}
+	w.LiveLog = filepath.Join(dir, liveLogFile)
+	if dir, err = d.secretDir(dir); err != nil {
+		return w, err
+	}
+	w.Tree, w.Home, w.Tmp = filepath.Join(dir, "tree"), filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
+	return w, makeAll(w)
+}
+
+// makeParents makes the directories above those that are worked in.
+func (d *Dirs) makeParents(dir string) error {
+	if d.options.Shared {
+		return os.MkdirAll(dir, sharedMode)
+	}
+	return os.MkdirAll(dir, privateMode)
+}
+
+// secretDir makes the directory with a random name in an assignment's, or returns the
+// one that is there.
+func (d *Dirs) secretDir(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
+			dir = filepath.Join(dir, e.Name())
+			return dir, d.restoreAccess(dir) // an agent may have locked it
+		}
+	}
+	name := make([]byte, secretBytes)
+	_, _ = rand.Read(name) // never fails
+	dir = filepath.Join(dir, hex.EncodeToString(name))
+	return dir, d.makeParents(dir)
+}
+
+func makeAll(w session.WorkDir) error {
+	var errs []error
+	for _, dir := range []string{w.Tree, w.Home, w.Tmp} {
+		errs = append(errs, makeDir(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// makeDir makes a directory. What an agent has put in its place is removed.
+func makeDir(dir string) error {
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(dir, privateMode); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode().Perm()&0o700 != 0o700 { // as an agent has left it
+		err = os.Chmod(dir, info.Mode().Perm()|0o700)
+	}
+	return err
+}
+
+// RestoreAccess makes the directories above an assignment's tree accessible to their owner
+// again: an agent may have locked them.
+func (d *Dirs) RestoreAccess(w session.WorkDir) error { return d.restoreAccess(filepath.Dir(w.Tree)) }
+
+func (d *Dirs) restoreAccess(dir string) error {
+	rel, err := filepath.Rel(d.options.Root, dir)
+	if err != nil || !filepath.IsLocal(rel) {
+		return fs.ErrPermission
+	}
+	at := d.options.Root
+	for _, name := range strings.Split(rel, string(filepath.Separator)) {
+		at = filepath.Join(at, name)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+			if err := os.Chmod(at, info.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// OpenLiveLog opens the live log of an assignment's attempt; the error is [fs.ErrNotExist]
+// if there is none. The file grows until the attempt ends; the next attempt creates a new one.
+// An agent may have replaced it: only a regular file is opened, and no link is followed.
+func (d *Dirs) OpenLiveLog(key session.Key, id spec.AssignmentID) (*os.File, error) {
+	dir, err := d.assignmentPath(key, id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, liveLogFile), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fs.ErrNotExist, err, f.Close())
+	}
+	return f, nil
+}
+
+// Assignments lists the assignments that have directories of a session. It returns
+// [fs.ErrNotExist] if the session has none.
+func (d *Dirs) Assignments(key session.Key) ([]spec.AssignmentID, error) {
+	dir, err := d.path(key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(dir); err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	var ids []spec.AssignmentID
+	for _, path := range paths {
+		id := spec.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
+		if id.Check() == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// Remove removes the directories of all assignments of a session.
+func (d *Dirs) Remove(key session.Key) (err error) {
+	dir, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	trees, err := filepath.Glob(filepath.Join(dir, "*", "*", "*", "tree"))
+	if err != nil {
+		return err
+	}
+	for _, tree := range trees {
+		if err := d.forget(tree); err != nil {
+			return err
+		}
+	}
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer closing(root, &err)
+		err = bounded.RemoveAll(root, filepath.Base(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("remove working directories: %w", err)
+	}
+	return nil
+}
+
+func (d *Dirs) forget(tree string) error {
+	if err := d.options.Forget(tree); err != nil {
+		return fmt.Errorf("forget %s: %w", tree, err)
+	}
+	return nil
+}
+
+// ClearTmp removes everything in an assignment's TMPDIR. Nothing may be at work there.
+func (d *Dirs) ClearTmp(w session.WorkDir) error { return clearDir(w, filepath.Base(w.Tmp)) }
+
+// Clear removes everything that an agent has left in an assignment's directories:
+// first TMPDIR, then the tree, then the rest. Nothing may be at work there.
+func (d *Dirs) Clear(w session.WorkDir) error {
+	if err := d.forget(w.Tree); err != nil {
+		return err
+	}
+	names := []string{filepath.Base(w.Tmp), filepath.Base(w.Tree)}
+	entries, err := os.ReadDir(filepath.Dir(w.Tree))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return clearDir(w, names...)
+}
+
+// clearDir removes what has these names in an assignment's directory, and makes the
+// directories again that agents need.
+func clearDir(w session.WorkDir, names ...string) (err error) {
+	base := filepath.Dir(w.Tree)
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return fmt.Errorf("clear %s: %w", base, err)
+	}
+	defer closing(root, &err)
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, bounded.RemoveAll(root, name))
+	}
+	return errors.Join(append(errs, makeAll(w))...)
+}
+
+// closing closes c and keeps the first error.
+func closing(c io.Closer, err *error) {
+	if cerr := c.Close(); *err == nil && cerr != nil {
+		*err = cerr
+	}
+}

@@ -1,0 +1,77 @@
+package workdir_test
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/workdir"
+)
+
+func random(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}
+
+func TestTheDiskOfDirectoriesThatAreNotMadeYet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	there, err := workdir.New(workdir.Options{Root: dir, MaxWritten: 7}).Disk()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, there.MaxWritten)
+	require.Positive(t, there.Free)
+	absent, err := workdir.New(workdir.Options{Root: filepath.Join(dir, "a/b")}).Disk()
+	require.NoError(t, err)
+	require.Equal(t, there.Low, absent.Low)
+}
+
+func TestWhatAnAttemptHasWritten(t *testing.T) {
+	t.Parallel()
+	d := workdir.New(workdir.Options{Root: t.TempDir()})
+	dir, err := d.Make(web, backend)
+	require.NoError(t, err)
+	written := func(since time.Time) session.Written {
+		w, err := d.Written(t.Context(), dir, since)
+		require.NoError(t, err)
+		return w
+	}
+	const size = 1 << 20
+	write(t, filepath.Join(dir.Tree, "before"), random(size))
+	require.InDelta(t, size, written(time.Time{}).Bytes, 100_000)
+	since := time.Now().Add(20 * time.Millisecond)
+	require.Eventually(t, func() bool { // the clock of files ticks seldom
+		probe := filepath.Join(t.TempDir(), "probe")
+		write(t, probe, nil)
+		info, err := os.Stat(probe)
+		require.NoError(t, err)
+		return info.ModTime().After(since)
+	}, 30*time.Second, time.Millisecond)
+
+	require.Zero(t, written(since).Bytes, "it was there before")
+	sparse, err := os.Create(filepath.Join(dir.Tree, "sparse"))
+	require.NoError(t, err)
+	require.NoError(t, sparse.Truncate(1<<40))
+	require.NoError(t, sparse.Close())
+	require.Less(t, written(since).Bytes, int64(100_000), "holes take up no room")
+	for _, name := range []string{"tree/node_modules", "home", "tmp", "beside"} {
+		at := filepath.Join(filepath.Dir(dir.Tree), name)
+		write(t, filepath.Join(at, "f"), random(size))
+		require.NoError(t, os.Link(filepath.Join(at, "f"), filepath.Join(at, "g")))
+	}
+	require.InDelta(t, 4*size, written(since).Bytes, 200_000, "ignored files count, and names of one file once")
+	require.False(t, written(since).Hidden)
+
+	require.NoError(t, d.ClearTmp(dir))
+	require.InDelta(t, 3*size, written(since).Bytes, 200_000)
+	require.NoError(t, d.Clear(dir))
+	require.Less(t, written(time.Time{}).Bytes, int64(100_000))
+	for _, d := range []string{dir.Tree, dir.Home, dir.Tmp} {
+		require.DirExists(t, d)
+	}
+}
