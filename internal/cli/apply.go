@@ -17,8 +17,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// applyOptions are the flags of `apply`.
-type applyOptions struct {
+// applyCommand is `apply`.
+type applyCommand struct {
+	*console
+	*storeOpener
+	env    Env
 	dir    string
 	patch  bool
 	branch string
@@ -50,7 +53,7 @@ type applyDocument struct {
 }
 
 func newApply(a *app) *cobra.Command {
-	var o applyOptions
+	c := applyCommand{console: a.console, storeOpener: a.storeOpener, env: a.env}
 	cmd := &cobra.Command{
 		Use:   "apply SESSION [PATH...]",
 		Short: "Apply a session's result to a directory, as a patch, or as a commit on a branch",
@@ -63,17 +66,17 @@ func newApply(a *app) *cobra.Command {
 			"  maestro apply web-7 --patch | git apply --3way",
 		Args: cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.paths = args[1:]
-			return a.apply(cmd.Context(), o, args[0], cmd.Flags().Changed("branch"))
+			c.paths = args[1:]
+			return c.run(cmd.Context(), args[0], cmd.Flags().Changed("branch"))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.dir, "dir", "", "directory to write to (default: the one the session was started from, else the current directory)")
-	flags.BoolVar(&o.patch, "patch", false, "print a patch instead, including binary files")
-	flags.StringVar(&o.branch, "branch", "", "create a commit on this new branch of the directory's git repository instead")
-	flags.BoolVar(&o.force, "force", false, "overwrite files that were changed there since; with --branch, also replace the branch")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only list the changes")
-	flags.BoolVar(&o.partial, "partial", false, "apply a partial result")
+	flags.StringVar(&c.dir, "dir", "", "directory to write to (default: the one the session was started from, else the current directory)")
+	flags.BoolVar(&c.patch, "patch", false, "print a patch instead, including binary files")
+	flags.StringVar(&c.branch, "branch", "", "create a commit on this new branch of the directory's git repository instead")
+	flags.BoolVar(&c.force, "force", false, "overwrite files that were changed there since; with --branch, also replace the branch")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only list the changes")
+	flags.BoolVar(&c.partial, "partial", false, "apply a partial result")
 	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
 	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
@@ -82,50 +85,50 @@ func newApply(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branch bool) error {
-	if branch && o.branch == "" {
+func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) error {
+	if branch && c.branch == "" {
 		return usagef("--branch is empty; give a branch name")
 	}
-	k, err := a.readSession(ctx, sessionID)
+	k, err := c.readSession(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	doc := applyDocument{
-		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
+		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: c.dryRun,
 		Files: []apply.File{}, Conflicts: []apply.Conflict{},
 	}
 	e, _ := k.store.Execution(k.key) // without a readable status, the result counts as incomplete
 	doc.Status, doc.completeness = e.Status.Status, completenessOf(k, e)
 	switch {
 	case doc.Whole:
-	case !o.partial && !o.dryRun:
-		return a.refuseIncomplete(doc)
+	case !c.partial && !c.dryRun:
+		return c.refuseIncomplete(doc)
 	default:
-		a.printErr("%s", doc.Reason)
+		c.printErr("%s", doc.Reason)
 	}
 	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, sourceOf(k.store, k.key)
 	switch {
-	case o.patch:
-		err = a.applyPatch(ctx, work, o, source, doc)
+	case c.patch:
+		err = c.applyPatch(ctx, work, source, doc)
 	default:
-		if doc.Dir, err = a.applyDir(o, source); err != nil {
+		if doc.Dir, err = c.applyDir(source); err != nil {
 			return err
 		}
-		if o.branch != "" {
-			err = a.applyBranch(ctx, work, o, source, doc)
+		if c.branch != "" {
+			err = c.applyBranch(ctx, work, source, doc)
 		} else {
-			err = a.applyFiles(ctx, work, o, doc)
+			err = c.applyFiles(ctx, work, doc)
 		}
 	}
-	if errors.Is(err, session.ErrNotFound) && len(o.paths) > 0 {
+	if errors.Is(err, session.ErrNotFound) && len(c.paths) > 0 {
 		return usagef("%w", err)
 	}
 	return err
 }
 
 // destination is a directory for the part of a session's work that was requested.
-func (a *app) destination(dir string, o applyOptions) apply.Target {
-	return apply.Target{Dir: dir, Paths: o.paths, Force: o.force, DryRun: o.dryRun, Environ: a.environ}
+func (c *applyCommand) destination(dir string) apply.Target {
+	return apply.Target{Dir: dir, Paths: c.paths, Force: c.force, DryRun: c.dryRun, Environ: c.environ}
 }
 
 // has returns the document with the outcome.
@@ -135,16 +138,16 @@ func (d applyDocument) has(out apply.Outcome) applyDocument {
 }
 
 // applyDir is the directory to write to.
-func (a *app) applyDir(o applyOptions, source session.Source) (string, error) {
+func (c *applyCommand) applyDir(source session.Source) (string, error) {
 	switch {
-	case o.dir != "":
-		return directory(a.env.Dir, "--dir", o.dir)
+	case c.dir != "":
+		return directory(c.env.Dir, "--dir", c.dir)
 	case source.Dir == "":
-		return a.env.Dir, nil
-	case source.Host != a.env.Host:
+		return c.env.Dir, nil
+	case source.Host != c.env.Host:
 		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir, source.Host)
 	}
-	dir, err := directory(a.env.Dir, "the session was started from", source.Dir)
+	dir, err := directory(c.env.Dir, "the session was started from", source.Dir)
 	if err != nil {
 		return "", usagef("the session's directory %s no longer exists; give another one with --dir", source.Dir)
 	}
@@ -152,50 +155,50 @@ func (a *app) applyDir(o applyOptions, source session.Source) (string, error) {
 }
 
 // applyPatch prints what a session has changed as a patch.
-func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
-	dir, err := a.applyDir(o, source)
-	if err != nil && o.dir != "" {
+func (c *applyCommand) applyPatch(ctx context.Context, w apply.Work, source session.Source, doc applyDocument) error {
+	dir, err := c.applyDir(source)
+	if err != nil && c.dir != "" {
 		return err
 	}
-	text, prefix, files, err := apply.Patch(ctx, w, a.destination(dir, o))
+	text, prefix, files, err := apply.Patch(ctx, w, c.destination(dir))
 	if err != nil {
 		return err
 	}
 	doc.Patch, doc.Files = text, append(doc.Files, files...)
 	switch {
-	case a.output == outputJSON:
-		return a.printJSON(doc)
+	case c.output == outputJSON:
+		return c.printJSON(doc)
 	case len(doc.Files) == 0:
-		a.printErr("session %s changed no files", doc.Session)
+		c.printErr("session %s changed no files", doc.Session)
 	case prefix != "":
-		a.printErr("the paths are relative to the top of the repository: %s", prefix)
+		c.printErr("the paths are relative to the top of the repository: %s", prefix)
 	}
-	return a.writePatch(doc.Patch)
+	return c.writePatch(doc.Patch)
 }
 
 // applyFiles writes what a session has changed into a directory.
-func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc applyDocument) error {
-	out, err := apply.Files(ctx, w, a.destination(doc.Dir, o))
+func (c *applyCommand) applyFiles(ctx context.Context, w apply.Work, doc applyDocument) error {
+	out, err := apply.Files(ctx, w, c.destination(doc.Dir))
 	var begun *apply.WriteError
 	switch doc = doc.has(out); {
 	case errors.As(err, &begun):
-		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, a.commandLine("apply "+doc.Session))
+		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, c.commandLine("apply "+doc.Session))
 	case err != nil:
 		return err
 	case out.Refused:
-		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir, apply.InRepository(ctx, doc.Dir, a.environ))
-	case a.output == outputJSON:
-		return a.printJSON(doc)
+		return c.refuseConflicts(doc, "nothing was written to "+doc.Dir, apply.InRepository(ctx, doc.Dir, c.environ))
+	case c.output == outputJSON:
+		return c.printJSON(doc)
 	}
-	a.printApplied(doc)
+	c.printApplied(doc)
 	return nil
 }
 
 // applyBranch makes a commit on a branch of what a session has changed.
-func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
-	out, err := apply.Commit(ctx, w, a.destination(doc.Dir, o), o.branch, source.Commit)
+func (c *applyCommand) applyBranch(ctx context.Context, w apply.Work, source session.Source, doc applyDocument) error {
+	out, err := apply.Commit(ctx, w, c.destination(doc.Dir), c.branch, source.Commit)
 	for _, who := range out.Unnamed {
-		a.printErr("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
+		c.printErr("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
 	}
 	doc = doc.has(out.Outcome)
 	doc.Branch = &out.Branch
@@ -203,39 +206,39 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 	case err != nil:
 		return err
 	case out.Refused:
-		return a.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"), false)
-	case a.output == outputJSON:
-		return a.printJSON(doc)
+		return c.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"), false)
+	case c.output == outputJSON:
+		return c.printJSON(doc)
 	}
-	a.printCommitted(out, doc.DryRun)
+	c.printCommitted(out)
 	return nil
 }
 
 // printCommitted prints the commit that was created, or would be, and its files.
-func (a *app) printCommitted(out apply.Committed, dryRun bool) {
+func (c *applyCommand) printCommitted(out apply.Committed) {
 	name, parent := out.Branch.Name, apply.Short(out.Branch.Parent)
 	if !out.Changed {
-		a.printErr("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
+		c.printErr("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
 		return
 	}
 	written := 0
 	for _, f := range out.Files {
 		if !f.Already {
 			written++
-			a.print("%-8s %s", f.Change, safetext.Name(out.Prefix+f.Path))
+			c.print("%-8s %s", f.Change, safetext.Name(out.Prefix+f.Path))
 		}
 	}
 	on := "without a parent"
 	if parent != "" {
 		on = "on " + parent
 	}
-	if dryRun {
-		a.printErr("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
+	if c.dryRun {
+		c.printErr("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
 		return
 	}
-	a.printErr("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
+	c.printErr("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
 	if out.Head != out.Branch.Parent && parent != "" {
-		a.printErr("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
+		c.printErr("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
 	}
 }
 
@@ -248,12 +251,12 @@ func upToDate(n int) string {
 }
 
 // printApplied lists the files that were written, or would be.
-func (a *app) printApplied(doc applyDocument) {
+func (c *applyCommand) printApplied(doc applyDocument) {
 	written := 0
 	for _, f := range doc.Files {
 		if !f.Already {
 			written++
-			a.print("%-8s %s", f.Change, safetext.Name(f.Path))
+			c.print("%-8s %s", f.Change, safetext.Name(f.Path))
 		}
 	}
 	did := "applied"
@@ -269,19 +272,19 @@ func (a *app) printApplied(doc applyDocument) {
 	}
 	switch already := len(doc.Files) - written; {
 	case len(doc.Files) == 0:
-		a.printErr("session %s changed no files", doc.Session)
+		c.printErr("session %s changed no files", doc.Session)
 	case already > 0:
-		a.printErr("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
+		c.printErr("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
 	default:
-		a.printErr("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
+		c.printErr("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
 	}
 }
 
 // refuseConflicts lists the files that conflict with a session's work, and the
 // possible commands. nothing describes what was not done.
-func (a *app) refuseConflicts(doc applyDocument, nothing string, canBranch bool) error {
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
+func (c *applyCommand) refuseConflicts(doc applyDocument, nothing string, canBranch bool) error {
+	if c.output == outputJSON {
+		if err := c.printJSON(doc); err != nil {
 			return err
 		}
 		return exit(exitFailed)
@@ -289,13 +292,13 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string, canBranch bool)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s when session %s started", nothing, areNot(len(doc.Conflicts)), doc.Session)
 	blocked := 0
-	for _, c := range doc.Conflicts {
-		fmt.Fprintf(&b, "\n  %s: %s", safetext.Name(c.Path), safetext.Line(c.Reason))
-		if c.Blocked {
+	for _, conflict := range doc.Conflicts {
+		fmt.Fprintf(&b, "\n  %s: %s", safetext.Name(conflict.Path), safetext.Line(conflict.Reason))
+		if conflict.Blocked {
 			blocked++
 		}
 	}
-	again := a.commandLine("apply " + doc.Session)
+	again := c.commandLine("apply " + doc.Session)
 	b.WriteString("\nchoose:")
 	if canBranch {
 		fmt.Fprintf(&b, "\n  %s --branch NAME   creates a commit for `git merge`, based on the session's start", again)

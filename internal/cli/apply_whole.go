@@ -118,13 +118,13 @@ func wasOrWere(names []string) string {
 }
 
 // refuseIncomplete refuses to apply a result that is not whole, and says what can be done.
-func (a *app) refuseIncomplete(doc applyDocument) error {
-	if a.output == outputJSON {
-		return cmp.Or(a.printJSON(doc), exit(exitFailed))
+func (c *applyCommand) refuseIncomplete(doc applyDocument) error {
+	if c.output == outputJSON {
+		return cmp.Or(c.printJSON(doc), exit(exitFailed))
 	}
-	first := a.commandLine("resume " + doc.Session)
+	first := c.commandLine("resume " + doc.Session)
 	if doc.Status != "" && !doc.Status.Closed() {
-		first = a.commandLine("watch " + doc.Session)
+		first = c.commandLine("watch " + doc.Session)
 	}
-	return failf("%s; run `%s` or `%s`", doc.Reason, first, a.commandLine("apply "+doc.Session+" --partial"))
+	return failf("%s; run `%s` or `%s`", doc.Reason, first, c.commandLine("apply "+doc.Session+" --partial"))
 }

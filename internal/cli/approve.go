@@ -31,20 +31,21 @@ func newReject(a *app) *cobra.Command {
 
 // newPhaseAnswer makes a command answer a session's approval request with a verb.
 func newPhaseAnswer(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
-	o := resolveOptions{selector: selector{verb: verb}}
+	c := resolveCommandOf(a)
+	c.verb = verb
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkPhaseAnswer(verb, o.note); err != nil {
+		if err := checkPhaseAnswer(verb, c.note); err != nil {
 			return err
 		}
-		if o.by == "" {
-			o.by = a.person()
+		if c.by == "" {
+			c.by = c.env.person()
 		}
-		o.of = strings.Join(args[1:], "")
-		return a.resolve(cmd.Context(), o, args[0], "")
+		c.of = strings.Join(args[1:], "")
+		return c.resolve(cmd.Context(), args[0], "")
 	}
-	cmd.Flags().StringVar(&o.request, "request", "", "id of the request to answer")
-	o.addAnswerFlags(cmd)
+	cmd.Flags().StringVar(&c.request, "request", "", "id of the request to answer")
+	c.addAnswerFlags(cmd)
 	a.addSessionFlags(cmd)
 	return cmd
 }

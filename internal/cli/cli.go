@@ -116,7 +116,7 @@ func newRoot(a *app) *cobra.Command {
 	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a), newConnectionTopic())
 	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
 	root.SetHelpCommandGroupID(groupInform)
-	a.addCompletion(root)
+	completion{a.storeOpener}.addTo(root)
 	return root
 }
 

@@ -59,15 +59,18 @@ func newCompletion(a *app) *cobra.Command {
 			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }))
 }
 
-// addCompletion gives the arguments and flags of all commands their completion.
-func (a *app) addCompletion(root *cobra.Command) {
+// completion completes what is typed.
+type completion struct{ *storeOpener }
+
+// addTo gives the arguments and flags of all commands their completion.
+func (c completion) addTo(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(noFiles)
-	flags := a.flagCompletions()
+	flags := c.flagCompletions()
 	var add func(cmd *cobra.Command)
 	add = func(cmd *cobra.Command) {
 		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
 		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
-			cmd.ValidArgsFunction = a.argumentCompletion(cmd, path)
+			cmd.ValidArgsFunction = c.argumentCompletion(cmd, path)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			complete, ok := flags[path+" --"+f.Name]
@@ -86,22 +89,22 @@ func (a *app) addCompletion(root *cobra.Command) {
 }
 
 // argumentCompletion completes a command's arguments by its usage line.
-func (a *app) argumentCompletion(cmd *cobra.Command, path string) cobra.CompletionFunc {
+func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.CompletionFunc {
 	if path == "resolve" {
-		return arguments(a.sessionNames, cobra.FixedCompletions([]string{"retry", "skip", "supply", "abort"}, noFiles), files)
+		return arguments(c.sessionNames, cobra.FixedCompletions([]string{"retry", "skip", "supply", "abort"}, noFiles), files)
 	}
 	_, usage, _ := strings.Cut(cmd.Use, " ")
 	var all []cobra.CompletionFunc
 	for _, noun := range strings.FieldsFunc(usage, func(r rune) bool { return strings.ContainsRune("[]() |", r) }) {
 		switch noun {
 		case "SESSION":
-			all = append(all, a.sessionNames)
+			all = append(all, c.sessionNames)
 		case "PHASE":
-			all = append(all, completeWord(a.phaseNames))
+			all = append(all, completeWord(c.phaseNames))
 		case "PHASE/PERSONA":
-			all = append(all, completeWord(a.assignmentNames))
+			all = append(all, completeWord(c.assignmentNames))
 		case "NAME":
-			all = append(all, completeWord(a.agentNames))
+			all = append(all, completeWord(c.agentNames))
 		case "TEAM":
 			all = append(all, yamlFiles)
 		case "DIR":
@@ -118,18 +121,18 @@ func (a *app) argumentCompletion(cmd *cobra.Command, path string) cobra.Completi
 
 // flagCompletions lists the completion of flags by name or, where a name has several
 // meanings, by command and name.
-func (a *app) flagCompletions() map[string]cobra.CompletionFunc {
-	teams, phases, pairs := completeWord(a.teamNames), listOf(a.phaseNames), pairsOf(a.phaseNames)
+func (c completion) flagCompletions() map[string]cobra.CompletionFunc {
+	teams, phases, pairs := completeWord(c.teamNames), listOf(c.phaseNames), pairsOf(c.phaseNames)
 	return map[string]cobra.CompletionFunc{
 		"--only": phases, "--from": phases, "--until": phases, "--pause-after": phases, "--force": phases, "--phase": phases,
 		"--input": pairs, "--edit": pairs,
-		"--persona": completeWord(a.personaNames), "resolve --for": completeWord(a.assignmentNames),
+		"--persona": completeWord(c.personaNames), "resolve --for": completeWord(c.assignmentNames),
 		"--team": yamlFiles, "list --team": teams, "resolve --team": teams, "budget show --team": teams, "budget raise --team": teams,
 		"--agents": yamlFiles, "--file": files, "checkpoints export --out": files,
 		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,
 		"--config-file": files, "--tls-cert-path": files, "--tls-key-path": files, "--tls-ca-path": files,
 		"--with": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.sessionNames(cmd, nil, begun)
+			return c.sessionNames(cmd, nil, begun)
 		},
 	}
 }
@@ -206,19 +209,18 @@ func safeWords(all []string, prefix string) (out []string) {
 }
 
 // storeIfAny is the store, nil if there is none, and the chosen namespace.
-func (a *app) storeIfAny() (*store.Store, string) {
-	namespace, err := a.namespace()
-	s, missing := a.findStore()
-	if err != nil || missing != nil {
+func (c completion) storeIfAny() (*store.Store, string) {
+	s, namespace, err := c.inNamespace(c.findStore)
+	if err != nil {
 		return nil, ""
 	}
 	return s, namespace
 }
 
 // sessionNames completes a session's id, newest first.
-func (a *app) sessionNames(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (c completion) sessionNames(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var out []string
-	for _, e := range a.executions(cmd.Context(), begun) {
+	for _, e := range c.executions(cmd.Context(), begun) {
 		word := e.Session
 		if e.Team != "" {
 			word = cobra.CompletionWithDesc(word, string(e.Status.Status)+", team "+e.Team)
@@ -229,8 +231,8 @@ func (a *app) sessionNames(cmd *cobra.Command, _ []string, begun string) ([]stri
 }
 
 // executions are the sessions in the store whose ids have a prefix, newest first.
-func (a *app) executions(ctx context.Context, prefix string) (known []session.Execution) {
-	s, namespace := a.storeIfAny()
+func (c completion) executions(ctx context.Context, prefix string) (known []session.Execution) {
+	s, namespace := c.storeIfAny()
 	if s == nil {
 		return nil
 	}
@@ -251,8 +253,8 @@ func (a *app) executions(ctx context.Context, prefix string) (known []session.Ex
 }
 
 // execution is the session in the first argument; false where the store does not have it.
-func (a *app) execution(args []string) (e session.Execution, ok bool) {
-	s, namespace := a.storeIfAny()
+func (c completion) execution(args []string) (e session.Execution, ok bool) {
+	s, namespace := c.storeIfAny()
 	if s == nil || len(args) == 0 || spec.CheckSession(args[0]) != nil {
 		return e, false
 	}
@@ -262,8 +264,8 @@ func (a *app) execution(args []string) (e session.Execution, ok bool) {
 
 // phaseNames are those of the session or of the team file in the first argument. A phase also
 // names the checkpoint after it.
-func (a *app) phaseNames(_ context.Context, args []string) (names []string) {
-	e, ok := a.execution(args)
+func (c completion) phaseNames(_ context.Context, args []string) (names []string) {
+	e, ok := c.execution(args)
 	for _, p := range e.Phases {
 		names = append(names, p.Name)
 	}
@@ -276,8 +278,8 @@ func (a *app) phaseNames(_ context.Context, args []string) (names []string) {
 }
 
 // assignmentNames are those of the session in the first argument, as PHASE/PERSONA.
-func (a *app) assignmentNames(_ context.Context, args []string) (ids []string) {
-	e, _ := a.execution(args)
+func (c completion) assignmentNames(_ context.Context, args []string) (ids []string) {
+	e, _ := c.execution(args)
 	for _, p := range e.Phases {
 		for _, as := range p.Assignments {
 			ids = append(ids, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
@@ -287,8 +289,8 @@ func (a *app) assignmentNames(_ context.Context, args []string) (ids []string) {
 }
 
 // personaNames are those of the session in the first argument.
-func (a *app) personaNames(ctx context.Context, args []string) (names []string) {
-	for _, id := range a.assignmentNames(ctx, args) {
+func (c completion) personaNames(ctx context.Context, args []string) (names []string) {
+	for _, id := range c.assignmentNames(ctx, args) {
 		_, persona, _ := strings.Cut(id, "/")
 		names = append(names, persona)
 	}
@@ -296,20 +298,20 @@ func (a *app) personaNames(ctx context.Context, args []string) (names []string) 
 }
 
 // teamNames are those of the sessions in the store.
-func (a *app) teamNames(ctx context.Context, _ []string) (names []string) {
-	for _, e := range a.executions(ctx, "") {
+func (c completion) teamNames(ctx context.Context, _ []string) (names []string) {
+	for _, e := range c.executions(ctx, "") {
 		names = append(names, e.Team)
 	}
 	return names
 }
 
 // agentNames are the names of breakers: of agents, or of what several agents share.
-func (a *app) agentNames(ctx context.Context, _ []string) (names []string) {
-	s, _ := a.storeIfAny()
+func (c completion) agentNames(ctx context.Context, _ []string) (names []string) {
+	s, _ := c.storeIfAny()
 	if s == nil {
 		return nil
 	}
-	known, _ := workerpool.Breakers(ctx, s, nil, a.env.Now())
+	known, _ := workerpool.Breakers(ctx, s, nil, c.now())
 	for _, b := range known {
 		names = append(names, b.Name)
 	}

@@ -126,3 +126,22 @@ func (o *outputFlag) Set(s string) error {
 	*o.chosen = s
 	return nil
 }
+
+// writePatch prints a patch unchanged; on a terminal with colours and without what
+// would change the terminal's state.
+func (c *console) writePatch(patch string) error {
+	if c.onTerminal {
+		patch = c.colouredPatch(patch)
+	}
+	_, err := io.WriteString(c.stdout, patch)
+	return err
+}
+
+// colouredPatch is a patch made safe, in colours where there are any.
+func (c *console) colouredPatch(patch string) string {
+	var b strings.Builder
+	for line := range strings.Lines(patch) {
+		b.WriteString(c.palette.Paint(diffColour(line), safetext.Source(strings.TrimSuffix(line, "\n"))) + "\n")
+	}
+	return b.String()
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// diffOptions are the flags of `artifacts diff`.
-type diffOptions struct {
+// diffCommand is `artifacts diff`.
+type diffCommand struct {
+	*console
+	*storeOpener
+	cwd string
 	// with names another session, and optionally a phase of it.
 	with    string
 	dir     string
@@ -62,7 +64,7 @@ type changedFile struct {
 }
 
 func newArtifactsDiff(a *app) *cobra.Command {
-	var o diffOptions
+	c := diffCommand{console: a.console, storeOpener: a.storeOpener, cwd: a.env.Dir}
 	cmd := &cobra.Command{
 		Use:   "diff SESSION [PHASE | PHASE..PHASE] [-- PATH...]",
 		Short: "Compare a session's files with its start, another phase, another session or a directory",
@@ -77,7 +79,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 			"  maestro artifacts diff web-7 --with web-8\n  maestro artifacts diff web-7 --dir .",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				args, o.paths = args[:n], args[n:]
+				args, c.paths = args[:n], args[n:]
 			}
 			if len(args) > 2 {
 				return usagef("unexpected argument %q; give paths after --: `%s`", args[2], cmd.UseLine())
@@ -85,59 +87,59 @@ func newArtifactsDiff(a *app) *cobra.Command {
 			return cmdline.Arguments(1, 2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.diff(cmd.Context(), o, args[:len(args)-len(o.paths)])
+			return c.run(cmd.Context(), args[:len(args)-len(c.paths)])
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.with, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
-	flags.StringVar(&o.dir, "dir", "", "directory to compare with; its files are stored like a workspace, until pruned")
-	flags.StringArrayVar(&o.include, "include", nil, "pattern of files of --dir to take although ignored or looking like secrets; repeatable")
-	flags.BoolVarP(&o.reverse, "reverse", "R", false, "swap the two sides")
-	flags.BoolVar(&o.stat, "stat", false, "list files with counts of added and removed lines")
-	flags.BoolVar(&o.binary, "binary", false, "include binary files in the patch")
+	flags.StringVar(&c.with, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
+	flags.StringVar(&c.dir, "dir", "", "directory to compare with; its files are stored like a workspace, until pruned")
+	flags.StringArrayVar(&c.include, "include", nil, "pattern of files of --dir to take although ignored or looking like secrets; repeatable")
+	flags.BoolVarP(&c.reverse, "reverse", "R", false, "swap the two sides")
+	flags.BoolVar(&c.stat, "stat", false, "list files with counts of added and removed lines")
+	flags.BoolVar(&c.binary, "binary", false, "include binary files in the patch")
 	cmd.MarkFlagsMutuallyExclusive("with", "dir")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
-func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
-	if len(o.include) > 0 && o.dir == "" {
+func (c *diffCommand) run(ctx context.Context, args []string) error {
+	if len(c.include) > 0 && c.dir == "" {
 		return usagef("--include needs --dir")
 	}
-	l, err := a.readSession(ctx, args[0])
+	l, err := c.readSession(ctx, args[0])
 	if err != nil {
 		return err
 	}
 	doc := diffDocument{Session: args[0], Checkpoint: l.Name, Files: []changedFile{}}
-	from, to, err := a.sides(ctx, l, o, strings.Join(args[1:], ""), &doc)
+	from, to, err := c.sides(ctx, l, strings.Join(args[1:], ""), &doc)
 	if err != nil {
 		return err
 	}
-	if o.reverse {
+	if c.reverse {
 		from, to = to, from
 	}
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
-	for d, err := range l.store.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: o.paths, Binary: o.binary}) {
-		if errors.Is(err, session.ErrNotFound) && len(o.paths) > 0 {
+	for d, err := range l.store.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: c.paths, Binary: c.binary}) {
+		if errors.Is(err, session.ErrNotFound) && len(c.paths) > 0 {
 			return usagef("%w", err)
 		}
 		if err != nil {
 			return err
 		}
-		doc.Files = append(doc.Files, describeFile(d, o.stat))
+		doc.Files = append(doc.Files, describeFile(d, c.stat))
 	}
 	switch {
-	case a.output == outputJSON:
-		return a.printJSON(doc)
+	case c.output == outputJSON:
+		return c.printJSON(doc)
 	case len(doc.Files) == 0 && doc.Phase != "":
-		a.printErr("phase %s changed no files", doc.Phase)
+		c.printErr("phase %s changed no files", doc.Phase)
 	case len(doc.Files) == 0:
-		a.printErr("no differences between %s and %s", doc.Before, doc.After)
-	case o.stat:
-		a.writeStat(doc.Files)
+		c.printErr("no differences between %s and %s", doc.Before, doc.After)
+	case c.stat:
+		c.writeStat(doc.Files)
 	default:
 		for _, f := range doc.Files {
-			if err := a.writePatch(f.Diff); err != nil {
+			if err := c.writePatch(f.Diff); err != nil {
 				return err
 			}
 		}
@@ -151,25 +153,6 @@ func describeFile(d cas.PathDiff, stat bool) changedFile {
 		f.Diff = d.Text
 	}
 	return f
-}
-
-// writePatch prints a patch unchanged; on a terminal with colours and without what
-// would change the terminal's state.
-func (a *app) writePatch(patch string) error {
-	if a.onTerminal {
-		patch = a.colouredPatch(patch)
-	}
-	_, err := io.WriteString(a.stdout, patch)
-	return err
-}
-
-// colouredPatch is a patch made safe, in colours where there are any.
-func (a *app) colouredPatch(patch string) string {
-	var b strings.Builder
-	for line := range strings.Lines(patch) {
-		b.WriteString(a.palette.Paint(diffColour(line), safetext.Source(strings.TrimSuffix(line, "\n"))) + "\n")
-	}
-	return b.String()
 }
 
 // diffColour is the colour of a line of a unified difference.
@@ -190,8 +173,8 @@ func diffColour(line string) terminal.Colour {
 	return ""
 }
 
-func (a *app) writeStat(files []changedFile) {
-	t := terminal.NewTable(a.palette)
+func (c *diffCommand) writeStat(files []changedFile) {
+	t := terminal.NewTable(c.palette)
 	t.Head("PATH", "CHANGE", "ADDED", "REMOVED")
 	added, removed := 0, 0
 	for _, f := range files {
@@ -202,6 +185,6 @@ func (a *app) writeStat(files []changedFile) {
 		}
 		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
-	t.Write(a.stdout)
-	a.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
+	t.Write(c.stdout)
+	c.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
 }

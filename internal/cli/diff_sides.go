@@ -20,16 +20,16 @@ type storedSession struct {
 }
 
 // readSession reads what the store has of a session.
-func (a *app) readSession(ctx context.Context, sessionID string) (storedSession, error) {
-	s, key, err := a.stored(sessionID)
+func (o *storeOpener) readSession(ctx context.Context, sessionID string) (storedSession, error) {
+	s, key, err := o.stored(sessionID)
 	if err != nil {
 		return storedSession{}, err
 	}
 	k := storedSession{store: s, key: key}
-	if k.StoredCheckpoint, err = a.newest(ctx, s, key); err != nil {
+	if k.StoredCheckpoint, err = o.newest(ctx, s, key); err != nil {
 		return k, err
 	}
-	k.team, err = a.teamOf(ctx, s, k.StoredCheckpoint, "")
+	k.team, err = teamOf(ctx, s, k.StoredCheckpoint, "")
 	return k, err
 }
 
@@ -41,8 +41,8 @@ type treeSide struct {
 
 // sides finds what is to be compared. which is a phase, two phases with .. between
 // them, or empty.
-func (a *app) sides(ctx context.Context, k storedSession, o diffOptions, which string, doc *diffDocument) (from, to treeSide, err error) {
-	other := o.with != "" || o.dir != ""
+func (c *diffCommand) sides(ctx context.Context, k storedSession, which string, doc *diffDocument) (from, to treeSide, err error) {
+	other := c.with != "" || c.dir != ""
 	first, second, isRange := strings.Cut(which, "..")
 	switch {
 	case isRange && other:
@@ -56,7 +56,7 @@ func (a *app) sides(ctx context.Context, k storedSession, o diffOptions, which s
 		if from, err = k.after(ctx, which, k.newest()); err != nil {
 			return from, to, err
 		}
-		to, err = a.compareTo(ctx, k, o, from)
+		to, err = c.compareTo(ctx, k, from)
 		return from, to, err
 	case which != "":
 		doc.Phase = which
@@ -66,12 +66,12 @@ func (a *app) sides(ctx context.Context, k storedSession, o diffOptions, which s
 }
 
 // compareTo is what a session's tree is compared with.
-func (a *app) compareTo(ctx context.Context, k storedSession, o diffOptions, from treeSide) (treeSide, error) {
-	if o.dir != "" {
-		return a.directorySide(ctx, k, o, from)
+func (c *diffCommand) compareTo(ctx context.Context, k storedSession, from treeSide) (treeSide, error) {
+	if c.dir != "" {
+		return c.directorySide(ctx, k, from)
 	}
-	sessionID, phase, _ := strings.Cut(o.with, ":")
-	other, err := a.readSession(ctx, sessionID)
+	sessionID, phase, _ := strings.Cut(c.with, ":")
+	other, err := c.readSession(ctx, sessionID)
 	if err != nil {
 		return treeSide{}, err
 	}
@@ -80,8 +80,8 @@ func (a *app) compareTo(ctx context.Context, k storedSession, o diffOptions, fro
 
 // directorySide takes a directory as `run --workspace` does, and whatever is in it
 // that the session's tree has.
-func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions, from treeSide) (treeSide, error) {
-	dir, err := directory(a.env.Dir, "--dir", o.dir)
+func (c *diffCommand) directorySide(ctx context.Context, k storedSession, from treeSide) (treeSide, error) {
+	dir, err := directory(c.cwd, "--dir", c.dir)
 	if err != nil {
 		return treeSide{}, err
 	}
@@ -90,13 +90,13 @@ func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions,
 		return treeSide{}, err
 	}
 	snap, err := k.store.Snapshot(ctx, dir, cas.SnapshotOptions{
-		Ignore: k.team.Ignore, Include: append(sourceOf(k.store, k.key).Include, o.include...), Known: known,
+		Ignore: k.team.Ignore, Include: append(sourceOf(k.store, k.key).Include, c.include...), Known: known,
 	})
 	if err != nil {
 		return treeSide{}, err
 	}
 	if len(snap.Private) > 0 {
-		a.printErr("not taken from %s, because they look like secrets: %s (--include takes them)", dir, firstOf(snap.Private, 5))
+		c.printErr("not taken from %s, because they look like secrets: %s (--include takes them)", dir, firstOf(snap.Private, 5))
 	}
 	return treeSide{dir, snap.Manifest}, nil
 }

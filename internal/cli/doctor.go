@@ -23,14 +23,17 @@ type doctorDocument struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// doctorFlags select what is checked.
-type doctorFlags struct {
+// doctorCommand is `doctor`.
+type doctorCommand struct {
+	*console
+	*connector
+	env    Env
 	agents string
 	jiraFlags
 }
 
 func newDoctor(a *app) *cobra.Command {
-	var f doctorFlags
+	c := doctorCommand{console: a.console, connector: a.connector, env: a.env}
 	cmd := &cobra.Command{
 		Use:   "doctor [TEAM]",
 		Short: "Check everything that a session needs, with a remedy for each finding",
@@ -42,32 +45,32 @@ func newDoctor(a *app) *cobra.Command {
 		Args:    cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				if f.team != "" {
-					return usagef("TEAM (%s) and --team %s exclude each other; leave one out", args[0], f.team)
+				if c.team != "" {
+					return usagef("TEAM (%s) and --team %s exclude each other; leave one out", args[0], c.team)
 				}
-				f.team = args[0]
+				c.team = args[0]
 			}
-			return a.doctor(cmd.Context(), f)
+			return c.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&f.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().StringVar(&f.team, "team", "", "team file to check, like TEAM; with --jira only its help.jira")
-	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
-	cmd.Flags().StringVar(&f.project, "project", "", "key of the Jira project to check with --jira")
-	cmd.Flags().StringVar(&f.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
+	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
+	cmd.Flags().StringVar(&c.team, "team", "", "team file to check, like TEAM; with --jira only its help.jira")
+	cmd.Flags().BoolVar(&c.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
+	cmd.Flags().StringVar(&c.project, "project", "", "key of the Jira project to check with --jira")
+	cmd.Flags().StringVar(&c.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, f doctorFlags) error {
-	if err := f.check(); err != nil {
+func (c *doctorCommand) run(ctx context.Context) error {
+	if err := c.check(); err != nil {
 		return err
 	}
-	look, what := a.examineAll, "sessions"
-	if f.on {
-		look, what = a.examineTickets, "tickets"
+	look, what := c.examineAll, "sessions"
+	if c.on {
+		look, what = c.examineTickets, "tickets"
 	}
-	found, err := look(ctx, f)
+	found, err := look(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +78,7 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	for _, f := range found {
 		doc.OK = doc.OK && f.Result != doctor.Bad
 	}
-	if err := a.result(doc, func() { a.writeFindings(doc) }); err != nil {
+	if err := c.result(doc, func() { c.write(doc) }); err != nil {
 		return err
 	}
 	if !doc.OK {
@@ -85,22 +88,22 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 }
 
 // examineAll checks everything that a session needs.
-func (a *app) examineAll(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
+func (c *doctorCommand) examineAll(ctx context.Context) ([]doctor.Finding, error) {
 	var t spec.Team
-	if f.team != "" {
+	if c.team != "" {
 		var err error
-		if t, err = config.LoadTeam(f.team); err != nil {
+		if t, err = config.LoadTeam(c.team); err != nil {
 			return nil, err
 		}
 	}
-	server, err := localdev.FindServer(a.env.Executable)
+	server, err := localdev.FindServer(c.env.Executable)
 	if err != nil {
 		server = "" // which is a finding
 	}
 	return doctor.Examine(ctx, doctor.Options{
-		StateDir: a.stateDir, Agents: cmp.Or(f.agents, a.environ.get("MAESTRO_AGENTS")), Server: server,
-		Dial: a.dial, Again: a.commandLine, Explain: a.describeError, Environ: a.environ, Getenv: a.environ.get,
-		Now: a.env.Now, Host: a.env.Host, PID: a.env.PID,
+		StateDir: c.stateDir, Agents: cmp.Or(c.agents, c.environ.get("MAESTRO_AGENTS")), Server: server,
+		Dial: c.dial, Again: c.commandLine, Explain: c.describeError, Environ: c.environ, Getenv: c.environ.get,
+		Now: c.env.Now, Host: c.env.Host, PID: c.env.PID,
 	}, t)
 }
 
@@ -111,31 +114,31 @@ const (
 	checkWidth  = 19
 )
 
-// writeFindings prints findings for people.
-func (a *app) writeFindings(doc doctorDocument) {
+// write prints findings for people.
+func (c *doctorCommand) write(doc doctorDocument) {
 	for _, f := range doc.Findings {
 		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
-		head := a.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
+		head := c.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {
-			a.print("%s", head)
+			c.print("%s", head)
 			head, gap = "", resultWidth+checkWidth
 		}
 		margin := resultWidth + checkWidth
 		lines := terminal.Wrap(f.Message, terminal.PageWidth-margin)
-		a.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
+		c.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
 		for _, line := range lines[1:] {
-			a.print("%*s%s", margin, "", line)
+			c.print("%*s%s", margin, "", line)
 		}
 		mark := "-> "
 		for _, line := range terminal.Wrap(f.Remedy, terminal.PageWidth-margin-len(mark)) {
 			if line != "" {
-				a.print("%*s%s%s", margin, "", mark, line)
+				c.print("%*s%s%s", margin, "", mark, line)
 			}
 			mark = "   "
 		}
 		if f.Command != "" {
-			a.print("%*s$ %s", resultWidth, "", f.Command)
+			c.print("%*s$ %s", resultWidth, "", f.Command)
 		}
 	}
 }

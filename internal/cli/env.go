@@ -97,3 +97,11 @@ func (e Env) person() string {
 	}
 	return fmt.Sprintf("%s@%s", name, e.Host)
 }
+
+// harden protects a process that is about to run agents from them.
+func (e Env) harden() error {
+	if e.Harden == nil {
+		return nil
+	}
+	return e.Harden()
+}

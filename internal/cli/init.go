@@ -65,8 +65,14 @@ type initDocument struct {
 	Files []string `json:"files"`
 }
 
+// initCommand is `init`.
+type initCommand struct {
+	*console
+	cwd, template string
+}
+
 func newInit(a *app) *cobra.Command {
-	chosen := defaultTemplate
+	c := initCommand{a.console, a.env.Dir, defaultTemplate}
 	known := slices.Sorted(maps.Keys(templates))
 	var described []string
 	for _, name := range known {
@@ -80,14 +86,14 @@ func newInit(a *app) *cobra.Command {
 		Example: "  maestro init\n  maestro init greeter --template blank\n  maestro init audit --template audit",
 		Args:    cmdline.Arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir := a.env.Dir
+			dir := c.cwd
 			if len(args) > 0 {
 				dir = args[0]
 			}
-			return a.init(dir, chosen)
+			return c.run(dir)
 		},
 	}
-	cmd.Flags().StringVar(&chosen, "template", chosen, terminal.Enumeration(known, "or"))
+	cmd.Flags().StringVar(&c.template, "template", c.template, terminal.Enumeration(known, "or"))
 	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, cobra.ShellCompDirectiveNoFileComp))
 	a.addOutputFlag(cmd)
 	return cmd
@@ -101,17 +107,17 @@ func templateList(known []string) string {
 	return strings.Join(lines, "\n")
 }
 
-func (a *app) init(dir, chosen string) error {
-	from, ok := templates[chosen]
+func (c *initCommand) run(dir string) error {
+	from, ok := templates[c.template]
 	if !ok {
 		known := slices.Sorted(maps.Keys(templates))
-		return usagef("template %q not found; use %s%s", textfmt.Shorten(chosen, 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(chosen, known))
+		return usagef("template %q not found; use %s%s", textfmt.Shorten(c.template, 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(c.template, known))
 	}
 	named, err := filepath.Abs(dir)
 	if err != nil {
 		return usagef("%s cannot be found: %w", dir, err)
 	}
-	doc := initDocument{Dir: dir, Template: chosen, Team: teamName(filepath.Base(named))}
+	doc := initDocument{Dir: dir, Template: c.template, Team: teamName(filepath.Base(named))}
 	files, err := from.filled(doc.Team)
 	if err != nil {
 		return err
@@ -120,19 +126,19 @@ func (a *app) init(dir, chosen string) error {
 	if err := writeNew(dir, files); err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
 	for _, file := range doc.Files {
-		a.print("%s", filepath.Join(dir, filepath.FromSlash(file)))
+		c.print("%s", filepath.Join(dir, filepath.FromSlash(file)))
 	}
 	at := func(file string) string {
-		if dir == a.env.Dir {
+		if dir == c.cwd {
 			return file
 		}
 		return agent.ShellWord(filepath.Join(dir, file))
 	}
-	a.printErr("\nShow the plan:   maestro plan %[1]s\nStart a worker:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
+	c.printErr("\nShow the plan:   maestro plan %[1]s\nStart a worker:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
 		at("team.yaml"), at("agents.yaml"), from.try)
 	return nil
 }

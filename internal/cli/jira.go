@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -25,10 +25,10 @@ import (
 // attachmentsDir is where a ticket's attachments are in a workspace.
 const attachmentsDir = "attachments"
 
-// jira makes a client of the Jira that a worker file names.
-func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
+// jiraOf makes a client of the Jira that a worker file names.
+func jiraOf(env Env, file string) (*jira.Client, agent.Config, error) {
 	if file == "" {
-		file = a.environ.get("MAESTRO_AGENTS")
+		file = environ(env.Environ).get("MAESTRO_AGENTS")
 	}
 	if file == "" {
 		return nil, agent.Config{}, usagef("no worker file, which has the Jira settings; give it with --agents or MAESTRO_AGENTS")
@@ -40,7 +40,7 @@ func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
 	if cfg.Jira == nil {
 		return nil, cfg, usagef("%s has no `jira`; add it, like %s", file, spec.JiraExample)
 	}
-	client, err := service.Jira(*cfg.Jira, a.environ.get, a.env.Now)
+	client, err := service.Jira(*cfg.Jira, environ(env.Environ).get, env.Now)
 	if err != nil {
 		return nil, cfg, &codeError{exitUsage, err}
 	}
@@ -53,9 +53,9 @@ type origin struct {
 	client *jira.Client
 }
 
-// fromJira reads the ticket that a session is to work on.
-func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
-	client, cfg, err := a.jira(file)
+// fetchTicket reads the ticket that a session is to work on.
+func fetchTicket(ctx context.Context, out *console, env Env, key, file string) (*origin, error) {
+	client, cfg, err := jiraOf(env, file)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
 	}
 	for _, left := range issue.Left {
-		a.printErr("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
+		out.printErr("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
 	return &origin{issue, client}, nil
 }
@@ -91,7 +91,7 @@ func (o *origin) requirement() (string, error) {
 }
 
 // addAttachments adds the ticket's attachments to a workspace.
-func (a *app) addAttachments(ctx context.Context, s *store.Store, o *origin, workspace spec.Digest) (spec.Digest, error) {
+func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Store, workspace spec.Digest) (spec.Digest, error) {
 	if len(o.Attachments) == 0 {
 		return workspace, nil
 	}
@@ -117,20 +117,20 @@ func (a *app) addAttachments(ctx context.Context, s *store.Store, o *origin, wor
 		return "", err
 	}
 	if len(snap.Private) > 0 {
-		a.printErr("not taken, because they look like secrets: %s", firstOf(snap.Private, 5))
+		out.printErr("not taken, because they look like secrets: %s", firstOf(snap.Private, 5))
 	}
 	laid, err := s.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {
 		return "", err
 	}
-	a.printErr("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
+	out.printErr("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
 }
 
 // warnNoNotifier warns if no worker can post progress to the ticket.
-func (a *app) warnNoNotifier(ctx context.Context, s *store.Store, o *origin) {
-	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, a.env.Now()) {
-		a.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
+func (o *origin) warnNoNotifier(ctx context.Context, out *console, s *store.Store, now time.Time) {
+	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, now) {
+		out.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
 	}
 }
 
@@ -165,62 +165,4 @@ func (o *origin) save(ctx context.Context, root *os.Root, f jira.Attachment) (er
 	defer func() { err = errors.Join(err, file.Close()) }()
 	_, err = io.Copy(file, content)
 	return err
-}
-
-// jiraFlags say what `doctor --jira` looks at.
-type jiraFlags struct {
-	on                  bool
-	team, project, kind string
-}
-
-func (f jiraFlags) check() error {
-	switch {
-	case !f.on && (f.project != "" || f.kind != ""):
-		return usagef("--project and --type need --jira")
-	case f.team != "" && (f.project != "" || f.kind != ""):
-		return usagef("--team excludes --project and --type; leave one out")
-	case f.kind != "" && f.project == "":
-		return usagef("--type %s needs --project", f.kind)
-	}
-	return nil
-}
-
-// how are the team's ticket settings.
-func (f jiraFlags) how() (spec.HelpJira, error) {
-	if f.team == "" {
-		return spec.HelpJira{Project: f.project, Type: f.kind}, nil
-	}
-	t, err := config.LoadTeam(f.team)
-	switch {
-	case err != nil:
-		return spec.HelpJira{}, err
-	case t.Help.Jira == nil:
-		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
-	}
-	return *t.Resolved().Help.Jira, nil
-}
-
-// examineTickets checks whether tickets can be created, without creating one.
-func (a *app) examineTickets(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
-	how, err := f.how()
-	if err != nil {
-		return nil, err
-	}
-	client, _, err := a.jira(f.agents)
-	var trouble *session.TicketTrouble
-	switch {
-	case errors.As(err, &trouble):
-		return []doctor.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil
-	case err != nil:
-		return nil, err
-	}
-	var found []doctor.Finding
-	for _, c := range client.Check(ctx, how) {
-		result := doctor.OK
-		if !c.OK {
-			result = doctor.Bad
-		}
-		found = append(found, doctor.Finding{Check: "jira " + c.What, Result: result, Message: c.Message, Remedy: c.Remedy})
-	}
-	return found, nil
 }

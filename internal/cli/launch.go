@@ -40,10 +40,10 @@ func (s starter) start(ctx context.Context, l launch.Session, watch bool) error 
 	if started.Session == "" || err != nil && exitCode(err) == exitUsage {
 		return err
 	}
-	s.printPlan(v.Plan)
+	printPlan(s.console, v.Plan)
 	doc := runDocument{Session: started.Session, RunID: started.RunID, Store: s.Store.ID(), Incarnation: max(v.Incarnation, 1), Plan: v.Plan}
 	// A session that is started and not admitted yet has its id all the same.
-	if err := errors.Join(err, s.announce(doc)); err != nil || !watch {
+	if err := errors.Join(err, announce(s.console, doc)); err != nil || !watch {
 		return err
 	}
 	return s.follow(ctx, s.watcher(started.Session))
@@ -86,14 +86,14 @@ func (s starter) explain(err error) error {
 }
 
 // printPlan prints what is restored and what runs, and why.
-func (a *app) printPlan(plan []session.PlanEntry) {
+func printPlan(out *console, plan []session.PlanEntry) {
 	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
-		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
+		out.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
 	}
 }
 
 // announce prints the session's id, or its document.
-func (a *app) announce(doc runDocument) error {
-	return a.result(doc, func() { a.print("%s", doc.Session) })
+func announce(out *console, doc runDocument) error {
+	return out.result(doc, func() { out.print("%s", doc.Session) })
 }

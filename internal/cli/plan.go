@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,17 +77,18 @@ type plannedPersona struct {
 	Reason string         `json:"reason"`
 }
 
-// planOptions are the flags of `plan`: those of `run` that say what is done.
-type planOptions struct {
-	workspace string
-	include   []string
+// planCommand is `plan`. Its flags are those of `run` that say what is done.
+type planCommand struct {
+	*console
+	now       func() time.Time
+	format    string
+	workspace workspaceFlags
 	course    courseFlags
 	supplied  suppliedFlags
 }
 
 func newPlan(a *app) *cobra.Command {
-	var o planOptions
-	var format string
+	c := planCommand{console: a.console, now: a.env.Now}
 	cmd := &cobra.Command{
 		Use:   "plan TEAM",
 		Short: "Show a team's phases, and what `run` with the same flags would execute",
@@ -94,64 +96,62 @@ func newPlan(a *app) *cobra.Command {
 			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, and nothing is started or stored.",
 		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
 		Args:    cmdline.Arguments(1, 1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), o, args[0], format) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session would start from, before --input adds to them (default: none)")
-	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although ignored or looking like secrets; repeatable")
-	o.course.add(cmd)
-	o.supplied.add(cmd)
-	addFormats(cmd, &format, outputText, outputMermaid, outputJSON)
+	c.workspace.add(cmd, "directory whose files the session would start from, before --input adds to them (default: none)")
+	c.course.add(cmd)
+	c.supplied.add(cmd)
+	addFormats(cmd, &c.format, outputText, outputMermaid, outputJSON)
 	return cmd
 }
 
-func (a *app) plan(ctx context.Context, o planOptions, file, format string) error {
+func (c *planCommand) run(ctx context.Context, file string) error {
 	t, err := config.LoadTeam(file)
 	if err != nil {
 		return err
 	}
-	if err := checkWorkspace(o.workspace, o.include); err != nil {
+	if err := c.workspace.check(); err != nil {
 		return err
 	}
-	course, err := o.course.course(t)
+	course, err := c.course.course(t)
 	if err != nil {
 		return err
 	}
-	entries, err := a.predictPlan(ctx, t, o, &course)
+	entries, err := c.predict(ctx, t, &course)
 	if err != nil {
 		return err
 	}
 	doc := planned(t, course, entries)
-	switch format {
+	switch c.format {
 	case outputJSON:
-		return a.printJSON(doc)
+		return c.printJSON(doc)
 	case outputMermaid:
-		a.print("%s", doc.mermaid())
+		c.print("%s", doc.mermaid())
 	default:
-		a.writePlan(doc)
+		c.write(doc)
 	}
 	return nil
 }
 
-// predictPlan computes the decisions of an admission, in a temporary store.
-func (a *app) predictPlan(ctx context.Context, t spec.Team, o planOptions, c *session.Course) (entries []session.PlanEntry, err error) {
+// predict computes the decisions of an admission, in a temporary store.
+func (c *planCommand) predict(ctx context.Context, t spec.Team, course *session.Course) (entries []session.PlanEntry, err error) {
 	dir, err := os.MkdirTemp("", "maestro-plan-")
 	if err != nil {
 		return nil, failf("make a temporary store for the plan: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the remaining files do no harm
-	s, err := store.Create(dir, store.Options{Clock: a.env.Now})
+	s, err := store.Create(dir, store.Options{Clock: c.now})
 	if err != nil {
 		return nil, err
 	}
-	workspace, err := a.snapshot(ctx, s, runOptions{workspace: o.workspace, include: o.include}, t)
+	workspace, err := c.workspace.snapshot(ctx, c.console, s, t)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.supply(ctx, s, t, o.supplied, "", c); err != nil {
+	if err := c.supplied.store(ctx, c.console, s, t, "", course); err != nil {
 		return nil, err
 	}
-	entries, faults, err := activities.Plan(ctx, s, t, *c, workspace)
+	entries, faults, err := activities.Plan(ctx, s, t, *course, workspace)
 	if err == nil && len(faults) > 0 {
 		err = usagef("%w", &launch.RefusedError{Problems: faults})
 	}

@@ -14,29 +14,29 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// writePlan prints a plan for people, a paragraph for each phase.
-func (a *app) writePlan(doc planDocument) {
+// write prints a plan for people, a paragraph for each phase.
+func (c *planCommand) write(doc planDocument) {
 	head := "team " + doc.Team
 	if doc.Description != "" {
 		head += ": " + doc.Description
 	}
 	for i, line := range terminal.Wrap(head, terminal.PageWidth) {
 		if i == 0 {
-			line = strings.Replace(line, doc.Team, a.palette.Paint(terminal.Bold, doc.Team), 1)
+			line = strings.Replace(line, doc.Team, c.palette.Paint(terminal.Bold, doc.Team), 1)
 		}
-		a.print("%s", line)
+		c.print("%s", line)
 	}
-	a.print("%s; with agents %s%s", textfmt.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+	c.print("%s; with agents %s%s", textfmt.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
-		a.print("\n%d. %s%s", i+1, a.palette.Paint(terminal.Bold, p.Name), p.condition())
-		a.writePersonas(p.Personas)
+		c.print("\n%d. %s%s", i+1, c.palette.Paint(terminal.Bold, p.Name), p.condition())
+		c.writePersonas(p.Personas)
 		for _, term := range p.terms() {
-			a.writeTerm("   ", term)
+			c.writeTerm("   ", term)
 		}
 	}
-	a.print("")
+	c.print("")
 	for _, limit := range doc.limits() {
-		a.writeTerm("", limit)
+		c.writeTerm("", limit)
 	}
 }
 
@@ -50,21 +50,21 @@ func days(d textfmt.Duration) string {
 }
 
 // writeTerm prints a line behind a margin; what is too long for it goes below.
-func (a *app) writeTerm(margin, text string) {
+func (c *planCommand) writeTerm(margin, text string) {
 	for i, line := range terminal.Wrap(text, terminal.PageWidth-len(margin)-2) {
 		if i > 0 {
 			line = "  " + line
 		}
-		a.print("%s%s", margin, line)
+		c.print("%s%s", margin, line)
 	}
 }
 
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
 // goes below where it would make the line too long.
-func (a *app) writePersonas(personas []plannedPersona) {
+func (c *planCommand) writePersonas(personas []plannedPersona) {
 	var rows bytes.Buffer
 	bare := terminal.NewTable(terminal.Palette{})
-	painted := terminal.NewTable(a.palette)
+	painted := terminal.NewTable(c.palette)
 	for _, who := range personas {
 		for _, t := range []*terminal.Table{bare, painted} {
 			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.action(), actionColour(who.Action)), terminal.Plain(terminal.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
@@ -78,13 +78,13 @@ func (a *app) writePersonas(personas []plannedPersona) {
 	for i, who := range personas {
 		more := who.settings()
 		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
-			a.print("%s (%s)", lines[i], more)
+			c.print("%s (%s)", lines[i], more)
 			continue
 		}
-		a.print("%s", lines[i])
+		c.print("%s", lines[i])
 		if more != "" {
 			for _, line := range terminal.Wrap(more, terminal.PageWidth-len("     ")) {
-				a.print("     %s", line)
+				c.print("     %s", line)
 			}
 		}
 	}

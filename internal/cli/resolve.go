@@ -36,15 +36,22 @@ type answerDocument struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// resolveOptions are the flags of `resolve`.
-type resolveOptions struct {
+// resolveCommand is `resolve`, and `approve` and `reject`.
+type resolveCommand struct {
+	*console
+	*connector
+	env Env
 	selector
 	note, by string
 	batch    batchOptions
 }
 
+func resolveCommandOf(a *app) resolveCommand {
+	return resolveCommand{console: a.console, connector: a.connector, env: a.env}
+}
+
 func newResolve(a *app) *cobra.Command {
-	var o resolveOptions
+	c := resolveCommandOf(a)
 	cmd := &cobra.Command{
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
 		Short: "Answer a session's request for help",
@@ -55,23 +62,23 @@ func newResolve(a *app) *cobra.Command {
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
 			"  maestro resolve --all --category auth retry --note \"The key is renewed.\" --yes",
-		Args: func(cmd *cobra.Command, args []string) error { return checkResolve(cmd, o, args) },
+		Args: func(cmd *cobra.Command, args []string) error { return c.check(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.by == "" {
-				o.by = a.person()
+			if c.by == "" {
+				c.by = c.env.person()
 			}
-			if o.batch.all {
-				return a.resolveAll(cmd.Context(), o, args[0])
+			if c.batch.all {
+				return c.resolveAll(cmd.Context(), args[0])
 			}
-			o.verb = session.Verb(args[1])
-			return a.resolve(cmd.Context(), o, args[0], strings.Join(args[2:], ""))
+			c.verb = session.Verb(args[1])
+			return c.resolve(cmd.Context(), args[0], strings.Join(args[2:], ""))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.request, "request", "", "id of the request to answer, if there are several")
-	flags.StringVar(&o.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
-	o.addAnswerFlags(cmd)
-	o.batch.add(cmd)
+	flags.StringVar(&c.request, "request", "", "id of the request to answer, if there are several")
+	flags.StringVar(&c.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
+	c.addAnswerFlags(cmd)
+	c.batch.add(cmd)
 	for _, single := range []string{"request", "for"} {
 		cmd.MarkFlagsMutuallyExclusive("all", single)
 	}
@@ -80,23 +87,23 @@ func newResolve(a *app) *cobra.Command {
 }
 
 // addAnswerFlags gives a command the flags of every answer.
-func (o *resolveOptions) addAnswerFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.note, "note", "", "the reason, recorded and passed to the next attempt")
-	cmd.Flags().StringVar(&o.by, "by", "", "who answers (default: user@host)")
+func (c *resolveCommand) addAnswerFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.note, "note", "", "the reason, recorded and passed to the next attempt")
+	cmd.Flags().StringVar(&c.by, "by", "", "who answers (default: user@host)")
 }
 
-// checkResolve rejects invalid arguments of `resolve`.
-func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
-	if o.batch.all {
+// check rejects invalid arguments of `resolve`.
+func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
+	if c.batch.all {
 		if len(args) != 1 || !slices.Contains(batchVerbs, session.Verb(args[0])) {
 			return usagef("--all takes one of retry, skip and abort, and no session, like `maestro resolve --all retry`")
 		}
-		if err := o.batch.checkCategory(); err != nil {
+		if err := c.batch.checkCategory(); err != nil {
 			return err
 		}
-		return checkNote(o.note)
+		return checkNote(c.note)
 	}
-	if o.batch.given() {
+	if c.batch.given() {
 		return usagef("--team, --phase, --category, --dry-run and --yes need --all")
 	}
 	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
@@ -113,7 +120,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	case verb != session.AnswerSupply && len(args) == 3:
 		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
 	}
-	return checkNote(o.note)
+	return checkNote(c.note)
 }
 
 // checkNote rejects a note that is too large or not text.
@@ -128,59 +135,59 @@ func checkNote(note string) error {
 }
 
 // resolve answers one request of a session.
-func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path string) error {
-	w, done, err := a.watch(ctx, sessionID)
+func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) error {
+	w, done, err := c.watch(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := a.describe(ctx, w)
+	info, err := c.describe(ctx, w)
 	if err == nil {
-		err = a.checkRunning(info, sessionID)
+		err = c.checkRunning(info, sessionID)
 	}
 	if err != nil {
 		return err
 	}
-	h, open, err := a.find(ctx, w, o.selector)
+	h, open, err := c.find(ctx, w)
 	if err != nil {
 		return err
 	}
-	answer := session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
-	if o.verb == session.AnswerSupply {
-		if answer.Files, err = a.storeSupplied(ctx, w, info, h, path); err != nil {
+	answer := session.Answer{Request: h.ID, Verb: c.verb, Note: c.note, By: c.by}
+	if c.verb == session.AnswerSupply {
+		if answer.Files, err = c.storeSupplied(ctx, w, info, h, path); err != nil {
 			return err
 		}
 	}
-	doc, err := a.answer(ctx, w, h, answer)
+	doc, err := c.answer(ctx, w, h, answer)
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
+	if c.output == outputJSON {
+		return c.printJSON(doc)
 	}
-	a.print("%s", doc.sentence(h))
-	if doc.Taken && o.verb.SendsBack() {
-		a.printErr("then the phase waits for approval again; follow the session: %s", a.commandLine("watch "+sessionID))
+	c.print("%s", doc.sentence(h))
+	if doc.Taken && c.verb.SendsBack() {
+		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
 	}
 	if left := len(open) - 1; left > 0 {
-		a.printErr("%s still open: `%s`", textfmt.Count(left, "request"), a.commandLine("status "+sessionID))
+		c.printErr("%s still open: `%s`", textfmt.Count(left, "request"), c.commandLine("status "+sessionID))
 	}
 	return nil
 }
 
 // checkRunning rejects a session that has ended.
-func (a *app) checkRunning(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
+func (c *resolveCommand) checkRunning(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
 	switch {
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return failf("session %s is completed; no request is open", sessionID)
 	}
-	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.commandLine("resume "+sessionID))
+	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), c.commandLine("resume "+sessionID))
 }
 
 // find finds the request that a selector means, and all that are open.
-func (a *app) find(ctx context.Context, w *sessionstatus.Watcher, s selector) (h session.HelpRequest, open []session.HelpRequest, err error) {
+func (s selector) find(ctx context.Context, w *sessionstatus.Watcher) (h session.HelpRequest, open []session.HelpRequest, err error) {
 	open, known, err := w.Requests(ctx)
 	switch {
 	case err != nil:
@@ -196,17 +203,17 @@ func (a *app) find(ctx context.Context, w *sessionstatus.Watcher, s selector) (h
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (a *app) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
+func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", w.Session, terminal.Dash(owner))
 	}
 	key := w.Key()
-	from, err := a.newest(ctx, w.Store, key)
+	from, err := c.newest(ctx, w.Store, key)
 	if err != nil {
 		return "", err
 	}
-	t, err := a.teamOf(ctx, w.Store, from, "")
+	t, err := teamOf(ctx, w.Store, from, "")
 	if err != nil {
 		return "", err
 	}
@@ -215,14 +222,14 @@ func (a *app) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info 
 		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	return a.suppliedFiles(ctx, w.Store, t, phase, "supply", path)
+	return suppliedFiles(ctx, c.console, w.Store, t, phase, "supply", path)
 }
 
 // answer sends an answer, and waits until the session has accepted it.
-func (a *app) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
+func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
 	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
 	var taken session.Answer
-	answered, err := a.send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
+	answered, err := c.send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
 	if err == nil && answered {
 		doc.Answer, doc.Taken = taken, true
 	}

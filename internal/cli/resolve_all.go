@@ -79,79 +79,79 @@ type pending struct {
 }
 
 // resolveAll gives one answer to the open requests of all sessions that match.
-func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) error {
-	s, conn, err := a.storeAndTemporal(ctx, a.findStore)
+func (c *resolveCommand) resolveAll(ctx context.Context, verb string) error {
+	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	found, err := a.waitingSessions(ctx, conn, s)
+	found, err := c.waitingSessions(ctx, conn, s)
 	if err != nil {
 		return err
 	}
-	o.verb = session.Verb(verb)
+	c.verb = session.Verb(verb)
 	var all []pending
 	for _, waiting := range found {
-		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
+		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: c.now}
 		if waiting.lost {
-			a.printErr("session %s is skipped: Temporal has lost it; %s", waiting.Session, a.commandLine("resume "+waiting.Session))
+			c.printErr("session %s is skipped: Temporal has lost it; %s", waiting.Session, c.commandLine("resume "+waiting.Session))
 			continue
 		}
-		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
+		if !waiting.known && (c.batch.team == "" || c.batch.team == waiting.Team) {
 			status := w.Query(ctx)
 			if status == nil {
-				a.printErr("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
+				c.printErr("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
 				continue
 			}
 			waiting.Help = status.Help
 		}
 		for _, h := range waiting.Help {
-			if h.Takes(o.verb) && o.batch.matches(waiting, h) {
+			if h.Takes(c.verb) && c.batch.matches(waiting, h) {
 				all = append(all, pending{w, h})
 			}
 		}
 	}
-	if o.batch.dryRun || !o.batch.yes {
-		return a.listPending(o, all)
+	if c.batch.dryRun || !c.batch.yes {
+		return c.listPending(all)
 	}
-	return a.sendAll(ctx, o, all)
+	return c.sendAll(ctx, all)
 }
 
 // listPending lists the requests that would be answered. Without --dry-run that is
 // a usage error.
-func (a *app) listPending(o resolveOptions, all []pending) error {
+func (c *resolveCommand) listPending(all []pending) error {
 	doc := batchDocument{DryRun: true, Answers: []answerDocument{}}
 	for _, p := range all {
-		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
-		if a.output == outputTable {
-			a.print("%s: %s %s: %s", p.watcher.Session, o.verb, subject(p.request), terminal.Clip(messageOf(p.request), 100))
+		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: c.answerTo(p.request)})
+		if c.output == outputTable {
+			c.print("%s: %s %s: %s", p.watcher.Session, c.verb, subject(p.request), terminal.Clip(messageOf(p.request), 100))
 		}
 	}
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
+	if c.output == outputJSON {
+		if err := c.printJSON(doc); err != nil {
 			return err
 		}
 	}
 	switch {
 	case len(all) == 0:
-		a.printErr("no open request matches")
-	case !o.batch.dryRun:
+		c.printErr("no open request matches")
+	case !c.batch.dryRun:
 		return usagef("nothing was answered; add --yes to answer %s", textfmt.Count(len(all), "request"))
 	}
 	return nil
 }
 
-func (o resolveOptions) answerTo(h session.HelpRequest) session.Answer {
-	return session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
+func (c *resolveCommand) answerTo(h session.HelpRequest) session.Answer {
+	return session.Answer{Request: h.ID, Verb: c.verb, Note: c.note, By: c.by}
 }
 
 // sendAll answers one request after the other. Once no worker has answered, the
 // rest is sent without waiting for one.
-func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) error {
+func (c *resolveCommand) sendAll(ctx context.Context, all []pending) error {
 	doc := batchDocument{Answers: []answerDocument{}}
 	served, failed := true, 0
 	for _, p := range all {
-		d, err := a.answerPending(ctx, p, o.answerTo(p.request), served)
+		d, err := c.answerPending(ctx, p, c.answerTo(p.request), served)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -161,7 +161,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 			return err
 		case err != nil:
 			failed++
-			d.Trouble = a.describeError(err)
+			d.Trouble = c.describeError(err)
 			line = d.Trouble
 		case d.Taken:
 			line = d.sentence(p.request)
@@ -170,17 +170,17 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Verb, subject(p.request))
 		}
 		doc.Answers = append(doc.Answers, d)
-		if a.output == outputTable {
-			a.print("%s", line)
+		if c.output == outputTable {
+			c.print("%s", line)
 		}
 	}
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
+	if c.output == outputJSON {
+		if err := c.printJSON(doc); err != nil {
 			return err
 		}
 	}
 	if len(all) == 0 {
-		a.printErr("no open request matches")
+		c.printErr("no open request matches")
 	}
 	if failed > 0 {
 		return failf("%d of %s could not be answered", failed, textfmt.Count(len(all), "request"))
@@ -189,9 +189,9 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 }
 
 // answerPending answers by an update or, where no worker serves, by a signal.
-func (a *app) answerPending(ctx context.Context, p pending, answer session.Answer, served bool) (answerDocument, error) {
+func (c *resolveCommand) answerPending(ctx context.Context, p pending, answer session.Answer, served bool) (answerDocument, error) {
 	if served {
-		return a.answer(ctx, p.watcher, p.request, answer)
+		return c.answer(ctx, p.watcher, p.request, answer)
 	}
 	doc := answerDocument{Session: p.watcher.Session, Kind: p.request.Kind, Answer: answer}
 	return doc, p.watcher.Conn.SignalWorkflow(ctx, p.watcher.Session, "", workflows.ResolveUpdate, answer)

@@ -22,8 +22,9 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// resumeOptions are the flags of `resume`.
-type resumeOptions struct {
+// resumeCommand is `resume`.
+type resumeCommand struct {
+	*app
 	team   string
 	force  []string
 	course courseFlags
@@ -32,12 +33,12 @@ type resumeOptions struct {
 }
 
 // changes reports whether the flags change more than resuming does.
-func (o resumeOptions) changes() bool {
-	return o.team != "" || len(o.force)+len(o.edits)+len(o.course.pauseAfter) > 0 || o.course.given()
+func (c *resumeCommand) changes() bool {
+	return c.team != "" || len(c.force)+len(c.edits)+len(c.course.pauseAfter) > 0 || c.course.given()
 }
 
 func newResume(a *app) *cobra.Command {
-	var o resumeOptions
+	c := resumeCommand{app: a}
 	cmd := &cobra.Command{
 		Use:   "resume SESSION",
 		Short: "Resume a session that is paused, failed, cancelled, or lost by Temporal",
@@ -46,87 +47,87 @@ func newResume(a *app) *cobra.Command {
 		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
 		Args: cmdline.Arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.resume(cmd.Context(), o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.team, "team", "", "team file to continue with (default: the session's team)")
-	flags.StringSliceVar(&o.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
-	flags.StringArrayVar(&o.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
-	o.course.add(cmd)
-	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
+	flags.StringVar(&c.team, "team", "", "team file to continue with (default: the session's team)")
+	flags.StringSliceVar(&c.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
+	flags.StringArrayVar(&c.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
+	c.course.add(cmd)
+	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	a.addSessionFlags(cmd)
 	return cmd
 }
 
-func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) error {
+func (c *resumeCommand) run(ctx context.Context, sessionID string) error {
 	if err := spec.CheckSession(sessionID); err != nil {
 		return usagef("%w", err)
 	}
-	conn, err := a.dial(ctx)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	info, err := a.sessionInfo(ctx, conn, sessionID)
+	info, err := c.sessionInfo(ctx, conn, sessionID)
 	if err != nil {
 		return err
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return a.resumeRunning(ctx, conn, o, sessionID)
+		return c.resumeRunning(ctx, conn, sessionID)
 	}
-	s, key, err := a.storedToWrite(sessionID)
+	s, key, err := c.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
 	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
 		return usagef("session %s belongs to store %s, not to the store in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
 	}
-	next, left, err := a.restoration(ctx, s, key, o)
+	next, left, err := c.restoration(ctx, s, key)
 	if err != nil || !left {
 		return err
 	}
-	l := starter{a, launch.Launcher{Conn: conn, Store: s, Now: a.env.Now}}
+	l := starter{c.app, launch.Launcher{Conn: conn, Store: s, Now: c.env.Now}}
 	if err := l.check(ctx, next); err != nil {
 		return err
 	}
-	return l.start(ctx, next, o.watch)
+	return l.start(ctx, next, c.watch)
 }
 
 // restoration prepares the next incarnation of a session that has ended; left is false if
 // there is nothing left to do.
-func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, o resumeOptions) (next launch.Session, left bool, err error) {
-	found, err := a.lastGood(ctx, s, key)
+func (c *resumeCommand) restoration(ctx context.Context, s *store.Store, key session.Key) (next launch.Session, left bool, err error) {
+	found, err := lastGood(ctx, c.console, s, key)
 	if err != nil {
 		return next, false, err
 	}
-	t, err := a.teamOf(ctx, s, found.Checkpoint, o.team)
+	t, err := teamOf(ctx, s, found.Checkpoint, c.team)
 	if err != nil {
 		return next, false, err
 	}
-	course, err := o.course.course(t)
+	course, err := c.course.course(t)
 	if err != nil {
 		return next, false, err
 	}
-	course.Force = o.force
-	if !o.changes() && found.Finished(t) {
-		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
+	course.Force = c.force
+	if !c.changes() && found.Finished(t) {
+		c.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
 		e := found.Execution
-		return next, false, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
+		return next, false, announce(c.console, runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
 	}
 	next, err = found.Next(key.Session, t, course)
 	if err != nil {
 		return next, false, usagef("%w; select phases with --only", err)
 	}
-	return next, true, a.supply(ctx, s, t, suppliedFlags{edits: o.edits}, found.Checkpoint.Tree, &next.Course)
+	return next, true, suppliedFlags{edits: c.edits}.store(ctx, c.console, s, t, found.Checkpoint.Tree, &next.Course)
 }
 
 // lastGood finds what the store has of a session that is to go on. Damage is printed; the
 // plan shows what has to run again.
-func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (launch.Stored, error) {
+func lastGood(ctx context.Context, out *console, s *store.Store, key session.Key) (launch.Stored, error) {
 	found, err := launch.LastGood(ctx, s, key)
 	for _, f := range found.Faults {
-		a.printErr("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
+		out.printErr("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
 	}
 	var none *launch.NoCheckpointError
 	if errors.As(err, &none) {
@@ -137,7 +138,7 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (la
 
 // teamOf loads the team: that of a file or, without one, that of
 // the checkpoint.
-func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (spec.Team, error) {
+func teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (spec.Team, error) {
 	if file != "" {
 		return config.LoadTeam(file)
 	}
@@ -149,52 +150,52 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 }
 
 // resumeRunning continues a running session that is paused.
-func (a *app) resumeRunning(ctx context.Context, conn *temporalutil.Connection, o resumeOptions, sessionID string) error {
-	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
+func (c *resumeCommand) resumeRunning(ctx context.Context, conn *temporalutil.Connection, sessionID string) error {
+	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.env.Now}
 	var err error
-	if w.Store, err = a.findStore(); err != nil {
+	if w.Store, err = c.findStore(); err != nil {
 		return err
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return a.explainLook(ctx, w, err)
+		return c.explainLook(ctx, w, err)
 	}
-	if o.changes() {
-		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, a.commandLine("cancel "+sessionID))
+	if c.changes() {
+		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, c.commandLine("cancel "+sessionID))
 	}
 	if s := w.Query(ctx); s != nil { // also from other stores
 		v.Phases, v.Help = s.Phases, s.Help
 	}
-	parked := a.pausedAfter(ctx, w, v)
+	parked := c.pausedAfter(ctx, w, v)
 	for _, phase := range parked {
-		if err := a.sendContinue(ctx, conn, sessionID, phase); err != nil {
+		if err := c.sendContinue(ctx, conn, sessionID, phase); err != nil {
 			return err
 		}
 	}
 	if len(parked) == 0 {
 		if len(v.Help) > 0 {
-			return a.checkNoOpenRequest(sessionID, v.Help)
+			return c.checkNoOpenRequest(sessionID, v.Help)
 		}
-		a.printErr("session %s is already running; nothing was changed", sessionID)
+		c.printErr("session %s is already running; nothing was changed", sessionID)
 	}
 	doc := runDocument{Session: sessionID, RunID: v.RunID, Incarnation: v.Incarnation}
 	if w.Store != nil {
 		doc.Store = w.Store.ID()
 	}
-	if err := a.announce(doc); err != nil || !o.watch {
+	if err := announce(c.console, doc); err != nil || !c.watch {
 		return err
 	}
-	return a.follow(ctx, w)
+	return c.follow(ctx, w)
 }
 
 // pausedAfter lists the phases after which the session is paused only because it
 // was started with --pause-after. A phase that the team wants approved is not among
 // them: that takes `approve`.
-func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
+func (c *resumeCommand) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
 		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
-		if p.Status == session.AwaitingApproval && (!asked || !a.needsApproval(ctx, w, p.Name)) {
+		if p.Status == session.AwaitingApproval && (!asked || !c.needsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
 	}
@@ -203,15 +204,15 @@ func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessi
 
 // needsApproval reports whether a session's team has a phase approved. Where the
 // session's store is not at hand, it may.
-func (a *app) needsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
+func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
 	if w.Store == nil {
 		return true
 	}
-	c, err := a.newest(ctx, w.Store, w.Key())
+	newest, err := c.newest(ctx, w.Store, w.Key())
 	if err != nil {
 		return true
 	}
-	t, err := a.teamOf(ctx, w.Store, c, "")
+	t, err := teamOf(ctx, w.Store, newest, "")
 	if err != nil {
 		return true
 	}
@@ -221,29 +222,27 @@ func (a *app) needsApproval(ctx context.Context, w *sessionstatus.Watcher, phase
 
 // checkNoOpenRequest rejects resuming a session that waits for an answer,
 // and names the commands that answer it.
-func (a *app) checkNoOpenRequest(sessionID string, open []session.HelpRequest) error {
+func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.HelpRequest) error {
 	var b strings.Builder
 	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(messageOf(h), 200))
-		if c := a.firstCommand(sessionID, h, open); c != "" {
-			fmt.Fprintf(&b, "\n  answer with: %s", c)
+		if answer := c.firstCommand(sessionID, h, open); answer != "" {
+			fmt.Fprintf(&b, "\n  answer with: %s", answer)
 		}
 	}
 	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
 }
 
 // sendContinue continues a paused session.
-func (a *app) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := a.send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: a.person()}}, nil)
+func (c *resumeCommand) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
+	answered, err := c.send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: c.env.person()}}, nil)
 	switch {
 	case err != nil:
 		return err
 	case answered:
-		a.printErr("session %s continues after phase %s", sessionID, phase)
+		c.printErr("session %s continues after phase %s", sessionID, phase)
 	default:
-		a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
+		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
 	}
 	return nil
 }
-
-func (a *app) person() string { return a.env.person() }

@@ -93,21 +93,21 @@ func pair(flag, form, text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// supply stores files that a person supplies and adds them to the course. Of an edit only
+// store stores files that a person supplies and adds them to the course. Of an edit only
 // what differs from the session's tree counts, so that a copy of all its files
 // can be supplied.
-func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f suppliedFlags, tree spec.Digest, c *session.Course) error {
+func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, t spec.Team, tree spec.Digest, course *session.Course) error {
 	for _, text := range f.decisions {
 		name, value, err := pair("--decision", "NAME=VALUE", text)
 		if err != nil {
 			return err
 		}
-		if c.Given == nil {
-			c.Given = map[string]string{}
+		if course.Given == nil {
+			course.Given = map[string]string{}
 		}
-		c.Given[name] = value
+		course.Given[name] = value
 	}
-	selects := len(c.Only) > 0
+	selects := len(course.Only) > 0
 	for _, kind := range []struct {
 		flag  string
 		texts []string
@@ -122,7 +122,7 @@ func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f supplie
 				return err
 			}
 			phase, _ := t.Phase(name)
-			files, err := a.suppliedFiles(ctx, s, t, phase, kind.flag+" "+text, where)
+			files, err := suppliedFiles(ctx, out, s, t, phase, kind.flag+" "+text, where)
 			if err != nil {
 				return err
 			}
@@ -131,14 +131,14 @@ func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f supplie
 					return err
 				}
 			}
-			c.Supplied = append(c.Supplied, session.SuppliedWork{Phase: name, Files: files, Edit: kind.edit})
-			c.Only = slices.DeleteFunc(c.Only, func(p string) bool { return p == name && !kind.edit })
+			course.Supplied = append(course.Supplied, session.SuppliedWork{Phase: name, Files: files, Edit: kind.edit})
+			course.Only = slices.DeleteFunc(course.Only, func(p string) bool { return p == name && !kind.edit })
 		}
 	}
-	if selects && len(c.Only) == 0 { // an empty selection would be all
+	if selects && len(course.Only) == 0 { // an empty selection would be all
 		return usagef("every selected phase is supplied, so nothing is left to run; select phases that depend on them")
 	}
-	if faults := c.Problems(t); len(faults) > 0 {
+	if faults := course.Problems(t); len(faults) > 0 {
 		return usagef("%s", strings.Join(faults, "\n  "))
 	}
 	return nil
@@ -167,7 +167,7 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 
 // suppliedFiles stores a directory's files, or one file under the name that the
 // phase produces.
-func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
+func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
 	info, err := os.Stat(where)
 	if err != nil {
 		return "", usagef("%s: %s cannot be read; give a file or a directory", flag, where)
@@ -182,7 +182,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 			return "", err
 		}
 		target := targetOf(phase, filepath.Base(where))
-		a.printErr("%s is used as %s", where, target)
+		out.printErr("%s is used as %s", where, target)
 		return s.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
 	snap, err := s.Snapshot(ctx, where, cas.SnapshotOptions{Ignore: t.Ignore})
@@ -193,7 +193,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 		return "", usagef("%s: %s has no files", flag, where)
 	}
 	if len(snap.Private) > 0 {
-		a.printErr("not taken from %s, because they look like secrets: %s", where, firstOf(snap.Private, 5))
+		out.printErr("not taken from %s, because they look like secrets: %s", where, firstOf(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }

@@ -31,44 +31,50 @@ type validateDocument struct {
 	Problems []config.Problem `json:"problems"`
 }
 
+// validateCommand is `validate`.
+type validateCommand struct {
+	*console
+	agents string // a worker file
+}
+
 func newValidate(a *app) *cobra.Command {
-	var agents string
+	c := validateCommand{console: a.console}
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
 		Short: "Check a team file and, with --agents, a worker file against it",
 		Long:  "Check a team file. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(_ *cobra.Command, args []string) error { return a.validate(args[0], agents) },
+		RunE:  func(_ *cobra.Command, args []string) error { return c.run(args[0]) },
 	}
-	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check the team against")
+	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check the team against")
 	a.addOutputFlag(cmd)
 	return cmd
 }
 
-func (a *app) validate(teamFile, workerFile string) error {
+func (c *validateCommand) run(teamFile string) error {
 	t, err := config.LoadTeam(teamFile)
 	problems, err := faultsOf(err)
 	if err != nil {
 		return err
 	}
-	if workerFile != "" {
-		cfg, err := config.LoadWorker(workerFile)
+	if c.agents != "" {
+		cfg, err := config.LoadWorker(c.agents)
 		more, err := faultsOf(err)
 		if err != nil {
 			return err
 		}
 		if len(problems) == 0 && len(more) == 0 {
-			more = missingDefinitions(t, cfg, workerFile)
+			more = missingDefinitions(t, cfg, c.agents)
 		}
 		problems = append(problems, more...)
 	}
 	doc := validation(t, problems)
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
+	if c.output == outputJSON {
+		if err := c.printJSON(doc); err != nil {
 			return err
 		}
 	} else if doc.Valid {
-		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
+		c.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
 			textfmt.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	}
 	if doc.Valid {

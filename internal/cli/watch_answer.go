@@ -23,19 +23,20 @@ func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, err
 	if answer.Verb == tui.Raise {
 		err = (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
 	} else {
-		err = quiet.answerTyped(ctx, c.session, answer)
+		command := resolveCommandOf(quiet)
+		err = command.answerTyped(ctx, c.session, answer)
 	}
 	return out.String(), err
 }
 
 // answerTyped answers a request like `approve`, `reject` and `resolve SESSION retry`.
-func (a *app) answerTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+func (c *resolveCommand) answerTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
 	verb := map[tui.Verb]session.Verb{tui.Approve: session.AnswerApprove, tui.Reject: session.AnswerReject, tui.Retry: session.AnswerRetry}[answer.Verb]
 	if err := checkPhaseAnswer(verb, answer.Note); err != nil {
 		return err
 	}
-	o := resolveOptions{selector: selector{verb: verb, request: answer.Request.ID}, note: answer.Note, by: a.person()}
-	return a.resolve(ctx, o, sessionID, "")
+	c.verb, c.request, c.note, c.by = verb, answer.Request.ID, answer.Note, c.env.person()
+	return c.resolve(ctx, sessionID, "")
 }
 
 // raiseTyped raises a budget like `budget raise`.

@@ -178,7 +178,7 @@ func (c *sessionDetail) passes(ctx context.Context, v sessionstatus.Session) map
 }
 
 // view returns the session as the live view shows it.
-func (c *sessionDetail) view(ctx context.Context, a *app, v sessionstatus.Session) tui.Session {
+func (c *sessionDetail) view(ctx context.Context, g *guide, v sessionstatus.Session) tui.Session {
 	c.followOutput(v)
 	passes := c.passes(ctx, v)
 	s := tui.Session{
@@ -221,7 +221,7 @@ func (c *sessionDetail) view(ctx context.Context, a *app, v sessionstatus.Sessio
 			s.Notes = append(s.Notes, note)
 		}
 	}
-	s.Requests, s.Budgets = a.viewRequests(v.Status), ownBudget(v)
+	s.Requests, s.Budgets = g.viewRequests(v.Status), ownBudget(v)
 	return s
 }
 
@@ -263,13 +263,13 @@ func (c *sessionDetail) viewAssignment(v sessionstatus.Session, phase string, as
 
 // viewRequests lists the open requests with the commands that answer them. For a session
 // that ended without completing it has the command that resumes it.
-func (a *app) viewRequests(s session.Status) []tui.Request {
-	goOn := tui.Command{Text: a.commandLine("resume " + s.Session), Does: "resumes with the finished work restored"}
+func (g *guide) viewRequests(s session.Status) []tui.Request {
+	goOn := tui.Command{Text: g.target.commandLine("resume " + s.Session), Does: "resumes with the finished work restored"}
 	var all []tui.Request
 	for _, h := range s.Help {
 		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + messageOf(h), Until: h.Until}
 		for _, w := range requestCommands(s.Session, h, s.Help) {
-			r.Commands = append(r.Commands, tui.Command{Text: a.commandLine(w.command), Does: w.does})
+			r.Commands = append(r.Commands, tui.Command{Text: g.target.commandLine(w.command), Does: w.does})
 		}
 		if s.Status.Closed() {
 			r.Commands = []tui.Command{goOn}
@@ -285,7 +285,7 @@ func (a *app) viewRequests(s session.Status) []tui.Request {
 			if p.Status == session.AwaitingApproval {
 				all = append(all, tui.Request{
 					Title:    "phase " + p.Name + " is done; the session pauses after it (--pause-after)",
-					Commands: []tui.Command{{Text: a.commandLine("resume " + s.Session), Does: "continues the session"}},
+					Commands: []tui.Command{{Text: g.target.commandLine("resume " + s.Session), Does: "continues the session"}},
 				})
 			}
 		}

@@ -68,7 +68,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 		}()
 		detail := &sessionDetail{Watcher: w}
 		defer detail.close()
-		v, err = track(life, w, &viewObserver{app: a, detail: detail, program: program}, over)
+		v, err = track(life, w, &viewObserver{guide: a.guide, detail: detail, program: program}, over)
 		program.Send(tui.Ended{})
 	}()
 	_, viewErr := program.Run()
@@ -90,13 +90,13 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 
 // viewObserver updates the live view.
 type viewObserver struct {
-	app     *app
+	guide   *guide
 	detail  *sessionDetail
 	program *tea.Program
 }
 
 func (o *viewObserver) update(ctx context.Context, v sessionstatus.Session) {
-	o.program.Send(tui.Update{Session: o.detail.view(ctx, o.app, v)})
+	o.program.Send(tui.Update{Session: o.detail.view(ctx, o.guide, v)})
 }
 
 func (o *viewObserver) disconnected(why string) { o.program.Send(tui.Lost{Why: why}) }

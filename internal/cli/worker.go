@@ -16,30 +16,22 @@ func newWorker(a *app) *cobra.Command {
 	serve := cmd.RunE
 	cmd.Args = cmdline.Arguments(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.harden(); err != nil {
+		if err := a.env.harden(); err != nil {
 			return err
 		}
-		return a.workerError(serve(cmd, args))
+		return workerError(serve(cmd, args))
 	}
 	for _, sub := range cmd.Commands() {
 		ask := sub.RunE
 		sub.Args = cmdline.Arguments(0, 0)
-		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.workerError(ask(cmd, args)) }
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return workerError(ask(cmd, args)) }
 	}
 	return cmd
 }
 
-// harden protects a process that is about to run agents from them.
-func (a *app) harden() error {
-	if a.env.Harden == nil {
-		return nil
-	}
-	return a.env.Harden()
-}
-
 // workerError is the error of a worker with its exit code. A failed start is an error of
 // usage or input, unless Temporal is the cause.
-func (a *app) workerError(err error) error {
+func workerError(err error) error {
 	if err == nil || exitCode(err) != exitFailed || errors.Is(err, service.ErrServing) || errors.Is(err, service.ErrNotReady) {
 		return err
 	}
