@@ -128,8 +128,7 @@ type OutageNews struct {
 	// Since is when it began; Failure, the last one, is why the round waits.
 	Since   time.Time              `json:"since,omitzero"`
 	Failure session.AttemptFailure `json:"failure,omitzero"`
-	// Total is all that the assignment has cost so far.
-	Total cost.Usage `json:"total"`
+	session.RoundReport
 }
 
 // OutageOrder says how a round continues that is in the middle of an outage. Without one
@@ -207,11 +206,7 @@ type RoundFailure struct {
 	Failure failures.Failure `json:"failure"`
 	// Attempts lists every failed attempt of the round, oldest first.
 	Attempts []session.AttemptFailure `json:"attempts"`
-	Lost     int                      `json:"lost"`
-	// Total is all that the assignment has cost so far.
-	Total cost.Usage `json:"total"`
-	// Unreported is the outcome that the agent's breaker has not received yet.
-	Unreported *session.BreakerReport `json:"unreported,omitempty"`
+	session.RoundReport
 }
 
 // BudgetStop is the detail of a BudgetSpent error: the round can continue once
@@ -227,15 +222,7 @@ type BudgetStop struct {
 	// Unsettled: calls with unknown cost have a part in it, so that settling
 	// them may help.
 	Unsettled bool `json:"unsettled,omitempty"`
-	Lost      int  `json:"lost,omitempty"`
-	// Total is all that the assignment has cost so far.
-	Total cost.Usage `json:"total"`
-}
-
-// Interruption is the detail of the error of a round that was cancelled.
-type Interruption struct {
-	// Total is all that the assignment has cost so far.
-	Total cost.Usage `json:"total"`
+	session.RoundReport
 }
 
 // Heartbeat is what a round reports to Temporal while it works.

@@ -204,11 +204,7 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 	case retry.OnOutage == spec.OutageFail:
 		return f, nil
 	}
-	record, err := m.ports.Sessions.Record(m.session.key, m.exec.id)
-	if err != nil {
-		return nil, err
-	}
-	return nil, providerOutage(o, record.Usage)
+	return nil, providerOutage(o, session.RoundReport{}) // a merge costs nothing
 }
 
 // conflictFailure lists for the integrator on what the personas disagree.

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -44,8 +43,7 @@ type OutageStop struct {
 	// Failure is the last one, without its output.
 	Failure failures.Failure `json:"failure"`
 	Waits   int              `json:"waits"`
-	// Total is all that the assignment has cost so far.
-	Total cost.Usage `json:"total"`
+	session.RoundReport
 }
 
 // outageWait waits for a provider, or a host, that is in trouble. That uses up no attempt.
@@ -60,8 +58,7 @@ type outageWait struct {
 	hold   time.Duration
 	clock  Clock
 	random Random
-	// total is all that the assignment has cost so far.
-	total func() cost.Usage
+	report func() session.RoundReport
 }
 
 // waitsOut reports whether the round waits a failure out: trouble of the provider or of the
@@ -152,7 +149,7 @@ func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outag
 func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalLimit)
 	defer cancel()
-	news.AssignmentID, news.Total = o.exec.id, o.total()
+	news.AssignmentID, news.RoundReport = o.exec.id, o.report()
 	return o.signals.Outage(bounded, news)
 }
 
@@ -211,8 +208,8 @@ func (o *outageWait) filesCleared(ctx context.Context) {
 }
 
 // providerOutage ends an activity whose session is to notify people.
-func providerOutage(o session.Outage, total cost.Usage) error {
-	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Waits, Total: total}
+func providerOutage(o session.Outage, report session.RoundReport) error {
+	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Waits, RoundReport: report}
 	stop.Failure.Output = ""
 	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(o.String(), session.MaxMessage), session.ProviderOutage,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -27,7 +28,7 @@ func Plan(ctx context.Context, files Files, t spec.Team, c session.Course, works
 func (a *Admissions) restoration(ctx context.Context, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
 		Admissions: a, ctx: ctx, in: in, team: t, given: in.Course.Given,
-		records: map[spec.AssignmentID]session.Record{}, found: map[spec.AssignmentID]finished{},
+		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{}, found: map[spec.AssignmentID]finished{},
 		done: map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
 		inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},
 	}

@@ -170,9 +170,12 @@ func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 // budgets as Spending does. What the store cannot take now it takes with the next
 // report, or at the end.
 func (s *spender) Report(used, estimate cost.Usage) error {
-	if s.current.id != 0 {
-		estimate.CostUSD = cmp.Or(estimate.CostUSD, s.current.plan.Estimate.CostUSD)
-		if err := s.noteReport(budget.Entry{Kind: budget.Reported, Call: s.current.id, Usage: &used, Estimate: &estimate}); err != nil {
+	s.mu.Lock()
+	current := s.current
+	s.mu.Unlock()
+	if current.id != 0 {
+		estimate.CostUSD = cmp.Or(estimate.CostUSD, current.plan.Estimate.CostUSD)
+		if err := s.noteReport(budget.Entry{Kind: budget.Reported, Call: current.id, Usage: &used, Estimate: &estimate}); err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,8 @@ type restoration struct {
 	given       map[string]string
 	// records are the assignments' own, as they were when it was decided.
 	records map[spec.AssignmentID]session.Record
+	// costs is what assignments with records have cost, by their journals.
+	costs map[spec.AssignmentID]cost.Usage
 	// dropped is what assignments have cost that the team does not have any more.
 	dropped cost.Usage
 	// found is the work that there is; done what of it stands, in phases that
@@ -179,10 +181,10 @@ func (r *restoration) findRecorded() error {
 			if err != nil {
 				return err
 			}
-			record.Usage = journal.Spent()
+			r.costs[id] = journal.Spent()
 		}
 		r.records[id] = record
-		if work, ok := recordedWork(record); ok {
+		if work, ok := recordedWork(record, r.costs[id]); ok {
 			if _, known := r.found[id]; !known {
 				r.found[id] = finished{work, false}
 			}
@@ -193,12 +195,12 @@ func (r *restoration) findRecorded() error {
 
 // recordedWork is an assignment's own work in its record, before any mending of
 // the merged tree.
-func recordedWork(record session.Record) (RestoredWork, bool) {
+func recordedWork(record session.Record, spent cost.Usage) (RestoredWork, bool) {
 	for _, round := range slices.Backward(record.Rounds) {
 		if round.Result == nil || round.Integrating || round.Stale {
 			continue
 		}
-		a, res := record.Counted(), round.Result
+		a, res := record.Counted(spent), round.Result
 		a.Seconds, a.Summary, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.BasedWork
 		return RestoredWork{digested(a), res.Output}, true
 	}
@@ -304,6 +306,7 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	s := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()
+		s.Usage = r.costs[id]
 	} else if a, ok := r.found[id]; ok && !r.forks() {
 		s.AssignmentSummary = a.AssignmentSummary
 	}

@@ -45,7 +45,7 @@ func (r *restoration) notes() map[string]string {
 	for _, a := range r.base.Answers {
 		id := spec.AssignmentID{Phase: a.Phase, Persona: a.Persona}
 		record := r.records[id]
-		_, finished := recordedWork(record)
+		_, finished := recordedWork(record, r.costs[id])
 		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
 		if a.Verb == session.AnswerRetry && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
 			notes[id.String()] = a.Note
@@ -67,7 +67,7 @@ func (r *restoration) findSkipped() error {
 	}
 	for _, id := range r.team.Assignments() {
 		if _, known := r.found[id]; !known && r.skipped(id) {
-			a := r.records[id].Counted()
+			a := r.records[id].Counted(r.costs[id])
 			a.AssignmentID, a.Status, a.Summary = id, session.Skipped, "skipped by a person"
 			a.Input, a.Work = r.in.Workspace, session.Work{Delta: nothing.Delta}
 			r.found[id] = finished{RestoredWork{CheckpointAssignment: a}, false}

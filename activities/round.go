@@ -274,5 +274,5 @@ func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if err := r.log.write(ctx); err != nil {
 		return err
 	}
-	return providerOutage(o, r.spender.total())
+	return providerOutage(o, r.report())
 }

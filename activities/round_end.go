@@ -19,9 +19,8 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, end at
 	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
 	result.Decisions = end.outcome.Decisions
 	result.From = end.from
-	result.Agent, result.Usage, result.Total = r.agent, log.Usage().Add(r.spender.spent()), r.spender.total()
-	result.Attempts, result.Lost = len(log.Attempts)+1, log.Lost
-	result.Failures = log.Failures()
+	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
+	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
 	result.StartedAt, result.EndedAt = log.AttemptAt, r.ports.Clock().UTC()
 	result.Log = keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
 	if err := r.log.recordResult(ctx, result); err != nil {
@@ -47,9 +46,14 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 	if last {
 		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Failed)
 	}
-	report := RoundFailure{Failure: f, Attempts: log.Failures(), Lost: log.Lost, Total: r.spender.total()}
+	report := RoundFailure{Failure: f, Attempts: log.Failures(), RoundReport: r.report()}
 	report.Unreported = r.breaker.report(ctx, &f)
 	return unrecoverable(report, nil)
+}
+
+// report is what every end of the activity reports.
+func (r *round) report() session.RoundReport {
+	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.total()}
 }
 
 // done hands a recorded result to the session, and reports to the breaker.
@@ -71,7 +75,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	if r.spender == nil {
 		return executionEnd(ctx, err)
 	}
-	return executionEnd(ctx, err, Interruption{Total: r.spender.total()})
+	return executionEnd(ctx, err, r.report())
 }
 
 // canBeHelped reports whether an attempt has failed only because a budget of the
@@ -92,7 +96,7 @@ func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	refusal := r.spender.refusal
 	stop := BudgetStop{
 		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,
-		Lost: r.log.get().Lost, Total: r.spender.total(),
+		RoundReport: r.report(),
 	}
 	return temporal.NewApplicationErrorWithOptions(f.Message, session.BudgetSpent,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -28,7 +27,7 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 	}
 	r.outage = &outageWait{
 		exec: e, log: log, breaker: r.breaker, signals: rs.Signals, retry: s.team.Retry, order: in.Outage, hold: rs.HoldSlot,
-		clock: rs.Clock, random: rs.Random, total: func() cost.Usage { return r.spender.total() },
+		clock: rs.Clock, random: rs.Random, report: r.report,
 	}
 	e.dir.cleared = r.outage.filesCleared
 	return r, result, nil
@@ -56,9 +55,8 @@ func (r *round) openSpender(ctx context.Context) (*spender, error) {
 // callEnded notes that the agent's process is gone.
 func (r *round) callEnded() { r.exec.dir.idle() }
 
-// callBooked notes what the assignment has cost. An answer is progress.
-func (r *round) callBooked(ctx context.Context, spent cost.Usage, answered bool) {
-	r.log.setUsage(spent)
+// callBooked ends an outage if the call has an answer: that is progress.
+func (r *round) callBooked(ctx context.Context, answered bool) {
 	if answered {
 		r.outage.end(ctx, true)
 	}

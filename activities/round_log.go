@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -143,7 +142,6 @@ func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) err
 	l.mu.Lock()
 	write := l.settleEpochs(calls)
 	l.entry().Epoch = l.epochLocked() // a record that only fences has none
-	l.record.Usage = journal.Spent()
 	progress := len(calls) - len(journal.Unsettled())
 	if progress > l.log.Calls { // the lost worker had achieved something
 		l.log.Calls, l.log.LostAtProgress = progress, l.log.Lost
@@ -236,13 +234,6 @@ func (l *roundLog) setPass(p *session.BreakerPass) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.log.Pass = p
-}
-
-// setUsage notes what the assignment has cost so far.
-func (l *roundLog) setUsage(spent cost.Usage) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.record.Usage = spent
 }
 
 // noteStart notes durably that the agent, or what stands in for it, is about to be

@@ -74,9 +74,9 @@ type callUnderWay struct {
 type callEnds interface {
 	// callEnded says that no process of the call is at work any more.
 	callEnded()
-	// callBooked says what the assignment has cost so far, the call included. answered: the
+	// callBooked says that a call is in the journal. answered: the
 	// call's answer is stored.
-	callBooked(ctx context.Context, spent cost.Usage, answered bool)
+	callBooked(ctx context.Context, answered bool)
 }
 
 // open reads the assignment's journal. A call that an execution before this one did not end
@@ -275,9 +275,8 @@ func (s *spender) end(ctx context.Context, e budget.Entry) error {
 	if e.Kind == budget.Settled {
 		s.answered = cmp.Or(e.Call, s.journal.Next()-1) // a call that is noted only at its end is its own entry
 	}
-	spent := s.journal.Spent()
 	s.mu.Unlock()
-	s.round.callBooked(ctx, spent, e.Answer != "")
+	s.round.callBooked(ctx, e.Answer != "")
 	return s.updateLedger(ctx)
 }
 

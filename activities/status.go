@@ -11,7 +11,8 @@ import (
 )
 
 // writeStatus makes the session's status document that of a boundary, unless the session
-// is past it. Costs are left to the ledger. It returns the document as it was before. Nothing else writes the document.
+// is past it. Costs are left to the ledger. It returns the document as it was before.
+// Nothing else writes the document.
 func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before session.Execution, err error) {
 	err = sessions.UpdateExecution(sessionKey(info), func(e *session.Execution) {
 		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {

@@ -74,8 +74,8 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	by := cmp.Or(a.in.SuppliedBy, "a person")
 	return &session.RoundResult{
 		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
-		Summary: textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
-		Total:   a.spender.total(), Lost: a.log.get().Lost,
+		Summary:     textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
+		RoundReport: session.RoundReport{Lost: a.log.get().Lost, Total: a.spender.total()},
 	}, end, nil
 }
 
@@ -120,5 +120,5 @@ func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end atte
 
 // supplyRefused is the error of a round whose files do not stand for the work.
 func (r *round) supplyRefused(f failures.Failure) error {
-	return unrecoverable(RoundFailure{Failure: f, Attempts: []session.AttemptFailure{}, Lost: r.log.get().Lost, Total: r.spender.total()}, nil)
+	return unrecoverable(RoundFailure{Failure: f, Attempts: []session.AttemptFailure{}, RoundReport: r.report()}, nil)
 }

@@ -149,7 +149,7 @@ func (a *assignment) add(r session.RoundResult) {
 	a.Attempts += r.Attempts
 	a.LostWorkers += r.Lost
 	a.Failures = append(a.Failures, r.Failures...)
-	a.Usage = r.Total
+	a.setUsage(r.RoundReport)
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
 	a.Status, a.Summary, a.Output, a.Agent = session.Completed, r.Summary, r.Output, a.Substitute
 	if a.Supplied != "" {
@@ -197,7 +197,12 @@ func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.LostWorkers += report.Lost
 	a.Failures = append(a.Failures, report.Attempts...)
-	if report.Total != (cost.Usage{}) { // a round that could not look does not know
+	a.setUsage(report.RoundReport)
+}
+
+// setUsage takes over what the assignment has cost. An activity that could not look does not know.
+func (a *assignment) setUsage(report session.RoundReport) {
+	if report.Total != (cost.Usage{}) {
 		a.Usage = report.Total
 	}
 }
@@ -206,9 +211,9 @@ func (a *assignment) charge(report activities.RoundFailure) {
 func (a *assignment) interrupt(err error) {
 	var ofActivity *temporal.ActivityError // a wait in the workflow has other details
 	var cancelled *temporal.CanceledError
-	var report activities.Interruption
+	var report session.RoundReport
 	if errors.As(err, &ofActivity) && errors.As(ofActivity, &cancelled) && cancelled.HasDetails() && cancelled.Details(&report) == nil {
-		a.Usage = report.Total
+		a.setUsage(report)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 // spent is how a round ends whose session has spent its budget.
 func spent() error {
 	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "it is spent", Total: cost.Usage{InputTokens: 7}}},
+		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "it is spent", RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}}}},
 	})
 }
 

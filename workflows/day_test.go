@@ -23,7 +23,7 @@ func spentDay() error {
 	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
 		NonRetryable: true,
 		Details: []any{activities.BudgetStop{
-			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: cost.Amount{Tokens: 60}, Total: cost.Usage{InputTokens: 7},
+			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: cost.Amount{Tokens: 60}, RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}},
 		}},
 	})
 }

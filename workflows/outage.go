@@ -55,7 +55,7 @@ func (o *outages) register(ctx workflow.Context, all *signals) {
 // after decides what a round does whose provider has been away for longer than the
 // team's patience: it continues waiting, and people are notified, who may answer.
 func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Verb) error {
-	a.Usage = stop.Total
+	a.setUsage(stop.RoundReport)
 	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
 	return o.notice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
@@ -174,7 +174,7 @@ func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing work
 	if !temporal.IsCanceledError(ended) {
 		return nil
 	}
-	a.Usage = news.Total
+	a.setUsage(news.RoundReport)
 	a.interrupt(ended)
 	o.publisher.update(ctx, a, session.Waiting)
 	return errSessionEnds

@@ -21,7 +21,7 @@ import (
 
 func outage() error {
 	return temporal.NewApplicationErrorWithOptions("away", session.ProviderOutage, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *failures.Failf(failures.RateLimited, "away"), Total: cost.Usage{InputTokens: 3}}},
+		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *failures.Failf(failures.RateLimited, "away"), RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}}}},
 	})
 }
 
@@ -249,7 +249,7 @@ func TestEndingSessionCutsWaitsShort(t *testing.T) {
 				tell := func(after time.Duration, over bool) {
 					env.RegisterDelayedCallback(func() {
 						env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
-							AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Over: over, Total: cost.Usage{InputTokens: 3},
+							AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Over: over, RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 3}},
 						})
 					}, after)
 				}

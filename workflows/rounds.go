@@ -299,7 +299,7 @@ func (rs *rounds) summary(a *assignment, agent string) string {
 
 // afterBudgetSpent switches to the agent's fallback, or waits until a person raises the budget.
 func (rs *rounds) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
-	a.Usage = stop.Total
+	a.setUsage(stop.RoundReport)
 	if rs.agents.onExceeded(a) == spec.OnExceededDegrade {
 		a.Degraded, a.Substitute, a.Refused = true, rs.agents.fallbackOf(a), nil
 		return nil

@@ -167,7 +167,7 @@ func success(in activities.RoundInput) session.RoundResult {
 	id := fmt.Sprintf("%s.%s.%d", in.Phase, in.Persona, in.Round)
 	return session.RoundResult{
 		BasedWork: session.BasedWork{Input: in.Input, Work: session.Work{Delta: spec.Digest("delta-" + id)}}, Output: spec.Digest("tree-" + id),
-		Total: cost.Usage{InputTokens: 100, OutputTokens: 10}, Attempts: 1,
+		RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 100, OutputTokens: 10}}, Attempts: 1,
 	}
 }
 
@@ -277,9 +277,9 @@ func phase(name string, personas ...string) spec.Phase {
 
 func failedRound(c failures.Category, message string) error {
 	report := activities.RoundFailure{
-		Failure:  failures.Failure{Category: c, Message: message},
-		Attempts: []session.AttemptFailure{{Category: c, Message: message}, {Category: c, Message: message}},
-		Total:    cost.Usage{InputTokens: 7},
+		Failure:     failures.Failure{Category: c, Message: message},
+		Attempts:    []session.AttemptFailure{{Category: c, Message: message}, {Category: c, Message: message}},
+		RoundReport: session.RoundReport{Total: cost.Usage{InputTokens: 7}},
 	}
 	return temporal.NewApplicationErrorWithOptions(message, session.UnrecoverableError,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})

@@ -39,17 +39,14 @@ type Record struct {
 	// Merge is how far the checks of the phase's merged tree have come, which work in the
 	// integrator's directory under its lock; nil: none were ever started.
 	Merge *MergeLog `json:"merge,omitempty"`
-	// Usage is all that the assignment has cost so far, attempts that were cut
-	// off included: the sum of its journal.
-	Usage cost.Usage `json:"usage"`
 	// SHA256 is over the canonical JSON of the rest.
 	SHA256 spec.Digest `json:"sha256"`
 }
 
-// Status sums the record up.
+// Status sums the record up, without the costs: those are in the assignment's journal.
 func (r Record) Status() AssignmentStatus {
 	s := AssignmentStatus{Persona: r.Assignment.Persona, AssignmentSummary: NoWork()}
-	s.Rounds, s.Usage = len(r.Rounds), r.Usage
+	s.Rounds = len(r.Rounds)
 	for _, round := range r.Rounds {
 		s.Status, s.Agent, s.Progress = round.State(), round.Agent, ""
 		s.LostWorkers += round.Lost
@@ -87,11 +84,11 @@ func (r RoundRecord) State() State {
 	return Running
 }
 
-// Counted returns the checkpoint's entry of an unfinished assignment: its rounds, attempts and
-// usage so far.
-func (r Record) Counted() CheckpointAssignment {
+// Counted returns the checkpoint's entry of an unfinished assignment: its rounds and attempts
+// so far, and what they have cost.
+func (r Record) Counted(spent cost.Usage) CheckpointAssignment {
 	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
-	a.Status, a.Agent, a.Summary = "", "", ""
+	a.Status, a.Agent, a.Summary, a.Usage = "", "", "", spent
 	return a
 }
 
@@ -284,8 +281,20 @@ type AttemptReport struct {
 	Log spec.Digest `json:"log,omitempty"`
 }
 
+// RoundReport is what an activity of a round reports to the session, however it ends.
+type RoundReport struct {
+	// Lost counts the workers that the round has lost.
+	Lost int `json:"lost,omitempty"`
+	// Total is all that the assignment has cost so far, over all rounds and incarnations;
+	// zero: the activity does not know.
+	Total cost.Usage `json:"total"`
+	// Unreported is the outcome that the breaker of the agent has not received yet.
+	Unreported *BreakerReport `json:"unreported,omitempty"`
+}
+
 // RoundResult is what a successful round hands to the session.
 type RoundResult struct {
+	RoundReport
 	BasedWork
 	// Output is the manifest of input and delta together.
 	Output  spec.Digest `json:"output"`
@@ -297,23 +306,18 @@ type RoundResult struct {
 	Agent string `json:"agent,omitempty"`
 	// From is what the successful attempt started from.
 	From failures.Start `json:"from,omitempty"`
-	// Usage covers every attempt of the round, the failed ones too; Total is
-	// all that the assignment has cost so far, over all rounds and incarnations.
+	// Usage covers every attempt of the round, the failed ones too.
 	Usage cost.Usage `json:"usage"`
-	Total cost.Usage `json:"total"`
 	// Attempts counts the attempts of the round, the last, successful one
 	// included; Failures are those that failed.
 	Attempts int              `json:"attempts"`
 	Failures []AttemptFailure `json:"failures,omitempty"`
-	Lost     int              `json:"lost,omitempty"`
 	// Files counts the delta's entries.
 	Files     int       `json:"files"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the successful attempt's transcript.
 	Log spec.Digest `json:"log,omitempty"`
-	// Unreported is the outcome that the breaker of the agent has yet to hear of.
-	Unreported *BreakerReport `json:"unreported,omitempty"`
 }
 
 // Checkpoint is the session's state after a phase. It is a blob of its own, so

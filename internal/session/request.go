@@ -91,7 +91,7 @@ type HelpRequest struct {
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
-	Usage cost.Usage `json:"usage"`
+	Usage cost.Usage `json:"usage,omitzero"`
 	// Since is when it was asked; Until is when the session gives up waiting:
 	// zero, never.
 	Since time.Time `json:"since,omitzero"`

@@ -64,7 +64,7 @@ type Status struct {
 	Incarnation int               `json:"incarnation"`
 	Phases      []PhaseStatus     `json:"phases"`
 	Decisions   map[string]string `json:"decisions"`
-	Usage       cost.Usage        `json:"usage"`
+	Usage       cost.Usage        `json:"usage,omitzero"`
 	// Dropped is what assignments have cost that the team does not have any
 	// more. Usage includes it.
 	Dropped cost.Usage `json:"dropped_usage,omitzero"`
@@ -156,7 +156,7 @@ type AssignmentSummary struct {
 	Attempts int `json:"attempts"`
 	// LostWorkers counts the workers that died during the assignment.
 	LostWorkers int        `json:"lost_workers"`
-	Usage       cost.Usage `json:"usage"`
+	Usage       cost.Usage `json:"usage,omitzero"`
 	// Failures has one entry per failed attempt, oldest first.
 	Failures []AttemptFailure `json:"failures"`
 	// Summary is the agent's own, once the assignment is done.
