@@ -9,10 +9,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // stamp tells one state of a file from another without reading it.
@@ -53,7 +53,7 @@ const indexMagic = "maestro.index/v1\n"
 
 // indexPath is where the index of a directory lies.
 func (s *Store) indexPath(dir string) string {
-	return s.path("index", string(DigestOf([]byte(dir))))
+	return filepath.Join(s.indexDir, string(DigestOf([]byte(dir))))
 }
 
 // loadIndex returns what is remembered of a directory; nil if that is nothing,
@@ -72,9 +72,12 @@ func (s *Store) loadIndex(dir string) *index {
 	return x
 }
 
-// saveIndex remembers a directory. A failure only costs time later.
+// saveIndex remembers a directory. A failure only costs time later, and so does a file that
+// was not written to its end: its checksum is wrong.
 func (s *Store) saveIndex(dir string, x *index) {
-	_ = s.files.WriteFile(s.indexPath(dir), encodeIndex(x), storage.UntilPowerLoss)
+	if os.MkdirAll(s.indexDir, dirMode) == nil {
+		_ = os.WriteFile(s.indexPath(dir), encodeIndex(x), fileMode)
+	}
 }
 
 // DropIndex forgets a directory. Unlike saving, this must not fail.
@@ -87,7 +90,7 @@ func (s *Store) DropIndex(dir string) error {
 
 // dropIndexes forgets all directories, after a blob was found missing: what is
 // remembered could keep it from being stored anew.
-func (s *Store) dropIndexes() { _ = os.RemoveAll(s.path("index")) }
+func (s *Store) dropIndexes() { _ = os.RemoveAll(s.indexDir) }
 
 func encodeIndex(x *index) []byte {
 	b := make([]byte, 0, 128+len(x.files)*128)

@@ -2,6 +2,7 @@ package cas
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestAnIndexKeepsItsManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	files := storage.NewDirectory(dir, time.Now, func(write func() error) error { return write() })
-	s := New(dir, files, files, Options{Clock: time.Now})
+	s := New(files, Options{Clock: time.Now, StoreDir: dir, IndexDir: filepath.Join(dir, "index")})
 	name, err := s.PutManifest(t.Context(), Manifest{})
 	require.NoError(t, err)
 	s.saveIndex("/somewhere", &index{manifest: name, files: map[string]indexed{}})

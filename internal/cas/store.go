@@ -1,9 +1,6 @@
 // Package cas is content-addressed storage: blobs under their SHA-256, manifests of
 // directory trees, deltas between them, and the work between a tree and a directory.
 //
-//	blobs/sha256/<2 hex>/<62 hex>                  exactly the bytes that the name is the SHA-256 of
-//	index/, tmp/, locks/                           nothing in them is needed to read a blob
-//
 // What is read is verified. What does not verify is moved to quarantine/ and reported
 // as [session.ErrCorrupt]. It knows no sessions: what needs a blob is for package store.
 package cas
@@ -11,7 +8,6 @@ package cas
 import (
 	"io"
 	"io/fs"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -64,33 +60,31 @@ type Options struct {
 	// filled is remembered, so that what is unchanged need not be read again;
 	// zero: always. Of fewer files, reading costs less than remembering.
 	IndexFrom int
+	// IndexDir has what is remembered of directories of this host.
+	IndexDir string
+	// StoreDir is the store's directory, by which messages name the store, and which no
+	// snapshot contains.
+	StoreDir string
 }
 
-// Store has content in a directory. Its methods may be used by many goroutines, and the
-// directory by many processes.
+// Store has content by its digest. Its methods may be used by many goroutines, and the
+// blobs by many processes.
 type Store struct {
-	dir       string
-	limits    Limits
-	indexFrom int
-	now       func() time.Time
-	buffers   sync.Pool
+	dir, indexDir string
+	limits        Limits
+	indexFrom     int
+	now           func() time.Time
+	buffers       sync.Pool
 	// flushed are the blobs that need no flushing.
 	flushed flushed
 	blobs   storage.Blobs
-	// files has the indexes of directories, which are this host's.
-	files *storage.Directory
 }
 
-// New returns the content in a directory, which exists. The blobs may be elsewhere.
-func New(dir string, files *storage.Directory, blobs storage.Blobs, o Options) *Store {
-	s := &Store{dir: dir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
+// New returns the content whose blobs are kept there.
+func New(blobs storage.Blobs, o Options) *Store {
+	s := &Store{dir: o.StoreDir, indexDir: o.IndexDir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock}
 	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
 	return s
-}
-
-// path joins names below the store's directory.
-func (s *Store) path(names ...string) string {
-	return filepath.Join(append([]string{s.dir}, names...)...)
 }
 
 // closing closes c and keeps the first error.

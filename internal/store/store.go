@@ -166,7 +166,9 @@ func newStore(dir, id string, o Options) *Store {
 	s := &Store{dir: dir, id: id, now: o.Clock}
 	s.files = storage.NewDirectory(dir, s.now, s.withReserve)
 	s.docs = s.files
-	s.Store = cas.New(dir, s.files, s.docs, cas.Options{Clock: s.now, Limits: o.Limits, IndexFrom: o.IndexFrom})
+	s.Store = cas.New(s.docs, cas.Options{
+		Clock: s.now, Limits: o.Limits, StoreDir: dir, IndexDir: s.path("index"), IndexFrom: o.IndexFrom,
+	})
 	return s
 }
 
