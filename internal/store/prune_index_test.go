@@ -1,0 +1,86 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// watchedBlobs notes which blobs are put, and calls before once before the next one.
+type watchedBlobs struct {
+	storage.Storage
+	mu     sync.Mutex
+	put    map[spec.Digest]bool
+	before func()
+}
+
+func (w *watchedBlobs) PutBlob(digest string, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.put[spec.Digest(digest)] = true
+	if before := w.before; before != nil {
+		w.before = nil
+		before()
+	}
+	return w.Storage.PutBlob(digest, data, d)
+}
+
+// TestPruningKeepsWhatAnIndexVouchesFor prunes a store while a directory is taken of which
+// an index knows the files, so that they are neither read nor stored again.
+func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
+	t.Parallel()
+	now := time.Now() // files bear the machine's time
+	o := Options{Clock: func() time.Time { return now }}
+	s, err := Create(filepath.Join(t.TempDir(), "store"), o)
+	require.NoError(t, err)
+	pruner, err := Open(s.Dir(), o)
+	require.NoError(t, err)
+	prune := func() int {
+		report, err := pruner.Prune(t.Context(), session.PruneOptions{})
+		require.NoError(t, err)
+		return report.Blobs
+	}
+	blobs := &watchedBlobs{Storage: s.docs}
+	s.Store = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.path("index")})
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	known := cas.DigestOf([]byte("the index knows it"))
+	take := func() spec.Digest {
+		blobs.put = map[spec.Digest]bool{}
+		snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+		require.NoError(t, err)
+		return snap.Manifest
+	}
+	write("a", "the index knows it")
+	write("b", "it changes")
+	require.Eventually(t, func() bool { take(); return !blobs.put[known] }, 30*time.Second, time.Millisecond, "the clock of files ticks seldom")
+	_, err = s.PutBlob(t.Context(), []byte("waste"))
+	require.NoError(t, err)
+
+	now = now.Add(2 * youngBlob)
+	write("b", "it has changed")
+	removed := -1
+	blobs.before = func() { removed = prune() }
+	tree := take()
+	require.Equal(t, 1, removed, "the waste")
+	require.False(t, blobs.put[known])
+	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+
+	// Nothing needs the tree any more, and then the index vouches for nothing.
+	now = now.Add(2 * youngBlob)
+	require.Greater(t, prune(), 1)
+	tree = take()
+	require.True(t, blobs.put[known])
+	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+}
