@@ -16,13 +16,13 @@ import (
 func TestAnIndexKeepsItsManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	files := storage.NewDirectory(dir, time.Now, func(write func() error) error { return write() })
+	files, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(t, err)
 	s := New(files, Options{Clock: time.Now, StoreDir: dir, IndexDir: filepath.Join(dir, "index")})
 	name, err := s.PutManifest(t.Context(), Manifest{})
 	require.NoError(t, err)
 	s.saveIndex("/somewhere", &index{manifest: name, files: map[string]indexed{}})
-	path, err := files.BlobPath(string(name))
-	require.NoError(t, err)
+	path := filepath.Join(dir, filepath.FromSlash(storage.BlobKey(string(name))))
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 

@@ -60,7 +60,7 @@ type Options struct {
 	// filled is remembered, so that what is unchanged need not be read again;
 	// zero: always. Of fewer files, reading costs less than remembering.
 	IndexFrom int
-	// IndexDir has what is remembered of directories of this host.
+	// IndexDir has what is remembered of directories of this host; empty: nothing is.
 	IndexDir string
 	// StoreDir is the store's directory, by which messages name the store, and which no
 	// snapshot contains.

@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workdir"
@@ -186,7 +187,7 @@ func ids(keys []session.Key) (out []string) {
 
 // storeError adds the exit code to an error of a state directory.
 func storeError(err error) error {
-	var owner *store.OwnerError
+	var owner *storage.OwnerError
 	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {
 		return &codeError{exitUsage, err}
 	}

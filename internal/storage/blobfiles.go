@@ -14,16 +14,15 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // blobBuffers lends buffers for comparing and hashing.
 var blobBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
-// BlobPath is the file of a blob, for what a directory can do better than other storages:
-// share blocks, move files.
-func (d *Directory) BlobPath(digest string) (string, error) {
+// blobPath is the file of a blob.
+func (d *Directory) blobPath(digest string) (string, error) {
 	if err := CheckDigest(digest); err != nil {
 		return "", err
 	}
@@ -31,8 +30,8 @@ func (d *Directory) BlobPath(digest string) (string, error) {
 }
 
 // PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
-func (d *Directory) PutBlob(digest string, data []byte, durability Durability) (*BlobInfo, error) {
-	path, err := d.BlobPath(digest)
+func (d *Directory) PutBlob(digest string, data []byte, durability Durability) (made *BlobInfo, err error) {
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
 	}
@@ -41,27 +40,33 @@ func (d *Directory) PutBlob(digest string, data []byte, durability Durability) (
 	case err != nil:
 		return nil, err
 	case there && durability == Durable: // another process may have written it a moment ago
-		return nil, d.FlushFiles([]string{path})
+		return nil, d.flushFiles([]string{path})
 	case there:
 		return nil, nil
 	}
-	write := d.WriteTempOnce
-	if durability == Durable {
-		write = d.WriteTemp
+	if durability == UntilPowerLoss {
+		return d.makeBlob(path, data)
 	}
-	temp, err := write(path, data, durability)
+	err = d.withReserve(func() error {
+		if made, err = d.makeBlob(path, data); err != nil {
+			return err
+		}
+		return d.flushFiles([]string{path})
+	})
+	return made, err
+}
+
+// makeBlob writes the file of a blob until a power loss.
+func (d *Directory) makeBlob(path string, data []byte) (*BlobInfo, error) {
+	temp, err := d.writeTempOnce(path, data, UntilPowerLoss)
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(temp.Name())
-	if err == nil {
-		err = d.Install(temp.Name(), path, durability)
-	}
+	info, err := os.Lstat(temp)
 	if err != nil {
-		_ = os.Remove(temp.Name())
 		return nil, err
 	}
-	return blobInfo(info), nil
+	return blobInfo(info), d.installTemp(temp, path, UntilPowerLoss)
 }
 
 func blobInfo(info fs.FileInfo) *BlobInfo {
@@ -123,7 +128,7 @@ type blobFile struct {
 
 // NewBlob implements [Blobs].
 func (d *Directory) NewBlob() (BlobWriter, error) {
-	f, err := d.Temp()
+	f, err := d.temp()
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +147,7 @@ func (b *blobFile) Commit(ctx context.Context, digest string) (*BlobInfo, error)
 	if err := b.file.Close(); err != nil {
 		return nil, err
 	}
-	return b.InstallBlob(ctx, b.file.Name(), digest, b.size)
+	return b.installBlob(ctx, b.file.Name(), digest, b.size)
 }
 
 // Close implements [BlobWriter]. The file is gone already if it was installed.
@@ -154,10 +159,10 @@ func (b *blobFile) Close() error {
 	return nil
 }
 
-// InstallBlob makes a file the blob that it is, unless that is stored already, undamaged.
+// installBlob makes a file the blob that it is, unless that is stored already, undamaged.
 // made is the blob that it has made; nil: it was there.
-func (d *Directory) InstallBlob(ctx context.Context, temp, digest string, size int64) (made *BlobInfo, err error) {
-	path, err := d.BlobPath(digest)
+func (d *Directory) installBlob(ctx context.Context, temp, digest string, size int64) (made *BlobInfo, err error) {
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +177,7 @@ func (d *Directory) InstallBlob(ctx context.Context, temp, digest string, size i
 	if err != nil {
 		return nil, err
 	}
-	return blobInfo(info), d.Install(temp, path, UntilPowerLoss)
+	return blobInfo(info), d.install(temp, path, UntilPowerLoss)
 }
 
 // hashFile returns the digest of a file's content.
@@ -210,15 +215,18 @@ func (d *Directory) FlushBlobs(digests []string) error {
 	paths := make([]string, len(digests))
 	for i, digest := range digests {
 		var err error
-		if paths[i], err = d.BlobPath(digest); err != nil {
+		if paths[i], err = d.blobPath(digest); err != nil {
 			return err
 		}
 	}
-	return d.FlushFiles(paths)
+	return d.flushFiles(paths)
 }
 
-// FlushFiles makes files outlive a power loss that were installed until then.
-func (d *Directory) FlushFiles(files []string) error {
+// flushFiles makes files outlive a power loss that were installed until then.
+func (d *Directory) flushFiles(files []string) error {
+	if d.unflushed {
+		return nil
+	}
 	if len(files) > fewFiles {
 		return flushFileSystem(d.root, files)
 	}
@@ -229,14 +237,14 @@ func (d *Directory) FlushFiles(files []string) error {
 	slices.Sort(paths)
 	var all errgroup.Group
 	for _, path := range slices.Compact(paths) {
-		all.Go(func() error { return SyncDir(path) }) // the same for a file
+		all.Go(func() error { return syncDir(path) }) // the same for a file
 	}
 	return all.Wait()
 }
 
 // OpenBlob implements [Blobs]. What it returns is a file.
 func (d *Directory) OpenBlob(digest string) (io.ReadCloser, error) {
-	path, err := d.BlobPath(digest)
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +260,7 @@ func (d *Directory) OpenBlob(digest string) (io.ReadCloser, error) {
 
 // StatBlob implements [Blobs].
 func (d *Directory) StatBlob(digest string) (BlobInfo, error) {
-	path, err := d.BlobPath(digest)
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return BlobInfo{}, err
 	}
@@ -268,7 +276,7 @@ func (d *Directory) StatBlob(digest string) (BlobInfo, error) {
 
 // UseBlob implements [Blobs]: the time of a blob's file is that of its last use.
 func (d *Directory) UseBlob(digest string) error {
-	path, err := d.BlobPath(digest)
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return err
 	}
@@ -276,7 +284,7 @@ func (d *Directory) UseBlob(digest string) error {
 }
 
 func (d *Directory) use(path string) error {
-	err := d.sweepLock((*flock.Flock).RLock, func() error {
+	err := d.withSweepLock(unix.LOCK_SH, func() error {
 		now := d.now()
 		return os.Chtimes(path, now, now)
 	})
@@ -319,9 +327,9 @@ func (d *Directory) ListBlobs(ctx context.Context, blob, stray func(name string)
 
 // SweepBlobs implements [Blobs] by a lock of the file system.
 func (d *Directory) SweepBlobs(sweep func(remove func(digest string) error) error) error {
-	return d.sweepLock((*flock.Flock).Lock, func() error {
+	return d.withSweepLock(unix.LOCK_EX, func() error {
 		return sweep(func(digest string) error {
-			path, err := d.BlobPath(digest)
+			path, err := d.blobPath(digest)
 			if err == nil {
 				err = os.Remove(path)
 			}
@@ -333,32 +341,15 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest string) error) erro
 	})
 }
 
-func (d *Directory) sweepLock(lock func(*flock.Flock) error, change func() error) (err error) {
-	l := flock.New(filepath.Join(d.root, "locks", ".sweep"), flock.SetPermissions(fileMode))
-	err = lock(l)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.MakeDir(filepath.Join(d.root, "locks"), UntilPowerLoss); err != nil {
-			return fmt.Errorf("create the directory of a lock: %w", err)
-		}
-		err = lock(l)
-	}
-	if err != nil {
-		_ = l.Close()
-		return fmt.Errorf("lock the store's blobs: %w", err)
-	}
-	defer closing(l, &err)
-	return change()
-}
-
 // QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the
 // meantime; so what was moved is looked at again, and an undamaged blob is put back.
 func (d *Directory) QuarantineBlob(ctx context.Context, digest string) (string, error) {
-	path, err := d.BlobPath(digest)
+	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err
 	}
 	to := d.quarantined(path)
-	if err := d.Install(path, to, UntilPowerLoss); err != nil {
+	if err := d.install(path, to, UntilPowerLoss); err != nil {
 		return "", err
 	}
 	if found, err := hashFile(ctx, to); err == nil && found == digest {

@@ -13,25 +13,27 @@ import (
 	"github.com/maestro-hive/maestro/internal/failpoint"
 )
 
-const (
-	dirMode  fs.FileMode = 0o700
-	fileMode fs.FileMode = 0o600
-)
-
 // Directory keeps each document and each journal in a file below a directory. Files are
 // replaced by renaming, and written under locks of the file system.
 type Directory struct {
 	root string
 	now  func() time.Time
-	// retry runs a write again that has found the disk full, if it could make room.
-	retry func(write func() error) error
+	// unflushed: nothing in it need outlive a power loss.
+	unflushed bool
 }
 
-// NewDirectory returns the storage in a directory, which exists. retry runs a write, and
-// may run it once more.
-func NewDirectory(root string, now func() time.Time, retry func(write func() error) error) *Directory {
-	return &Directory{root: root, now: now, retry: retry}
+// NewDirectory returns the storage in a directory, which need not exist as long as nothing
+// is written.
+func NewDirectory(root string, now func() time.Time) (*Directory, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("find the store's directory: %w", err)
+	}
+	return &Directory{root: abs, now: now}, nil
 }
+
+// Root is the path of the directory, absolute.
+func (d *Directory) Root() string { return d.root }
 
 var _ Storage = (*Directory)(nil)
 
@@ -89,7 +91,7 @@ func (d *Directory) Write(key string, data []byte, version Version, durability D
 	if len(data) > MaxDocument {
 		return "", fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", ErrTooLarge, len(data), MaxDocument)
 	}
-	temp, err := d.WriteTemp(path, data, durability)
+	temp, err := d.writeTemp(path, data, durability)
 	if err != nil {
 		return "", err
 	}
@@ -97,10 +99,10 @@ func (d *Directory) Write(key string, data []byte, version Version, durability D
 		if err := hasVersion(path, version); err != nil {
 			return err
 		}
-		return d.Install(temp.Name(), path, durability)
+		return d.install(temp, path, durability)
 	})
 	if err != nil {
-		_ = os.Remove(temp.Name())
+		_ = os.Remove(temp)
 		return "", err
 	}
 	return VersionOf(data), nil
@@ -139,6 +141,40 @@ func (d *Directory) Delete(key string, version Version) error {
 	})
 }
 
+// ModTime implements [Storage].
+func (d *Directory) ModTime(key string) (time.Time, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return time.Time{}, err
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, ErrNotFound
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// Clock implements [Storage] by a file that it writes and removes again.
+func (d *Directory) Clock() (now time.Time, err error) {
+	f, err := d.temp()
+	if err != nil {
+		return now, fmt.Errorf("write into the store: %w", err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // swept away later
+	defer closing(f, &err)
+	if _, err := f.WriteString("\n"); err != nil {
+		return now, fmt.Errorf("write into the store: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return now, fmt.Errorf("read back from the store: %w", err)
+	}
+	return info.ModTime(), nil
+}
+
 // List implements [Storage].
 func (d *Directory) List(key string) ([]string, error) {
 	path, err := d.path(key)
@@ -169,7 +205,7 @@ func (d *Directory) Quarantine(key string, version Version, copied bool) (string
 	}
 	to := d.quarantined(path)
 	if !copied {
-		return d.Rel(to), d.Install(path, to, UntilPowerLoss)
+		return d.Rel(to), d.install(path, to, UntilPowerLoss)
 	}
 	data, now, err := d.Read(key)
 	if err != nil {
@@ -205,7 +241,7 @@ func (d *Directory) Rel(path string) string {
 // file that was replaced last and exchanges the two: on many file systems that takes a
 // small part of the time that a new file takes. Where it cannot, it writes a new file.
 func (d *Directory) swap(path string, data []byte) error {
-	spare := filepath.Join(d.root, "tmp", "swap-"+string(VersionOf([]byte(d.Rel(path)))[:12]))
+	spare := filepath.Join(d.root, tempDir, "swap-"+string(VersionOf([]byte(d.Rel(path)))[:12]))
 	if err := overwrite(spare, path, data); err == nil && exchange(spare, path) == nil {
 		return nil
 	}

@@ -14,8 +14,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage/storagetest"
 )
 
-func open(dir string) storage.Storage {
-	return storage.NewDirectory(dir, time.Now, func(write func() error) error { return write() })
+func open(t *testing.T, dir string) storage.Storage {
+	t.Helper()
+	d, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(t, err)
+	return d
 }
 
 func TestADirectoryIsAStorage(t *testing.T) {
@@ -25,7 +28,7 @@ func TestADirectoryIsAStorage(t *testing.T) {
 		damage := func(t *testing.T, digest string, content []byte) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(storage.BlobKey(digest))), content, 0o600))
 		}
-		return func() storage.Storage { return open(dir) }, damage
+		return func() storage.Storage { return open(t, dir) }, damage
 	})
 }
 
@@ -33,7 +36,7 @@ func TestADirectoryIsAStorage(t *testing.T) {
 func TestAnUnfinishedLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(dir)
+	s := open(t, dir)
 	require.NoError(t, s.Append("j", []byte("first")))
 	path := filepath.Join(dir, "j")
 	for i, torn := range []string{"s", "second", string(make([]byte, 10_000))} {
@@ -52,7 +55,7 @@ func TestAnUnfinishedLineIsCutOff(t *testing.T) {
 func TestAFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s := open(dir)
+	s := open(t, dir)
 	_, err := s.Write("doc", []byte("1"), "", storage.Durable)
 	require.NoError(t, err)
 	_, err = s.Write("doc", []byte("2"), "", storage.Durable)

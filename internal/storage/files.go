@@ -6,86 +6,100 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
 )
 
+const (
+	dirMode  fs.FileMode = 0o700
+	fileMode fs.FileMode = 0o600
+
+	tempDir = "tmp"
+)
+
+// IsFull tells of an error that a disk, or its owner's part of it, has no room.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // WriteFile replaces the file at path by data, whole or not at all, making its
 // directory if need be.
 func (d *Directory) WriteFile(path string, data []byte, durability Durability) error {
-	temp, err := d.WriteTemp(path, data, durability)
+	temp, err := d.writeTemp(path, data, durability)
 	if err != nil {
 		return err
 	}
-	return d.InstallTemp(temp, path, durability)
+	return d.installTemp(temp, path, durability)
 }
 
-// InstallTemp installs a temporary file, or removes it.
-func (d *Directory) InstallTemp(temp *os.File, path string, durability Durability) error {
-	err := d.Install(temp.Name(), path, durability)
+// installTemp installs a temporary file, or removes it.
+func (d *Directory) installTemp(temp, path string, durability Durability) error {
+	err := d.install(temp, path, durability)
 	if err != nil {
-		_ = os.Remove(temp.Name())
+		_ = os.Remove(temp)
 	}
 	return err
 }
 
-// WriteTemp writes data to a temporary file, which it closes, to be installed at path. On
-// a full disk it uses the reserve.
-func (d *Directory) WriteTemp(path string, data []byte, durability Durability) (f *os.File, err error) {
-	err = d.retry(func() error {
-		f, err = d.WriteTempOnce(path, data, durability)
+// writeTemp writes data to a temporary file, to be installed at path, and returns its
+// path. On a full disk it uses the reserve.
+func (d *Directory) writeTemp(path string, data []byte, durability Durability) (temp string, err error) {
+	err = d.withReserve(func() error {
+		temp, err = d.writeTempOnce(path, data, durability)
 		return err
 	})
-	return f, err
+	return temp, err
 }
 
-// WriteTempOnce is as WriteTemp, without the reserve.
-func (d *Directory) WriteTempOnce(path string, data []byte, durability Durability) (*os.File, error) {
-	f, err := d.Temp()
+// writeTempOnce is as writeTemp, without the reserve.
+func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (string, error) {
+	f, err := d.temp()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	failpoint.Torn(path, f, data)
-	if err := WriteAll(f, data, durability == Durable); err != nil {
+	if err := writeAll(f, data, d.limited(durability)); err != nil {
 		_ = os.Remove(f.Name())
-		return nil, err
+		return "", err
 	}
-	return f, nil
+	return f.Name(), nil
 }
 
-// Temp makes a temporary file in the file system of the directory.
-func (d *Directory) Temp() (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Join(d.root, "tmp"), "put-*")
+// temp makes a temporary file in the file system of the directory.
+func (d *Directory) temp() (*os.File, error) {
+	dir := filepath.Join(d.root, tempDir)
+	f, err := os.CreateTemp(dir, "put-*")
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.MakeDir(filepath.Join(d.root, "tmp"), UntilPowerLoss); err != nil {
+		if err := d.makeDir(dir, UntilPowerLoss); err != nil {
 			return nil, err
 		}
-		f, err = os.CreateTemp(filepath.Join(d.root, "tmp"), "put-*")
+		f, err = os.CreateTemp(dir, "put-*")
 	}
 	return f, err
 }
 
-// Install renames a temporary file to path. A directory that it has to make is
+// install renames a temporary file to path. A directory that it has to make is
 // durable in any case: whoever settles the file looks no further up than that.
-func (d *Directory) Install(temp, path string, durability Durability) error {
+func (d *Directory) install(temp, path string, durability Durability) error {
 	err := os.Rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.MakeDir(filepath.Dir(path), Durable); err != nil {
+		if err := d.makeDir(filepath.Dir(path), Durable); err != nil {
 			return err
 		}
 		err = os.Rename(temp, path)
 	}
-	if err != nil || durability != Durable {
+	if err != nil || d.limited(durability) != Durable {
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
 }
 
-// MakeDir makes a directory and its parents below the root.
-func (d *Directory) MakeDir(path string, durability Durability) error {
+// makeDir makes a directory and its parents below the root.
+func (d *Directory) makeDir(path string, durability Durability) error {
 	err := os.Mkdir(path, dirMode)
 	if errors.Is(err, fs.ErrNotExist) && path != d.root {
-		if err := d.MakeDir(filepath.Dir(path), durability); err != nil {
+		if err := d.makeDir(filepath.Dir(path), durability); err != nil {
 			return err
 		}
 		err = os.Mkdir(path, dirMode)
@@ -93,26 +107,31 @@ func (d *Directory) MakeDir(path string, durability Durability) error {
 	if errors.Is(err, fs.ErrExist) {
 		err = nil
 	}
-	if err != nil || durability != Durable {
+	if err != nil || d.limited(durability) != Durable {
 		return err
 	}
-	return SyncDir(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
 }
 
-// WriteAll writes data and closes f, which it has flushed to the disk if sync.
-func WriteAll(f *os.File, data []byte, sync bool) (err error) {
+// limited is the durability that a write has here of the one that was asked for.
+func (d *Directory) limited(durability Durability) Durability {
+	return durability && !Durability(d.unflushed)
+}
+
+// writeAll writes data and closes f.
+func writeAll(f *os.File, data []byte, durability Durability) (err error) {
 	defer closing(f, &err)
 	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	if sync {
+	if durability == Durable {
 		return f.Sync()
 	}
 	return nil
 }
 
-// SyncDir makes the names in a directory outlive a power loss.
-func SyncDir(path string) (err error) {
+// syncDir makes the names in a directory outlive a power loss.
+func syncDir(path string) (err error) {
 	d, err := os.Open(path)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func (d *Directory) Append(key string, line []byte) error {
 		return errors.New("a line with a line break cannot be appended to a journal")
 	}
 	line = append(bytes.Clone(line), '\n')
-	return d.retry(func() error { return d.appendLine(path, line) })
+	return d.withReserve(func() error { return d.appendLine(path, line) })
 }
 
 func (d *Directory) appendLine(path string, line []byte) (err error) {
@@ -35,7 +35,7 @@ func (d *Directory) appendLine(path string, line []byte) (err error) {
 	defer closing(f, &err)
 	end, err := cutTorn(f)
 	if err == nil && end == 0 { // a journal with a line has a durable name already
-		err = SyncDir(filepath.Dir(path))
+		err = syncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (d *Directory) openJournal(path string) (*os.File, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
-	if err := d.MakeDir(filepath.Dir(path), Durable); err != nil {
+	if err := d.makeDir(filepath.Dir(path), Durable); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, mode, fileMode)

@@ -38,14 +38,7 @@ func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(d.root, "locks", ".documents", filepath.FromSlash(key)) // no namespace begins with a dot
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := d.MakeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
-			return nil, fmt.Errorf("create the directory of a lock: %w", err)
-		}
-		f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
-	}
+	f, err := d.openLock(os.O_RDWR, ".documents/"+key) // no namespace begins with a dot
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
@@ -54,6 +47,19 @@ func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
 	return &held{d, f}, nil
+}
+
+// openLock opens the file of a lock, making it and its directory if need be.
+func (d *Directory) openLock(mode int, key string) (*os.File, error) {
+	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
+	f, err := os.OpenFile(path, os.O_CREATE|mode, fileMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.makeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
+			return nil, fmt.Errorf("create the directory of a lock: %w", err)
+		}
+		f, err = os.OpenFile(path, os.O_CREATE|mode, fileMode)
+	}
+	return f, err
 }
 
 // awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
@@ -116,14 +122,10 @@ func (d *Directory) Hold(key string) (Hold, bool, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, false, err
 	}
-	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
-	if err := d.MakeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
-		return nil, false, fmt.Errorf("create the directory of a lock: %w", err)
-	}
 	// Read-only, so that it keeps no file system from being made so.
-	f, err := tryFlock(path, os.O_RDONLY)
+	f, err := d.tryFlock(os.O_RDONLY, key)
 	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EIO) {
-		f, err = tryFlock(path, os.O_RDWR) // NFS locks only what may be written
+		f, err = d.tryFlock(os.O_RDWR, key) // NFS locks only what may be written
 	}
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -134,8 +136,8 @@ func (d *Directory) Hold(key string) (Hold, bool, error) {
 	return heldFile{f}, true, nil
 }
 
-func tryFlock(path string, mode int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|mode, fileMode)
+func (d *Directory) tryFlock(mode int, key string) (*os.File, error) {
+	f, err := d.openLock(mode, key)
 	if err != nil {
 		return nil, err
 	}
@@ -155,24 +157,19 @@ func (l heldFile) Unlock() {
 	_ = l.Close()
 }
 
-// CheckLocks tries whether the file system keeps two that hold a file open from locking it
-// both: nil if it does.
-func (d *Directory) CheckLocks() (err error) {
-	first, err := d.Temp()
+// withSweepLock runs change while others do not sweep; with [unix.LOCK_EX], while nobody
+// marks a blob as used.
+func (d *Directory) withSweepLock(how int, change func() error) (err error) {
+	f, err := d.openLock(os.O_RDWR, ".sweep")
 	if err != nil {
-		return fmt.Errorf("write into the store: %w", err)
+		return fmt.Errorf("lock the store's blobs: %w", err)
 	}
-	defer os.Remove(first.Name()) //nolint:errcheck // swept away later
-	defer closing(first, &err)
-	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("lock a file of the store: %w", err)
+	defer closing(f, &err)
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), how)
 	}
-	second, err := tryFlock(first.Name(), os.O_RDWR)
-	if err == nil {
-		return errors.Join(errors.New("a file was locked twice at the same time"), second.Close())
+	if err != nil {
+		return fmt.Errorf("lock the store's blobs: %w", err)
 	}
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("lock a file of the store: %w", err)
-	}
-	return nil
+	return change()
 }

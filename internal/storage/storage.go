@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ErrNotFound says that there is no such document. ErrConflict says that a document has
@@ -72,6 +73,16 @@ type Storage interface {
 	// with a slash at their end the names that have others below them. Nothing there is
 	// no error.
 	List(key string) ([]string, error)
+	// ModTime is when a document or a journal was written last, by the storage's clock.
+	ModTime(key string) (time.Time, error)
+	// Clock tells the time by the storage's clock, which is another machine's where the
+	// storage is shared. It writes to find out.
+	Clock() (time.Time, error)
+	// KeepReserve sets room aside, where a storage can be full, for durable writes that
+	// find none. It is called from time to time, since such a write uses it up.
+	KeepReserve() error
+	// Stage makes an empty storage for what is to appear in this one all at once.
+	Stage() (Stage, error)
 	// Quarantine moves a damaged document, or a copy of a damaged journal, out of the
 	// way and returns its new key.
 	Quarantine(key string, version Version, copied bool) (string, error)
@@ -90,6 +101,17 @@ type Storage interface {
 	Hold(key string) (held Hold, ok bool, err error)
 }
 
+// Stage is a storage of its own. Nothing in it is durable before it is published.
+type Stage interface {
+	Storage
+	// Publish moves the documents and journals below a key, and blobs, durably to where the
+	// stage was made; blobs that are there stay. Whatever ends it, all that is below the key
+	// is then there, or nothing. It is ErrConflict if something is below the key already.
+	Publish(ctx context.Context, key string, blobs []string) error
+	// Close removes what was not published.
+	Close() error
+}
+
 // Hold is a lock that is held while some work is under way.
 type Hold interface {
 	// Fd is the descriptor that processes inherit to keep the lock.
@@ -104,7 +126,8 @@ type Documents interface {
 	// be the journal's last: its append has not returned.
 	Read(key string) ([]byte, Version, error)
 	// Write replaces a document if its version is still the same, or creates it if
-	// version is zero and there is none. It returns the new version.
+	// version is zero and there is none. It returns the new version. A journal can be
+	// created with all its lines.
 	Write(key string, data []byte, version Version, d Durability) (Version, error)
 }
 

@@ -17,7 +17,7 @@ func exchange(_, _ string) error { return errors.ErrUnsupported }
 // flushFileSystem makes the named files outlive a power loss.
 func flushFileSystem(_ string, files []string) error {
 	for _, path := range files {
-		if err := errors.Join(SyncDir(path), SyncDir(filepath.Dir(path))); err != nil { // the same for a file
+		if err := errors.Join(syncDir(path), syncDir(filepath.Dir(path))); err != nil { // the same for a file
 			return err
 		}
 	}

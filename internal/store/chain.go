@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -94,10 +93,10 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	}
 	w.copies = make(map[spec.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
-		_, data, err := w.store.readCopy(w.key, phase)
+		c, err := w.store.readCopy(w.key, phase)
 		switch {
 		case err == nil:
-			w.copies[cas.DigestOf(data)] = data
+			w.copies[c.of] = c.data
 		case errors.Is(err, session.ErrCorrupt):
 			w.faults = append(w.faults, err)
 		case err != nil && !errors.Is(err, session.ErrNotFound):

@@ -2,12 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
@@ -34,7 +29,7 @@ type StoredCheckpoint struct {
 // The copy is that of the newest checkpoint after the phase, by incarnation and then
 // by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
 func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
-	path, err := s.CheckpointPath(key, c.CurrentPhase)
+	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
 		return "", err
 	}
@@ -47,109 +42,82 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	if err := ctx.Err(); err != nil {
-		return "", err
+	name, err := s.PutBlob(ctx, data)
+	if err == nil {
+		failpoint.Here("checkpoint stored, not copied")
+		err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
+			version, late, err := s.copyBefore(key, c)
+			if late {
+				return nil, "", err
+			}
+			return data, version, err
+		})
 	}
-	name := cas.DigestOf(data)
-	if err := s.withReserve(func() error { return s.putCopied(key, c, name, path, data) }); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	return name, nil
 }
 
-// putCopied stores a blob and a copy of it at path. Both are flushed together,
-// before the copy takes the place of what is there.
-func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Digest, path string, data []byte) (err error) {
-	if _, err := s.docs.PutBlob(string(name), data, storage.UntilPowerLoss); err != nil {
-		return err
-	}
-	f, err := s.files.Temp()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	failpoint.Torn(path, f, data)
-	if err := storage.WriteAll(f, data, false); err != nil {
-		return err
-	}
-	var flush errgroup.Group
-	flush.Go(func() error { return s.docs.FlushBlobs([]string{string(name)}) })
-	flush.Go(func() error { return storage.SyncDir(f.Name()) }) // the same for a file
-	if err := flush.Wait(); err != nil {
-		return err
-	}
-	s.NoteDurable(name)
-	failpoint.Here("checkpoint stored, not copied")
-	return s.withLock(key, chainLock, func(storage.Locked) error { return s.installCopy(key, c, f.Name(), path) })
-}
-
-// installCopy renames a temporary file to a checkpoint's copy, unless the session has
-// gone on since: then the file is removed. The caller holds the lock of the chain.
-func (s *Store) installCopy(key session.Key, c session.Checkpoint, temp, path string) error {
-	late, err := s.isSuperseded(key, c)
+// copyBefore returns the version of the copy that a checkpoint replaces. It is late if the
+// session has a newer checkpoint after this phase. If both have the same time, the status
+// document decides.
+func (s *Store) copyBefore(key session.Key, c session.Checkpoint) (version storage.Version, late bool, err error) {
+	stored, err := s.readCopy(key, c.CurrentPhase)
 	switch {
+	case missing(err):
+		return "", false, nil
 	case err != nil:
-		return err
-	case late:
-		return os.Remove(temp)
-	}
-	return s.files.Install(temp, path, storage.Durable)
-}
-
-// isSuperseded reports whether a newer checkpoint of this phase exists. If both have the
-// same time, the status document decides.
-func (s *Store) isSuperseded(key session.Key, c session.Checkpoint) (bool, error) {
-	stored, _, err := s.readCopy(key, c.CurrentPhase)
-	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return false, nil
-	case err != nil:
-		return false, err
+		return "", false, err
 	}
 	if order := stored.Compare(c); order != 0 {
-		return order > 0, nil
+		return stored.version, order > 0, nil
 	}
 	e, err := s.Execution(key)
-	if err != nil { // nothing says so
-		return false, nil
-	}
-	return e.IsPast(c.Incarnation, c.CreatedAt), nil
+	return stored.version, err == nil && e.IsPast(c.Incarnation, c.CreatedAt), nil
+}
+
+// checkpointCopy is a checkpoint_<phase>.json.
+type checkpointCopy struct {
+	checkpointDocument
+	// of is the blob that it is a copy of.
+	of      spec.Digest
+	data    []byte
+	version storage.Version
 }
 
 // readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
 // none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) readCopy(key session.Key, phase string) (c checkpointDocument, data []byte, err error) {
-	doc, err := documentKey(key, checkpointPrefix+phase+".json")
+func (s *Store) readCopy(key session.Key, phase string) (c checkpointCopy, err error) {
+	doc, err := copyKey(key, phase)
 	if err != nil {
-		return c, nil, err
+		return c, err
 	}
-	_, err = s.readDocument(doc, "checkpoint", func(read []byte) (err error) {
-		if c, err = s.decodeCheckpoint(read); err != nil {
+	c.version, err = s.readDocument(doc, "checkpoint", func(read []byte) (err error) {
+		if c.checkpointDocument, err = s.decodeCheckpoint(read); err != nil {
 			return err
 		}
 		if c.Session != key.Session || c.CurrentPhase != phase {
 			return fmt.Errorf("it is the checkpoint after %s of session %s", c.CurrentPhase, c.Session)
 		}
-		data = read
+		c.data, c.of = read, cas.DigestOf(read)
 		return nil
 	})
-	return c, data, err
+	return c, err
 }
 
-// CheckpointPath is where the copy of a phase's checkpoint lies.
-func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
-	dir, err := s.SessionDir(key)
-	if err != nil {
-		return "", err
-	}
+// copyKey names the copy of a phase's checkpoint.
+func copyKey(key session.Key, phase string) (string, error) {
 	if err := spec.CheckName(phase); err != nil {
 		return "", fmt.Errorf("phase: %w", err)
 	}
-	return filepath.Join(dir, checkpointPrefix+phase+".json"), nil
+	return documentKey(key, checkpointPrefix+phase+".json")
+}
+
+// CheckpointPath is where the copy of a phase's checkpoint lies, for people.
+func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
+	doc, err := copyKey(key, phase)
+	return s.fileOf(doc), err
 }
 
 // Checkpoint reads a checkpoint and the parts that it has of earlier ones, verified, its

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -62,7 +60,7 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 		err = read(nil) // nobody writes a store that is only for reading
 	}
 	if err == nil && day.Cap == (spec.Cap{}) {
-		return day, &cas.Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", Kind: session.ErrNotFound}
+		return day, &cas.Fault{Path: "budgets/" + namespace + "/" + name, What: "no session of team " + name + " has a daily budget", Kind: session.ErrNotFound}
 	}
 	return day, err
 }
@@ -133,14 +131,14 @@ func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) 
 	}
 	oldest := budget.NextDay(date).AddDate(0, 0, -1-carriedFor)
 	for _, key := range keys {
-		dir, err := s.SessionDir(key)
+		dir, err := documentKey(key)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := os.Lstat(filepath.Join(dir, allowanceFile)); err != nil {
+		if _, err := s.docs.ModTime(dir + "/" + allowanceFile); err != nil {
 			continue // it has no budget
 		}
-		if info, err := os.Lstat(filepath.Join(dir, ledgerFile)); err == nil && info.ModTime().Before(oldest) {
+		if written, err := s.docs.ModTime(dir + "/" + ledgerFile); err == nil && written.Before(oldest) {
 			continue
 		}
 		l, err := s.Ledger(key)

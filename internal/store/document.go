@@ -202,6 +202,17 @@ func (s *Store) update(key string, d storage.Durability, change func() ([]byte, 
 	}
 }
 
+// replace writes a document, whatever is there.
+func (s *Store) replace(key string, data []byte) error {
+	return s.update(key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
+		_, version, err := s.docs.Read(key)
+		if errors.Is(err, storage.ErrNotFound) {
+			err = nil
+		}
+		return data, version, err
+	})
+}
+
 // missing tells of an error that there is no sound document, so that one may be created.
 func missing(err error) bool {
 	return errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt)

@@ -234,7 +234,7 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 	t := tar.NewWriter(zip)
 	header := func(name string, size int64) error {
 		e.archive.Bytes += size
-		return t.WriteHeader(&tar.Header{Name: name, Mode: int64(fileMode), Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+		return t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.documents)) {
 		data := e.documents[name]

@@ -28,7 +28,7 @@ type DurabilityOrder struct {
 func RecordDurability(s *Store) *DurabilityOrder {
 	o := &DurabilityOrder{Storage: s.docs, durable: map[string]bool{}}
 	s.docs = o
-	s.Store = cas.New(o, cas.Options{Clock: s.now, StoreDir: s.dir, IndexDir: s.path("index")})
+	s.Store = cas.New(o, cas.Options{Clock: s.now, StoreDir: s.dir, IndexDir: s.dir + "/index"})
 	return o
 }
 

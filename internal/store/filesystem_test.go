@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 func TestTheFileSystemsClockAndLocks(t *testing.T) {
@@ -29,7 +30,7 @@ func TestWhenAnOfferWasWritten(t *testing.T) {
 	s, err := Create(t.TempDir(), Options{Clock: time.Now})
 	require.NoError(t, err)
 	_, _, err = s.OfferFile("w")
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, storage.ErrNotFound)
 	require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: "w", RenewedAt: time.Now().Add(-time.Hour)}))
 	path, written, err := s.OfferFile("w")
 	require.NoError(t, err)

@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,11 +61,11 @@ func archiveFault(entry, format string, args ...any) error {
 // another its checkpoints are sealed anew. It belongs to this store from then on, and is
 // closed: a session that was running counts as failed.
 func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessionID string) (out Archive, err error) {
-	staged, remove, err := s.stage()
+	staged, err := s.stage()
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
+	defer func() { err = errors.Join(err, staged.stage.Close()) }()
 	from, err := staged.unpack(ctx, r)
 	if err != nil {
 		return out, err
@@ -81,11 +78,7 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 	if err != nil {
 		return out, staged.archiveFault(err)
 	}
-	blobs, err := s.takeBlobs(ctx, staged, slices.Sorted(maps.Keys(v.needed)))
-	if err != nil {
-		return out, err
-	}
-	return out, s.takeSession(staged, key, blobs)
+	return out, staged.publish(ctx, key, slices.Sorted(maps.Keys(v.needed)))
 }
 
 // ImportCheckpoints makes a closed session out of work that was done elsewhere: a
@@ -96,11 +89,11 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 	if err := s.checkVacancy(key); err != nil {
 		return "", err
 	}
-	staged, remove, err := s.stage()
+	staged, err := s.stage()
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, remove()) }()
+	defer func() { err = errors.Join(err, staged.stage.Close()) }()
 	for _, c := range chain {
 		c.Previous = head
 		if head, err = staged.putImported(ctx, key, c, s); err != nil {
@@ -111,19 +104,37 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 	if err := staged.putImportedState(key, state); err != nil {
 		return "", err
 	}
-	return head, s.takeSession(staged, key, nil)
+	return head, staged.publish(ctx, key, nil)
 }
 
-// stage makes an empty store below this one, for a session that is not yet in it.
-func (s *Store) stage() (staged *Store, remove func() error, err error) {
-	if err := s.files.MakeDir(s.path("tmp"), storage.UntilPowerLoss); err != nil {
-		return nil, nil, err
-	}
-	dir, err := os.MkdirTemp(s.path("tmp"), "import-*")
+// stagedStore is a store of its own for a session that is not yet in another.
+type stagedStore struct {
+	*Store
+	stage storage.Stage
+}
+
+func (s *Store) stage() (*stagedStore, error) {
+	stage, err := s.docs.Stage()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return newStore(dir, s.id, Options{Clock: s.now}), func() error { return os.RemoveAll(dir) }, nil
+	return &stagedStore{newStore(stage, s.dir, "", s.id, Options{Clock: s.now}), stage}, nil
+}
+
+// publish moves a session, and the blobs that it needs, to the store that the stage is of.
+func (s *stagedStore) publish(ctx context.Context, key session.Key, blobs []spec.Digest) error {
+	doc, err := documentKey(key)
+	if err != nil {
+		return err
+	}
+	digests := make([]string, len(blobs))
+	for i, name := range blobs {
+		digests[i] = string(name)
+	}
+	if err = s.stage.Publish(ctx, doc, digests); errors.Is(err, storage.ErrConflict) {
+		err = fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
+	}
+	return err
 }
 
 func (s *Store) checkVacancy(key session.Key) error {
@@ -223,21 +234,36 @@ func damagedArchive(entry string, err error) error {
 	return archiveFault(entry, "is damaged or cut short: %s; export it again", err)
 }
 
-// unpackFile writes one file of an archive, whose name is that of a store's file.
-func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) (err error) {
-	path := s.path(filepath.FromSlash(h.Name))
-	if err := s.files.MakeDir(filepath.Dir(path), storage.UntilPowerLoss); err != nil {
-		return err
+// unpackFile writes one file of an archive, whose name is that of a store's document or
+// blob.
+func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) error {
+	r := &archiveReader{ctx, t, h.Name}
+	if digest, ok := strings.CutPrefix(h.Name, "blobs/sha256/"); ok {
+		return s.unpackBlob(ctx, h.Name, strings.Replace(digest, "/", "", 1), r)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
-	if errors.Is(err, fs.ErrExist) {
+	data, err := io.ReadAll(r)
+	if err == nil {
+		_, err = s.docs.Write(h.Name, data, "", storage.UntilPowerLoss)
+	}
+	if errors.Is(err, storage.ErrConflict) {
 		return archiveFault(h.Name, "is in the archive twice; export it again")
 	}
+	return err
+}
+
+// unpackBlob writes a blob, whose content need not be what its name says.
+func (s *Store) unpackBlob(ctx context.Context, entry, digest string, r io.Reader) error {
+	if _, err := s.docs.StatBlob(digest); err == nil {
+		return archiveFault(entry, "is in the archive twice; export it again")
+	}
+	w, err := s.docs.NewBlob()
 	if err != nil {
 		return err
 	}
-	defer closing(f, &err)
-	_, err = io.Copy(f, &archiveReader{ctx, t, h.Name})
+	defer w.Close() //nolint:errcheck // what is left is removed with the stage
+	if _, err = io.Copy(w, r); err == nil {
+		_, err = w.Commit(ctx, digest)
+	}
 	return err
 }
 
@@ -273,12 +299,20 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	if err != nil {
 		return nil, out, err
 	}
-	pruned, version, err := s.notes(from)
+	pruned, _, err := s.notes(from)
 	if err != nil {
 		return nil, out, err
 	}
-	if err := s.moveSession(from, key); err != nil {
-		return nil, out, err
+	if from != key {
+		if err := s.copyDocuments(from, key); err != nil {
+			return nil, out, err
+		}
+		if len(pruned.Checkpoints) > 0 {
+			err = s.putNotes(key, pruned, "")
+		}
+		if err != nil {
+			return nil, out, err
+		}
 	}
 	chain := w.sorted(w.head)
 	if out.Head, err = s.resealChain(ctx, chain, from, key); err != nil {
@@ -287,11 +321,6 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	state.Checkpoint = out.Head
 	if err := s.putImportedState(key, state); err != nil {
 		return nil, out, err
-	}
-	if len(pruned.Checkpoints) > 0 {
-		if err := s.putNotes(key, pruned, version); err != nil {
-			return nil, out, err
-		}
 	}
 	v := newVerification(s)
 	if err := v.session(ctx, key); err != nil {
@@ -305,17 +334,36 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	return v, out, err
 }
 
-// moveSession gives a session's directory another name.
-func (s *Store) moveSession(from, to session.Key) error {
-	old, err := s.SessionDir(from)
+// copyDocuments gives a session what another has, but for what names that.
+func (s *Store) copyDocuments(from, to session.Key) error {
+	old, err := documentKey(from)
 	if err != nil {
 		return err
 	}
-	dir, err := s.SessionDir(to)
-	if err != nil || old == dir {
+	dir, err := documentKey(to)
+	if err != nil {
 		return err
 	}
-	return s.files.Install(old, dir, storage.UntilPowerLoss)
+	names, err := s.docs.List(old + "/assignments")
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		names[i] = "assignments/" + name
+	}
+	for _, name := range append(names, ledgerFile, allowanceFile) {
+		data, _, err := s.docs.Read(old + "/" + name)
+		if errors.Is(err, storage.ErrNotFound) {
+			continue
+		}
+		if err == nil {
+			_, err = s.docs.Write(dir+"/"+name, data, "", storage.UntilPowerLoss)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resealChain writes the copies of a session's checkpoints, the newest of which comes
@@ -372,11 +420,11 @@ func (s *Store) putImported(ctx context.Context, key session.Key, c session.Chec
 }
 
 func (s *Store) putCopy(key session.Key, phase string, data []byte) error {
-	path, err := s.CheckpointPath(key, phase)
+	doc, err := copyKey(key, phase)
 	if err != nil {
 		return err
 	}
-	return s.files.WriteFile(path, data, storage.UntilPowerLoss)
+	return s.replace(doc, data)
 }
 
 // putImportedState writes the state of an imported session. Nothing runs it: what was
@@ -399,59 +447,13 @@ func (s *Store) putImportedState(key session.Key, e session.Execution) error {
 	}
 	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
 	e.Revision, e.UpdatedAt = e.Revision+1, now
+	doc, err := documentKey(key, executionFile)
+	if err != nil {
+		return err
+	}
 	data, err := seal(e)
 	if err != nil {
 		return err
 	}
-	return s.files.WriteFile(s.path("sessions", key.Namespace, key.Session, executionFile), data, storage.UntilPowerLoss)
-}
-
-// takeBlobs moves verified blobs from another store into this one, and returns their
-// files, which are not yet flushed. What was already here stays as it is.
-func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []spec.Digest) (files []string, err error) {
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		info, err := staged.files.StatBlob(string(name))
-		if err != nil {
-			return nil, err
-		}
-		path, err := staged.files.BlobPath(string(name))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := s.files.InstallBlob(ctx, path, string(name), info.Size); err != nil {
-			return nil, err
-		}
-		files = append(files, s.path(filepath.FromSlash(storage.BlobKey(string(name)))))
-	}
-	return files, nil
-}
-
-// takeSession moves a session's directory from another store into this one, once it and
-// the blobs are flushed: after a crash the whole session is there or nothing of it.
-func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) error {
-	from, dir := staged.path("sessions", key.Namespace, key.Session), s.path("sessions", key.Namespace, key.Session)
-	files := slices.Clone(blobs)
-	if err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, path)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := s.files.FlushFiles(files); err != nil {
-		return fmt.Errorf("flush the store: %w", err)
-	}
-	if err := s.files.MakeDir(filepath.Dir(dir), storage.Durable); err != nil {
-		return err
-	}
-	if err := os.Rename(from, dir); errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
-	} else if err != nil {
-		return err
-	}
-	return storage.SyncDir(filepath.Dir(dir))
+	return s.replace(doc, data)
 }

@@ -94,7 +94,7 @@ func (s *Store) lockedLedger(key session.Key) (l budget.Ledger, err error) {
 	}
 	lock, err := s.docs.RLock(context.Background(), doc)
 	if err == nil { // otherwise the store is only for reading, and nobody writes into it
-		defer closing(lock, &err)
+		defer lock.Close() //nolint:errcheck // nothing was written
 	}
 	l, _, err = s.storedLedger(key)
 	return l, err

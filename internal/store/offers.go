@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -41,17 +42,22 @@ func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 	if err != nil {
 		return fmt.Errorf("publish the offer of %s: %w", o.Worker, err)
 	}
-	key := offerKey(o.Worker)
-	if err := s.update(key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
-		_, version, err := s.docs.Read(key)
-		if errors.Is(err, storage.ErrNotFound) {
-			err = nil
-		}
-		return append(data, '\n'), version, err
-	}); err != nil {
+	if err := s.replace(offerKey(o.Worker), append(data, '\n')); err != nil {
 		return fmt.Errorf("publish the offer of %s: %w", o.Worker, err)
 	}
 	return nil
+}
+
+// OfferFile is where a worker's offer is, for people, and when it was last written by the
+// clock of the storage. Compared with what the offer says, that tells how the worker's
+// clock goes.
+func (s *Store) OfferFile(worker string) (path string, written time.Time, err error) {
+	key := offerKey(worker)
+	written, err = s.docs.ModTime(key)
+	if err != nil {
+		err = fmt.Errorf("stat the offer of %s: %w", worker, err)
+	}
+	return s.fileOf(key), written, err
 }
 
 // RemoveOffer takes back what a worker offers; it need not be there.

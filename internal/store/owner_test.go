@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -22,7 +23,7 @@ func TestRootDoesNotWriteIntoTheStoreOfAnotherUser(t *testing.T) {
 		require.NoError(t, os.Chown(path, 65534, 65534))
 		for _, open := range []func(string, store.Options) (*store.Store, error){store.Open, store.Create} {
 			_, err = open(s.Dir(), options())
-			var owner *store.OwnerError
+			var owner *storage.OwnerError
 			require.ErrorAs(t, err, &owner)
 			require.Equal(t, 65534, owner.UID)
 			require.ErrorContains(t, err, "sudo -u nobody maestro")

@@ -50,7 +50,7 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 		return report.Blobs
 	}
 	blobs := &watchedBlobs{Storage: s.docs}
-	s.Store = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.path("index")})
+	s.Store = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.dir + "/index"})
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

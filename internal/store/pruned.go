@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 const (
 	prunedFile   = "pruned.json"
 	prunedSchema = "maestro.pruned/v1"
-	// chainLock is held while the files of a session's checkpoints change.
+	// chainLock is held while copies of a session's checkpoints are removed or repaired.
 	chainLock = "checkpoints"
 )
 
@@ -110,10 +109,6 @@ func (s *Store) allSessions(ctx context.Context) ([]session.Key, error) {
 // those of needed ones. The blobs are left to the sweep. A crash in between leaves files that are not
 // needed, never a gap that is not explained.
 func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
-	dir, err := s.SessionDir(key)
-	if err != nil {
-		return err
-	}
 	return s.withLock(key, chainLock, func(storage.Locked) error {
 		n, version, err := s.notes(key)
 		if err != nil {
@@ -139,7 +134,7 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, nee
 				return err
 			}
 		}
-		return storage.SyncDir(dir)
+		return nil
 	})
 }
 
@@ -163,18 +158,15 @@ func (s *Store) putNotes(key session.Key, n prunedNote, version storage.Version)
 // dropCopy removes checkpoint_<phase>.json if it is the copy of this very
 // checkpoint, and not of a later one after the same phase.
 func (s *Store) dropCopy(key session.Key, c StoredCheckpoint) error {
-	path, err := s.CheckpointPath(key, c.CurrentPhase)
+	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || (err == nil && cas.DigestOf(data) != c.Name) {
-		return nil
+	data, version, err := s.docs.Read(doc)
+	if err == nil && cas.DigestOf(data) == c.Name {
+		err = s.docs.Delete(doc, version)
 	}
-	if err == nil {
-		err = os.Remove(path)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrConflict) {
 		return fmt.Errorf("remove the copy of checkpoint %s: %w", c.Name.Short(), err)
 	}
 	return nil

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -17,13 +15,14 @@ import (
 
 const executionFile = "execution_state.json"
 
-// SessionDir is where a session's documents lie.
+// SessionDir is where a session's documents lie, for people.
 func (s *Store) SessionDir(key session.Key) (string, error) {
-	if err := key.Check(); err != nil {
-		return "", err
-	}
-	return s.path("sessions", key.Namespace, key.Session), nil
+	doc, err := documentKey(key)
+	return s.fileOf(doc), err
 }
+
+// fileOf names the file of a document for people.
+func (s *Store) fileOf(key string) string { return path.Join(s.dir, key) }
 
 // documentKey names a document of a session in the storage.
 func documentKey(key session.Key, names ...string) (string, error) {
@@ -56,15 +55,12 @@ func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, 
 
 // HasSession reports whether the store knows a session.
 func (s *Store) HasSession(key session.Key) (bool, error) {
-	dir, err := s.SessionDir(key)
+	doc, err := documentKey(key)
 	if err != nil {
 		return false, err
 	}
-	_, err = os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	names, err := s.docs.List(doc)
+	return len(names) > 0, err
 }
 
 // subdirs lists the names below a key that have others below them, and that a session can

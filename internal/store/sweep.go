@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -78,7 +78,7 @@ func (p *pruning) mark(ctx context.Context) error {
 // state or a ledger says, checkpoints, records and journals say, too; and a session
 // that begins at this moment has no state yet.
 func harmless(f cas.Fault) bool {
-	file := filepath.Base(f.Path)
+	file := path.Base(f.Path)
 	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +45,7 @@ func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, err
 		return Report{}, err
 	}
 	if !known {
-		return Report{}, &cas.Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", Kind: session.ErrNotFound}
+		return Report{}, &cas.Fault{Path: "sessions/" + key.Namespace + "/" + key.Session, What: "the store " + s.dir + " has no such session", Kind: session.ErrNotFound}
 	}
 	v := newVerification(s)
 	v.repair = true
@@ -207,33 +206,32 @@ func (v *verification) copied(ctx context.Context, key session.Key, c StoredChec
 	if _, ok := w.copies[c.Name]; ok {
 		return nil
 	}
-	path, err := v.store.CheckpointPath(key, c.CurrentPhase)
+	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
 		return err
 	}
-	rel := v.store.rel(path)
-	missing := &cas.Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", Kind: session.ErrNotFound}
+	missing := &cas.Fault{Path: doc, What: "the copy of checkpoint " + string(c.Name) + " is missing", Kind: session.ErrNotFound}
 	if !v.repair {
 		// The session may have gone on since its copies were read.
-		if data, err := os.ReadFile(path); err == nil && (cas.DigestOf(data) == c.Name || !w.seen[cas.DigestOf(data)]) {
+		if data, _, err := v.store.docs.Read(doc); err == nil && (cas.DigestOf(data) == c.Name || !w.seen[cas.DigestOf(data)]) {
 			return nil
 		}
 		return v.fault(missing, "")
 	}
-	state, err := v.store.repairCopy(ctx, key, c, path, w)
+	state, err := v.store.repairCopy(ctx, key, c, doc, w)
 	if err != nil { // the blob cannot be read, or the store not be written
 		return v.fault(missing, "")
 	}
 	const how = "the copy was rewritten from the checkpoint's blob"
-	f, known := v.faults[rel]
+	f, known := v.faults[doc]
 	switch {
 	case known && f.Repaired == "" && state != copyInPlace:
 		f.Repaired = how
-		v.faults[rel] = f
+		v.faults[doc] = f
 	case state == copyWasMissing:
 		return v.fault(repaired(missing, how), "")
 	case state == copyWasOther:
-		v.report.Replaced = append(v.report.Replaced, rel)
+		v.report.Replaced = append(v.report.Replaced, doc)
 	}
 	return nil
 }
@@ -252,19 +250,19 @@ const (
 
 // repairCopy writes the copy of a checkpoint from its blob, unless the session has gone
 // on since the walk.
-func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpoint, path string, w *chainWalk) (state copyState, err error) {
+func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpoint, doc string, w *chainWalk) (state copyState, err error) {
 	data, err := s.Blob(ctx, c.Name)
 	if err != nil {
 		return copyInPlace, err
 	}
 	err = s.withLock(key, chainLock, func(storage.Locked) error {
-		_, there, err := s.readCopy(key, c.CurrentPhase)
+		there, err := s.readCopy(key, c.CurrentPhase)
 		switch {
-		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		case missing(err):
 			state = copyWasMissing
 		case err != nil:
 			return err
-		case cas.DigestOf(there) == c.Name || !w.seen[cas.DigestOf(there)]:
+		case there.of == c.Name || !w.seen[there.of]:
 			return nil
 		default:
 			state = copyWasOther
@@ -277,7 +275,11 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 			state = copyInPlace
 			return nil
 		}
-		return s.files.WriteFile(path, data, storage.Durable)
+		_, err = s.docs.Write(doc, data, there.version, storage.Durable)
+		if errors.Is(err, storage.ErrConflict) { // the session has gone on
+			state, err = copyInPlace, nil
+		}
+		return err
 	})
 	return state, err
 }

@@ -28,6 +28,8 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"damaged blobs are repaired or moved": damagedBlobs,
 		"sweeping excludes using":             sweptBlobs,
 		"hostile digests are refused":         hostileDigests,
+		"a stage is published at once":        stages,
+		"a stage can be discarded":            discarded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,6 +43,8 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"readers see whole documents":       wholeDocuments,
 		"a journal grows by whole lines":    journal,
 		"an append can be repeated":         repeatedAppend,
+		"a journal is created with lines":   wholeJournals,
+		"writes have a time":                times,
 		"names are listed":                  listing,
 		"hostile keys are refused":          hostileKeys,
 		"sizes are bounded":                 bounds,
@@ -203,6 +207,8 @@ func hostileKeys(t *testing.T, open Opener) {
 		require.ErrorIs(t, s.Append(key, nil), storage.ErrKey, "%.40q", key)
 		require.ErrorIs(t, s.Delete(key, ""), storage.ErrKey, "%.40q", key)
 		_, err = s.List(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, err = s.ModTime(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.Lock(t.Context(), key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)

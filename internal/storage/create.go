@@ -1,0 +1,131 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// creationPrefix marks files of a creation under way, which do not make a
+	// directory count as in use.
+	creationPrefix = ".store-"
+	// staleTemp is the age at which a temporary file has no living writer.
+	staleTemp = 24 * time.Hour
+)
+
+// Create makes the directory, which must be absent or empty, and its first document. Of
+// several processes that create at once one makes it, and the others find it. The
+// directory is readable by its owner only.
+func (d *Directory) Create(key string, document []byte) error {
+	first, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.root, dirMode); err != nil {
+		return fmt.Errorf("create the store's directory: %w; create it yourself, or choose another", err)
+	}
+	if err := d.checkVacant(key); err != nil {
+		return err
+	}
+	if err := os.Chmod(d.root, dirMode); err != nil {
+		return fmt.Errorf("restrict the store to its owner: %w; choose another directory", err)
+	}
+	if err := d.claim(first, document); err != nil {
+		return fmt.Errorf("create a store in %s: %w", d.root, err)
+	}
+	return nil
+}
+
+// checkVacant refuses a directory that holds anything but beginnings of a store.
+func (d *Directory) checkVacant(first string) error {
+	entries, err := os.ReadDir(d.root)
+	if err != nil {
+		return fmt.Errorf("read the store's directory: %w", err)
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == first:
+			return nil // another process was faster
+		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
+		default:
+			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name, first)
+		}
+	}
+	return nil
+}
+
+// claim writes the first document unless another process has done so.
+func (d *Directory) claim(path string, document []byte) error {
+	f, err := os.CreateTemp(d.root, creationPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
+	if err := writeAll(f, document, Durable); err != nil {
+		return err
+	}
+	// A link, unlike a rename, does not replace what another process made.
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(d.root)
+}
+
+// OwnerError says that root is not to write into a store of another user, who could not
+// read what root makes there.
+type OwnerError struct {
+	// Dir is the store's directory, and UID who owns it.
+	Dir string
+	UID int
+}
+
+// Error names the owner, and how to run as that user.
+func (e *OwnerError) Error() string {
+	name, as := strconv.Itoa(e.UID), "'#"+strconv.Itoa(e.UID)+"'"
+	if u, err := user.LookupId(name); err == nil {
+		name, as = u.Username, u.Username
+	}
+	return fmt.Sprintf("the store in %s belongs to user %s, whose workers cannot read files of root; run this as that user: "+
+		"sudo -u %s maestro ..., or without sudo: runuser -u %s -- maestro ...", e.Dir, name, as, name)
+}
+
+// CheckOwner refuses root where the directory, or its document of this key, belongs to
+// somebody else.
+func (d *Directory) CheckOwner(key string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	for _, path := range []string{d.root, filepath.Join(d.root, key)} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("open the store: %w", err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
+			return &OwnerError{Dir: d.root, UID: int(st.Uid)}
+		}
+	}
+	return nil
+}
+
+// RemoveOldTemp removes temporary files whose writers are long dead. It is housekeeping:
+// what it cannot remove now, a later one will.
+func (d *Directory) RemoveOldTemp() {
+	entries, err := os.ReadDir(filepath.Join(d.root, tempDir))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && d.now().Sub(info.ModTime()) > staleTemp {
+			_ = os.RemoveAll(filepath.Join(d.root, tempDir, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package storagetest
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// times: what was written last is told by the storage's own clock.
+func times(t *testing.T, open Opener) {
+	s := open()
+	_, err := s.ModTime("a/doc")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+	write := func(key string, write func(version storage.Version) error) {
+		_, version, _ := s.Read(key)
+		before, err := open().Clock()
+		require.NoError(t, err)
+		require.NoError(t, write(version))
+		at, err := open().ModTime(key)
+		require.NoError(t, err)
+		after, err := s.Clock()
+		require.NoError(t, err)
+		require.False(t, at.Before(before) || at.After(after), "%s is between %s and %s", at, before, after)
+	}
+	for i := range 3 {
+		for _, d := range []storage.Durability{storage.Durable, storage.UntilPowerLoss} {
+			write("a/doc", func(version storage.Version) error {
+				_, err := s.Write("a/doc", []byte(version), version, d)
+				return err
+			})
+		}
+		write("a/locked", func(version storage.Version) error {
+			l, err := s.Lock(t.Context(), "a/locked")
+			require.NoError(t, err)
+			_, err = l.Write("a/locked", []byte(version), version, storage.UntilPowerLoss)
+			require.NoError(t, l.Close())
+			return err
+		})
+		write("a/j", func(storage.Version) error { return s.Append("a/j", fmt.Append(nil, i)) })
+	}
+	require.NoError(t, s.KeepReserve())
+}
+
+// wholeJournals: a journal can be created with its lines, and grows from there.
+func wholeJournals(t *testing.T, open Opener) {
+	_, err := open().Write("a/j", []byte("first\nsecond\n"), "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	require.NoError(t, open().Append("a/j", []byte("second")))
+	require.NoError(t, open().Append("a/j", []byte("third")))
+	data, _, err := open().Read("a/j")
+	require.NoError(t, err)
+	require.Equal(t, "first\nsecond\nthird\n", string(data))
+}
+
+// stages: what is in a stage is nowhere else before it is published, and then all at once.
+func stages(t *testing.T, open Opener, damage Damage) {
+	s := open()
+	shared, large, loose := []byte("shared"), make([]byte, 3<<20), []byte("loose")
+	_, err := s.PutBlob(digestOf(shared), shared, storage.Durable)
+	require.NoError(t, err)
+	damage(t, digestOf(shared), []byte("damaged"))
+
+	stage, err := s.Stage()
+	require.NoError(t, err)
+	for _, key := range []string{"a/b/doc", "a/b/c/doc", "a/other"} {
+		_, err := stage.Write(key, []byte(key), "", storage.Durable)
+		require.NoError(t, err)
+	}
+	require.NoError(t, stage.Append("a/b/j", []byte("line")))
+	for _, content := range [][]byte{shared, loose} {
+		_, err = stage.PutBlob(digestOf(content), content, storage.Durable)
+		require.NoError(t, err)
+	}
+	w, err := stage.NewBlob()
+	require.NoError(t, err)
+	_, err = w.Write(large)
+	require.NoError(t, err)
+	_, err = w.Commit(t.Context(), digestOf(large))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+
+	names, err := open().List("a")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.Equal(t, []string{digestOf(shared)}, listed(t, s))
+	require.ErrorIs(t, stage.Publish(t.Context(), "../a", nil), storage.ErrKey)
+	require.ErrorIs(t, stage.Publish(t.Context(), "a/b", []string{".."}), storage.ErrKey)
+
+	seen := watchKey(t, open(), "a/b")
+	require.NoError(t, stage.Publish(t.Context(), "a/b", []string{digestOf(shared), digestOf(large)}))
+	require.Equal(t, "[c/ doc j]", <-seen, "first seen")
+	for key, want := range map[string]string{"a/b/doc": "a/b/doc", "a/b/c/doc": "a/b/c/doc", "a/b/j": "line\n"} {
+		data, _, err := open().Read(key)
+		require.NoError(t, err)
+		require.Equal(t, want, string(data))
+	}
+	require.Equal(t, shared, contentOf(t, open(), digestOf(shared)), "it was damaged")
+	require.Equal(t, large, contentOf(t, open(), digestOf(large)))
+	require.Len(t, listed(t, s), 2)
+	names, err = open().List("a")
+	require.NoError(t, err)
+	require.Equal(t, []string{"b/"}, names, "nothing else was published")
+	require.NoError(t, stage.Close())
+
+	late, err := open().Stage()
+	require.NoError(t, err)
+	_, err = late.Write("a/b/late", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	require.ErrorIs(t, late.Publish(t.Context(), "a/b", nil), storage.ErrConflict)
+	require.NoError(t, late.Close())
+	names, err = s.List("a/b")
+	require.NoError(t, err)
+	require.Equal(t, []string{"c/", "doc", "j"}, names)
+}
+
+// watchKey tells what is seen first below a key.
+func watchKey(t *testing.T, s storage.Storage, key string) <-chan string {
+	t.Helper()
+	seen := make(chan string, 1)
+	go func() {
+		for {
+			names, err := s.List(key)
+			if err != nil || len(names) > 0 {
+				seen <- fmt.Sprint(append(names, errText(err)...))
+				return
+			}
+		}
+	}()
+	return seen
+}
+
+func errText(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{err.Error()}
+}
+
+// discarded: a stage that is closed leaves nothing.
+func discarded(t *testing.T, open Opener, _ Damage) {
+	s := open()
+	stage, err := s.Stage()
+	require.NoError(t, err)
+	_, err = stage.Write("a/doc", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	w, err := stage.NewBlob()
+	require.NoError(t, err)
+	_, err = io.WriteString(w, "content")
+	require.NoError(t, err)
+	require.NoError(t, stage.Close())
+	names, err := open().List("a")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	require.Empty(t, listed(t, s))
+}
