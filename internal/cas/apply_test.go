@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"os"
@@ -9,12 +9,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // apply plans and, unless something is in conflict, writes the difference of two
 // trees into a directory. It returns the conflicts by path.
-func apply(t *testing.T, s *store.Store, dir string, from, to spec.Digest, wanted ...string) map[string]string {
+func apply(t *testing.T, s *content, dir string, from, to spec.Digest, wanted ...string) map[string]string {
 	t.Helper()
 	a, err := s.PlanApply(t.Context(), dir, from, to, wanted)
 	require.NoError(t, err)

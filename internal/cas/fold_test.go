@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"maps"
@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 func id(persona string) spec.AssignmentID {
@@ -20,7 +19,7 @@ func id(persona string) spec.AssignmentID {
 }
 
 // step stores a delta as a step made with knowledge of others.
-func step(t testing.TB, s *store.Store, persona string, d cas.Delta, on ...int) session.Step {
+func step(t testing.TB, s *content, persona string, d cas.Delta, on ...int) session.Step {
 	t.Helper()
 	name, err := s.PutDelta(t.Context(), d)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"fmt"
@@ -18,11 +18,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // materialised fills a new directory from a tree given by its files.
-func materialised(t *testing.T, s *store.Store, files map[string]string) (dir string, manifest spec.Digest) {
+func materialised(t *testing.T, s *content, files map[string]string) (dir string, manifest spec.Digest) {
 	t.Helper()
 	manifest = snapshot(t, s, files)
 	dir = filepath.Join(t.TempDir(), "tree")
@@ -142,13 +141,10 @@ func TestWhatMayNotBeKept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := options()
-			o.Limits = cas.Limits{Files: 10, FileBytes: 1000, TreeBytes: 3000}
-			s, err := store.Create(filepath.Join(t.TempDir(), "store"), o)
-			require.NoError(t, err)
+			s := open(t, t.TempDir(), cas.Limits{Files: 10, FileBytes: 1000, TreeBytes: 3000})
 			dir, base := materialised(t, s, nil)
 			c.make(t, dir)
-			_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"", "hunter2hunter2"}})
+			_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"", "hunter2hunter2"}})
 			var failure *failures.Failure
 			require.ErrorAs(t, err, &failure)
 			require.Equal(t, failures.InvalidOutput, failure.Category)

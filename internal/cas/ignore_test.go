@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // gitFiles lists what git would add of a directory.
@@ -49,7 +48,7 @@ func needGit(t *testing.T) {
 	}
 }
 
-func snapshotPaths(t *testing.T, s *store.Store, dir string) []string {
+func snapshotPaths(t *testing.T, s *content, dir string) []string {
 	t.Helper()
 	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"os"

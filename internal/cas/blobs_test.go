@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"bytes"
@@ -17,10 +17,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
-func blobPath(s *store.Store, name spec.Digest) string {
+func blobPath(s *content, name spec.Digest) string {
 	return filepath.Join(s.Dir(), "blobs", "sha256", string(name[:2]), string(name[2:]))
 }
 

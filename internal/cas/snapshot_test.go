@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 func TestSnapshotsLeaveKeysOut(t *testing.T) {
@@ -79,8 +78,7 @@ func TestAStoreInsideTheWorkspaceIsSkipped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, map[string]string{"a": "1"})
-	s, err := store.Create(filepath.Join(dir, "state", "maestro"), options())
-	require.NoError(t, err)
+	s := open(t, filepath.Join(dir, "state", "maestro"), cas.Limits{})
 	for range 2 {
 		require.Equal(t, []string{"a"}, snapshotPaths(t, s, dir))
 	}

@@ -1,4 +1,4 @@
-package store_test
+package cas_test
 
 import (
 	"bytes"
@@ -16,11 +16,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // patchOf is the patch between two trees.
-func patchOf(t *testing.T, s *store.Store, from, to spec.Digest, o cas.PatchOptions) string {
+func patchOf(t *testing.T, s *content, from, to spec.Digest, o cas.PatchOptions) string {
 	t.Helper()
 	var b strings.Builder
 	for d, err := range s.Patch(t.Context(), from, to, o) {
