@@ -25,7 +25,7 @@ func (w *witness) hear(format string, args ...any) {
 }
 
 func (w *witness) SessionStarted(name string) { w.hear("%s started", name) }
-func (w *witness) SessionEnded(name string, state session.State, help []session.HelpRequest) {
+func (w *witness) SessionEnded(name string, state session.State, help []session.Request) {
 	w.hear("%s %s, %d help", name, state, len(help))
 }
 

@@ -60,9 +60,9 @@ func logAttempt(ctx context.Context, f *failures.Failure, interrupted bool, took
 }
 
 // logHelp logs what a person is needed for and was not before.
-func logHelp(ctx context.Context, before, now []session.HelpRequest) {
+func logHelp(ctx context.Context, before, now []session.Request) {
 	for _, h := range now {
-		if slices.ContainsFunc(before, func(b session.HelpRequest) bool { return b.ID == h.ID }) {
+		if slices.ContainsFunc(before, func(b session.Request) bool { return b.ID == h.ID }) {
 			continue
 		}
 		about := []any{"request", h.ID, "why", h.Message, logs.Phase, h.Phase}

@@ -43,9 +43,9 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 // version of a conflict, record the digest of the work that they are for.
 func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
-	case a.Verb.Approves():
+	case a.Action == session.AnswerApprove:
 		a.Work = c.WorkOf(a.Phase)
-	case a.Verb == session.AnswerSkip && !a.Settles:
+	case a.Action == session.AnswerSkip && !a.Settles:
 		a.Work = c.WorkOf("")
 	}
 	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request })

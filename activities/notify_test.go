@@ -42,9 +42,9 @@ func (o *recipients) take(who string, t activities.TicketNotice) error {
 func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 	t.Parallel()
 	jira := &spec.HelpJira{Project: "MD"}
-	help := session.Notice{Team: "t", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "took 30 s"}}
+	help := session.Notice{Team: "t", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "took 30 s"}}
 	own := session.Fingerprint("t", spec.AssignmentID{Phase: "build", Persona: "dev"}, failures.Timeout, "took 45 s")
-	approval := session.Notice{Team: "t", Request: &session.HelpRequest{Kind: session.ForApproval, Phase: "build"}}
+	approval := session.Notice{Team: "t", Request: &session.Request{Kind: session.ForApproval, Phase: "build"}}
 	for name, tt := range map[string]struct {
 		in   activities.NotifyInput
 		want []string
@@ -93,7 +93,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	}
 	in := session.Notice{
 		ID: "1", Session: "s", Namespace: "default", Run: "r", Reason: "key hunter22",
-		Request: &session.HelpRequest{Message: "hunter22 is wrong", Advice: "use hunter22"},
+		Request: &session.Request{Message: "hunter22 is wrong", Advice: "use hunter22"},
 		Answer:  &session.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
 	}
 	for range 30 {

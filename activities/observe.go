@@ -18,7 +18,7 @@ type Observer interface {
 	SessionStarted(teamName string)
 	// SessionEnded: it is completed, failed or cancelled. help lists what it
 	// failed of, where a person has to help.
-	SessionEnded(teamName string, state session.State, help []session.HelpRequest)
+	SessionEnded(teamName string, state session.State, help []session.Request)
 	// AssignmentEnded: its work is done, or given up. One that is restored,
 	// supplied or skipped has ended when its session starts.
 	AssignmentEnded(teamName string, state session.State)
@@ -116,15 +116,15 @@ func observerOrNone(o Observer) Observer {
 // noObserver is an observer that records nothing.
 type noObserver struct{}
 
-func (noObserver) SessionStarted(string)                                     {}
-func (noObserver) SessionEnded(string, session.State, []session.HelpRequest) {}
-func (noObserver) AssignmentEnded(string, session.State)                     {}
-func (noObserver) RoundEnded(string, failures.Category)                      {}
-func (noObserver) WorkerLost(string)                                         {}
-func (noObserver) StoreWaited(time.Duration)                                 {}
-func (noObserver) OutsideCalled(Whom, string)                                {}
-func (noObserver) CallReplayed(Call)                                         {}
-func (noObserver) BudgetFraction(string, string, float64)                    {}
+func (noObserver) SessionStarted(string)                                 {}
+func (noObserver) SessionEnded(string, session.State, []session.Request) {}
+func (noObserver) AssignmentEnded(string, session.State)                 {}
+func (noObserver) RoundEnded(string, failures.Category)                  {}
+func (noObserver) WorkerLost(string)                                     {}
+func (noObserver) StoreWaited(time.Duration)                             {}
+func (noObserver) OutsideCalled(Whom, string)                            {}
+func (noObserver) CallReplayed(Call)                                     {}
+func (noObserver) BudgetFraction(string, string, float64)                {}
 
 func (noObserver) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
 	return ctx, func(AttemptEnd) {}

@@ -258,7 +258,7 @@ func (r *restoration) decisions(phases []string) map[string]string {
 	return merged
 }
 
-func (r *restoration) note(id spec.AssignmentID, action session.Action, reason string) {
+func (r *restoration) note(id spec.AssignmentID, action session.PlanAction, reason string) {
 	r.plan = append(r.plan, session.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
 }
 

@@ -20,7 +20,7 @@ func (r *restoration) approvals() {
 		}
 		name := session.WorkOf(p.Name, work)
 		if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool {
-			return a.Verb.Approves() && a.Phase == p.Name && a.Work == name
+			return a.Action == session.AnswerApprove && a.Phase == p.Name && a.Work == name
 		}) {
 			r.unapproved = append(r.unapproved, p.Name)
 			r.status.Phases[i].Status = session.AwaitingApproval
@@ -47,7 +47,7 @@ func (r *restoration) notes() map[string]string {
 		record := r.records[id]
 		_, finished := recordedWork(record, r.costs[id])
 		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
-		if a.Verb == session.AnswerRetry && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
+		if a.Action == session.AnswerRetry && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
 			notes[id.String()] = a.Note
 		}
 	}
@@ -106,7 +106,7 @@ func (r *restoration) disagreement() error {
 		}
 	}
 	all := session.WorkOf("", done)
-	if slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Verb == session.AnswerSkip && a.Work == all }) {
+	if slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Action == session.AnswerSkip && a.Work == all }) {
 		return nil
 	}
 	for _, name := range slices.Backward(r.team.Topological()) {

@@ -93,7 +93,7 @@ func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
 	in := activities.MarkInput{Boundary: p.boundary()}
 	want := in.Status.Clone()
 	in.Status.Usage, in.Status.Dropped, in.Status.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 7}, cost.Usage{InputTokens: 2}, cost.Usage{InputTokens: 5}
-	in.Status.Help = []session.HelpRequest{{ID: "pair.p.1", Usage: cost.Usage{InputTokens: 5}, Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
+	in.Status.Help = []session.Request{{ID: "pair.p.1", Usage: cost.Usage{InputTokens: 5}, Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
 	in.Status.Status, in.Status.Reason, in.OriginalRun = session.HelpIsNeeded, "pair/p: stuck", "first"
 	want.Status, want.Reason, want.Help = in.Status.Status, in.Status.Reason, slices.Clone(in.Status.Help)
 	want.Help[0].Usage = cost.Usage{}

@@ -59,7 +59,7 @@ func (d *advice) howToAnswer(r *request) string {
 }
 
 // argument is that of the update that answers a request.
-func argument(r *request, v session.Verb) string {
+func argument(r *request, v session.Action) string {
 	return fmt.Sprintf(`{"request": %q, "action": %q, "by": "your name"}`, r.ID, v)
 }
 
@@ -125,7 +125,7 @@ func (d *advice) made(r *request) []string {
 }
 
 // effect says what comes of an answer that can be pasted.
-func effect(r *request, v session.Verb) string {
+func effect(r *request, v session.Action) string {
 	switch v {
 	case session.AnswerRetry:
 		switch r.Kind {

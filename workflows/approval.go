@@ -16,9 +16,9 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	for _, persona := range p.Personas {
 		used = used.Add(ps.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
 	}
-	return ps.requests.add(ctx, &request{HelpRequest: session.HelpRequest{
+	return ps.requests.add(ctx, &request{Request: session.Request{
 		Kind: session.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
-		Answers: session.ForApproval.Rule().Verbs,
+		Answers: session.ForApproval.Rule().Actions,
 	}})
 }
 
@@ -55,7 +55,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	ps.publisher.announce(ctx)
 	if !r.notified {
 		r.notified = true
-		ps.notifier.notify(ctx, session.ApprovalAsked, &r.HelpRequest, nil)
+		ps.notifier.notify(ctx, session.ApprovalAsked, &r.Request, nil)
 	}
 	err := workflow.Await(ctx, func() bool { return r.answer != nil || ps.ending.stopping() })
 	if err == nil && ps.ending.handsOver() {
@@ -65,7 +65,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	if err != nil || ps.ending.stopping() {
 		return false, err // the session ends, or the phase is done again
 	}
-	if r.answer.Verb.SendsBack() {
+	if r.answer.Action == session.AnswerReject {
 		return false, ps.reworks.reject(ctx, p, r)
 	}
 	p.approval = nil
@@ -77,6 +77,6 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	r.applied = true
-	ps.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
+	ps.notifier.notify(ctx, session.WentOn, &r.Request, r.answer)
 	return true, nil
 }

@@ -141,7 +141,7 @@ func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned acti
 		if turned.Outage != nil {
 			category = turned.Outage.Failure.Category
 		}
-		if err := rs.outages.notice(ctx, a, category, turned.Wait.String(), session.ForOutage.Rule().Verbs); err != nil {
+		if err := rs.outages.notice(ctx, a, category, turned.Wait.String(), session.ForOutage.Rule().Actions); err != nil {
 			return err
 		}
 	}

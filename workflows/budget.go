@@ -28,7 +28,7 @@ type budgets struct {
 // await has an assignment wait until a person raises the budget that is spent, or says
 // otherwise: *answered then. What does not need that budget continues meanwhile.
 func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
-	r := b.requests.add(ctx, &request{HelpRequest: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
+	r := b.requests.add(ctx, &request{Request: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
 	r.obsolete = func() bool { return b.raises > r.raises }
 	if stop.Date != "" || stop.Unsettled {
 		r.funded = func(ctx workflow.Context) workflow.Future { return b.awaitFunds(ctx, a, stop) }
@@ -40,7 +40,7 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	switch {
 	case err != nil || answer == nil:
 		return err
-	case answer.Verb == session.AnswerRetry:
+	case answer.Action == session.AnswerRetry:
 		if answer.Note != "" { // the round continues as it began unless there is something to say
 			a.note = answer.Note
 		}
@@ -60,7 +60,7 @@ func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activitie
 }
 
 // requestFor asks a person about a budget that is spent.
-func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.HelpRequest {
+func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.Request {
 	var ways []string
 	if stop.Unsettled {
 		ways = append(ways, fmt.Sprintf("settle or write off the calls with unknown cost (`maestro budget show %s` lists this session's), "+
@@ -69,9 +69,9 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 	if stop.Date != "" {
 		ways = append(ways, "the session continues by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
-	return session.HelpRequest{
+	return session.Request{
 		Kind: session.ForBudget, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
-		Answers:  session.ForBudget.Rule().Verbs,
+		Answers:  session.ForBudget.Rule().Actions,
 		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}
 }

@@ -23,7 +23,7 @@ func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest
 		p.conflict = &mergeConflict{failure: *f, merged: merged}
 		return
 	}
-	ps.requests.failAtOnce(ctx, session.HelpRequest{
+	ps.requests.failAtOnce(ctx, session.Request{
 		Kind: session.ForHelp, Phase: p.Name, Persona: p.Integrator, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 	})
 }
@@ -35,13 +35,13 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	id := spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}
 	before, state := *ps.status.Assignment(id), ps.publisher.phase(p.Name).Status
 	a := newAssignment(ps.schedule.assignment(id), before, id, c.merged)
-	r := &request{HelpRequest: session.HelpRequest{
+	r := &request{Request: session.Request{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
 		Suggestion: "Skip to keep the later version; retry to have the phase's personas merge both versions.",
-		Answers:    []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
+		Answers:    []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Verb{session.AnswerSkip, session.AnswerAbort}
+		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Action{session.AnswerSkip, session.AnswerAbort}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
@@ -59,7 +59,7 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 		return true, nil
 	}
 	p.phase.input = c.merged
-	if answer.Verb == session.AnswerRetry {
+	if answer.Action == session.AnswerRetry {
 		for _, persona := range p.Personas {
 			ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
 				"%s. The files have the version of the last one named; merge all versions into one. %s", c.failure.Message, answer.Note)

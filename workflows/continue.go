@@ -71,7 +71,7 @@ type ContinuedAssignment struct {
 
 // ContinuedRequest is an open request.
 type ContinuedRequest struct {
-	session.HelpRequest
+	session.Request
 	Stop     *activities.BudgetStop `json:"stop,omitempty"`
 	Files    string                 `json:"files,omitempty"`
 	OwnWork  bool                   `json:"own_work,omitempty"`
@@ -119,7 +119,7 @@ func (s *teamSession) continued(run string) *Continued {
 		c.Phases = append(c.Phases, s.schedule.continued(p))
 	}
 	for _, r := range s.requests.open {
-		c.Requests = append(c.Requests, ContinuedRequest{r.HelpRequest, r.stop, r.files, r.ownWork, r.notified, r.raises, r.answer})
+		c.Requests = append(c.Requests, ContinuedRequest{r.Request, r.stop, r.files, r.ownWork, r.notified, r.raises, r.answer})
 	}
 	return c
 }
@@ -157,7 +157,7 @@ func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 	s.schedule.takeOver(c)
 	for _, r := range c.Requests {
 		s.takeOverRequest(&request{
-			HelpRequest: r.HelpRequest, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, answer: r.Answer,
+			Request: r.Request, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, answer: r.Answer,
 		})
 	}
 	s.requests.list()

@@ -82,7 +82,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 			return activities.Raised{Scope: in.Scope, Cap: spec.Cap{Tokens: 150}}, nil
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
 		s.admitting = func() { // people do not wait for the new run's first checkpoint
-			answer = resolve(env, session.Answer{Request: "help.a.1", Verb: session.AnswerSkip, By: "ann"})
+			answer = resolve(env, session.Answer{Request: "help.a.1", Action: session.AnswerSkip, By: "ann"})
 			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "go-on", word, workflows.ApprovePhase{Phase: "approval"})
 		}
 		env.RegisterDelayedCallback(func() {
@@ -132,7 +132,7 @@ func TestAnswerBeforeContinuingAsNew(t *testing.T) {
 			asked := make(chan struct{})
 			env.RegisterDelayedCallback(func() {
 				suggest(env)
-				answer = resolve(env, session.Answer{Request: "one.a.1", Verb: session.AnswerRetry, Note: "there is one now", By: "ann"})
+				answer = resolve(env, session.Answer{Request: "one.a.1", Action: session.AnswerRetry, Note: "there is one now", By: "ann"})
 				close(asked)
 			}, 0)
 			<-asked
@@ -145,7 +145,7 @@ func TestAnswerBeforeContinuingAsNew(t *testing.T) {
 	require.NoError(t, answer.failed)
 	require.ElementsMatch(t, []string{"one/a.1", "two/b.1"}, s.order(), "what was at work is finished, and nothing else begins")
 	require.Len(t, s.advanced, 1)
-	require.Equal(t, session.AnswerRetry, in.Continued.Requests[0].Answer.Verb)
+	require.Equal(t, session.AnswerRetry, in.Continued.Requests[0].Answer.Action)
 
 	env = s.playFrom(t, in)
 	require.NoError(t, env.GetWorkflowError())

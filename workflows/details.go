@@ -84,7 +84,7 @@ func refresh(s *session.Status) {
 
 // mostUrgent is the open request that a person should look at first: one about failed work
 // before one about a finished phase, and a notice last; nil: there is none.
-func mostUrgent(help []session.HelpRequest) *session.HelpRequest {
+func mostUrgent(help []session.Request) *session.Request {
 	rank := func(k session.RequestKind) int {
 		switch {
 		case k.NoticeOnly():
@@ -94,7 +94,7 @@ func mostUrgent(help []session.HelpRequest) *session.HelpRequest {
 		}
 		return 0
 	}
-	var first *session.HelpRequest
+	var first *session.Request
 	for i := range help {
 		if first == nil || rank(help[i].Kind) < rank(first.Kind) {
 			first = &help[i]

@@ -36,7 +36,7 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	s.team.Budget = spec.Budget{Tokens: 100}
 	var raised []cost.Amount
 	updates := map[string]any{
-		workflows.ResolveUpdate:      session.Answer{Request: "build.approval.1", Verb: session.AnswerApprove},
+		workflows.ResolveUpdate:      session.Answer{Request: "build.approval.1", Action: session.AnswerApprove},
 		workflows.ApprovePhaseUpdate: workflows.ApprovePhase{Phase: "build"},
 		workflows.RaiseUpdate:        workflows.Raise{Tokens: 1},
 	}

@@ -68,7 +68,7 @@ func (e *ending) answer() *session.Answer {
 
 // outcome is how a session ends whose phases are not all done: its state, the reason for
 // people, and the error of its workflow. cancelled: the session was.
-func (e *ending) outcome(cancelled bool, help []session.HelpRequest) (session.State, string, error) {
+func (e *ending) outcome(cancelled bool, help []session.Request) (session.State, string, error) {
 	switch {
 	case cancelled:
 		return session.WasCancelled, "the session was cancelled", temporal.NewCanceledError()

@@ -35,7 +35,7 @@ func (n *notifier) wanted() bool {
 }
 
 // notify sends a notice of an event, and does not wait until it is sent.
-func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.HelpRequest, answer *session.Answer) {
+func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) {
 	if !n.wanted() {
 		return
 	}
@@ -78,7 +78,7 @@ func (n *notifier) notifyEnd(ctx workflow.Context, event session.Event, answer *
 }
 
 // input is the notice of an event.
-func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.HelpRequest, answer *session.Answer) activities.NotifyInput {
+func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) activities.NotifyInput {
 	info := workflow.GetInfo(ctx)
 	n.sent++
 	in := activities.NotifyInput{
@@ -102,7 +102,7 @@ func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.H
 }
 
 // commandsFor are what a person can type about a request, the most useful one first.
-func commandsFor(id string, h session.HelpRequest) []string {
+func commandsFor(id string, h session.Request) []string {
 	if h.Kind.OfPhase() {
 		return []string{
 			fmt.Sprintf("maestro artifacts diff %s %s", id, h.Phase), fmt.Sprintf("maestro approve %s %s", id, h.Phase),

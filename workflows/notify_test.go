@@ -71,7 +71,7 @@ func TestWithdrawnRequestsAreNotified(t *testing.T) {
 			close(asked)
 		}
 	}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "docs.approval.2", Verb: session.AnswerApprove}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "docs.approval.2", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []session.Event{session.ApprovalAsked, session.WentOn, session.ApprovalAsked, session.WentOn, session.SessionCompleted}, s.events())
 	require.Nil(t, s.told[1].Notice.Answer)
@@ -96,7 +96,7 @@ func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 		})
 		s.telling = func(in activities.NotifyInput) {
 			if in.Notice.Event == session.HelpAsked {
-				resolve(env, session.Answer{Request: "build.a.1", Verb: session.AnswerAbort})
+				resolve(env, session.Answer{Request: "build.a.1", Action: session.AnswerAbort})
 				<-ending
 			}
 		}
@@ -114,8 +114,8 @@ func TestRetryWithoutANoteLeavesWhatWasSaid(t *testing.T) {
 	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		return session.RoundResult{}, ends[len(s.rounds)-1]
 	}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "build.a.1", Verb: session.AnswerRetry, Note: "make it green"}),
-		says(2*time.Hour, session.Answer{Request: "build.a.2", Verb: session.AnswerRetry}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "build.a.1", Action: session.AnswerRetry, Note: "make it green"}),
+		says(2*time.Hour, session.Answer{Request: "build.a.2", Action: session.AnswerRetry}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, "make it green", s.rounds[2].Note)
 }

@@ -54,7 +54,7 @@ func (o *outages) register(ctx workflow.Context, all *signals) {
 
 // after decides what a round does whose provider has been away for longer than the
 // team's patience: it continues waiting, and people are notified, who may answer.
-func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Verb) error {
+func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Action) error {
 	a.setUsage(stop.RoundReport)
 	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
@@ -68,11 +68,11 @@ func failingSince(since time.Time, f session.AttemptFailure) string {
 
 // notice notifies people that an assignment waits for its provider. Nobody has to
 // answer: it continues by itself. errSessionEnds says that the session ends.
-func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Verb) error {
+func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Action) error {
 	if o.ending.stopping() {
 		return errSessionEnds
 	}
-	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), HelpRequest: session.HelpRequest{
+	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), Request: session.Request{
 		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
 		Suggestion: goesOn(c),
 		Answers:    answers,
@@ -83,7 +83,7 @@ func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Categor
 		return err
 	}
 	r.notified = true
-	o.notifier.notify(ctx, session.HelpAsked, &r.HelpRequest, nil)
+	o.notifier.notify(ctx, session.HelpAsked, &r.Request, nil)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 	if err := o.requests.resume(ctx, a, r); err != nil {
 		return err
 	}
-	if r.answer.Verb == session.AnswerRetry {
+	if r.answer.Action == session.AnswerRetry {
 		if r.answer.Note != "" {
 			a.note = r.answer.Note
 		}

@@ -110,7 +110,7 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 	env := s.play(t, lasting(activities.AwaitBreakerName, 48*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
 		s.began = env.Now()
 		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: "build.a.1-default-", Verb: session.AnswerSkip})
+			env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: "build.a.1-default-", Action: session.AnswerSkip})
 		}, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())
@@ -145,7 +145,7 @@ func TestAnswersToAnOutage(t *testing.T) {
 	}
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
-		s, env := play(t, &session.Answer{Verb: session.AnswerRetry})
+		s, env := play(t, &session.Answer{Action: session.AnswerRetry})
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, activities.OutageRetry, s.rounds[len(s.rounds)-1].Outage)
 		require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds, "it is the same round")
@@ -153,7 +153,7 @@ func TestAnswersToAnOutage(t *testing.T) {
 	})
 	t.Run("skip", func(t *testing.T) {
 		t.Parallel()
-		_, env := play(t, &session.Answer{Verb: session.AnswerSkip})
+		_, env := play(t, &session.Answer{Action: session.AnswerSkip})
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
 	})
@@ -167,7 +167,7 @@ func TestAnswersToAnOutage(t *testing.T) {
 // TestMergeThatWaitsForItsMachineUsesNoRound: people are notified, and may have it tried now.
 func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 	t.Parallel()
-	for verb, ends := range map[session.Verb]string{session.AnswerRetry: "", session.AnswerAbort: "aborted by"} {
+	for verb, ends := range map[session.Action]string{session.AnswerRetry: "", session.AnswerAbort: "aborted by"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s := &stage{team: newTeam(phase("build", "a", "b"))}
@@ -183,12 +183,12 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 				env.OnActivity(string(activities.MergeName), mock.Anything, mock.Anything).Return(s.sealed)
 				env.RegisterDelayedCallback(func() {
 					seen = status(t, env)
-					env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: seen.Help[0].ID, Verb: verb})
+					env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: seen.Help[0].ID, Action: verb})
 				}, time.Hour)
 			})
 			require.Len(t, seen.Help, 1)
 			require.Equal(t, session.ForOutage, seen.Help[0].Kind)
-			require.Equal(t, []session.Verb{session.AnswerRetry, session.AnswerAbort}, seen.Help[0].Answers)
+			require.Equal(t, []session.Action{session.AnswerRetry, session.AnswerAbort}, seen.Help[0].Answers)
 			if ends != "" {
 				require.ErrorContains(t, env.GetWorkflowError(), ends)
 				return

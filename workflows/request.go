@@ -15,7 +15,7 @@ import (
 // request is a question to a person, of any kind. It is open until it is answered,
 // withdrawn or expired.
 type request struct {
-	session.HelpRequest
+	session.Request
 	// stop is how a budget has stopped the assignment; nil: the request is about none.
 	stop *activities.BudgetStop
 	// files says what a phase has left that waits for approval.
@@ -45,20 +45,20 @@ type request struct {
 // becomes of the assignment.
 type answered struct{ session.Answer }
 
-func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Verb) }
+func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
 
 // takeable refuses an answer that the request does not take. The answer refers to it.
 func (r *request) takeable(a session.Answer, sessionID string) error {
 	switch {
-	case !r.Takes(a.Verb):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Verb), 40), list(r.Answers))
+	case !r.Takes(a.Action):
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), list(r.Answers))
 	case len(a.Note) > session.MaxNote:
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
-	case a.Verb.SendsBack() && strings.TrimSpace(a.Note) == "":
+	case a.Action.LacksNote(a.Note):
 		return notAwaited("a rejection needs a note: the personas get this text")
-	case a.Verb == session.AnswerSupply && !a.Files.Valid():
+	case a.Action.Rule().NeedsFiles && !a.Files.Valid():
 		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
 	}
 	return nil
@@ -71,10 +71,10 @@ func notAwaited(format string, args ...any) error {
 	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-func list(verbs []session.Verb) string {
+func list(actions []session.Action) string {
 	var words []string
-	for _, v := range verbs {
-		words = append(words, string(v))
+	for _, a := range actions {
+		words = append(words, string(a))
 	}
 	return strings.Join(words, ", ")
 }

@@ -85,7 +85,7 @@ func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
 }
 
 func (rs *requests) approve(ctx workflow.Context, approval ApprovePhase) {
-	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: session.AnswerApprove, By: approval.By, Note: approval.Note})
+	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note})
 }
 
 // validateApproval refuses the approval of a phase that does not wait for one.
@@ -116,7 +116,7 @@ func (rs *requests) validate(a session.Answer) error {
 	case r == nil:
 		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), rs.waitsFor())
 	case r.answer != nil:
-		return notAwaited("request %s is already answered: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
+		return notAwaited("request %s is already answered: %s, by %s", r.ID, r.answer.Action, r.answer.By)
 	case !rs.awaits(r):
 		return notAwaited("request %s is closed: the session is ending", r.ID)
 	}
@@ -227,9 +227,9 @@ func (rs *requests) budgets() []*request {
 
 // list brings the status up to date with the open requests.
 func (rs *requests) list() {
-	rs.status.Help = []session.HelpRequest{}
+	rs.status.Help = []session.Request{}
 	for _, r := range rs.open {
-		rs.status.Help = append(rs.status.Help, r.HelpRequest)
+		rs.status.Help = append(rs.status.Help, r.Request)
 	}
 }
 
@@ -253,7 +253,7 @@ func (rs *requests) withdraw(ctx workflow.Context, r *request) {
 	r.closed = true
 	rs.remove(r)
 	if r.notified {
-		rs.notifier.notify(ctx, session.WentOn, &r.HelpRequest, nil)
+		rs.notifier.notify(ctx, session.WentOn, &r.Request, nil)
 	}
 }
 
@@ -288,7 +288,7 @@ func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (_ *ses
 	}
 	if !r.notified && !rs.ending.failed() {
 		r.notified = true
-		rs.notifier.notify(ctx, session.HelpAsked, &r.HelpRequest, nil)
+		rs.notifier.notify(ctx, session.HelpAsked, &r.Request, nil)
 	}
 	if err := rs.await(ctx, a, r); err != nil {
 		return nil, rs.interrupted(ctx, r, err)
@@ -346,19 +346,19 @@ func (rs *requests) patience(ctx workflow.Context, r *request) time.Duration {
 // resume ends a request: an abort ends the session; otherwise the assignment continues,
 // as the answer says if there is one.
 func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) error {
-	if r.answer != nil && r.answer.Verb == session.AnswerAbort {
+	if r.answer != nil && r.answer.Action == session.AnswerAbort {
 		return rs.abort(ctx, a, r)
 	}
 	rs.remove(r)
 	state := session.Running
-	if r.answer != nil && r.answer.Verb == session.AnswerSkip && r.ownWork {
+	if r.answer != nil && r.answer.Action == session.AnswerSkip && r.ownWork {
 		r.answer.Settles, state = true, session.Skipped
 	}
 	if err := rs.save(ctx, a, state, r.answer); err != nil {
 		return err
 	}
 	r.applied = true
-	rs.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
+	rs.notifier.notify(ctx, session.WentOn, &r.Request, r.answer)
 	return nil
 }
 
@@ -407,7 +407,7 @@ const (
 // askForHelp asks a person what becomes of an assignment that has failed for good. A
 // team that does not want to be asked has its session end.
 func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
-	h := session.HelpRequest{
+	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage,
 	}
@@ -418,8 +418,8 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 		rs.failAtOnce(ctx, h)
 		return outcomeEnded, nil
 	}
-	h.Answers = session.ForHelp.Rule().Verbs
-	answer, err := rs.ask(ctx, a, rs.add(ctx, &request{HelpRequest: h, ownWork: a.ownWork()}))
+	h.Answers = session.ForHelp.Rule().Actions
+	answer, err := rs.ask(ctx, a, rs.add(ctx, &request{Request: h, ownWork: a.ownWork()}))
 	if err != nil {
 		return outcomeEnded, ignoreSessionEnd(err)
 	}
@@ -428,8 +428,8 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 
 // failAtOnce fails the session, which does not wait for a person: because its team does
 // not want it to, or because it ends already.
-func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
-	r := rs.add(ctx, &request{HelpRequest: h})
+func (rs *requests) failAtOnce(ctx workflow.Context, h session.Request) {
+	r := rs.add(ctx, &request{Request: h})
 	r.Until = time.Time{} // nothing is left to answer
 	rs.list()
 	rs.publisher.setPhase(h.Phase, session.Failed)
@@ -442,7 +442,7 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
 // apply does with an assignment what a person has said.
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
 	a.Supplied, a.SuppliedBy, a.nextStep = "", "", nextStep{}
-	switch answer.Verb {
+	switch answer.Action {
 	case session.AnswerSupply:
 		a.Supplied, a.SuppliedBy = answer.Files, answer.By
 		return outcomeRetry

@@ -37,9 +37,9 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left", "right"}}}
 	late := &reply{}
-	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
+	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
 		s.marking = func(activities.MarkInput) {
-			late = resolve(env, session.Answer{Request: "right.approval.1", Verb: session.AnswerApprove})
+			late = resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
 			env.CancelWorkflow()
 		}
 	})
@@ -74,14 +74,14 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 			case in.Phase == "docs" && len(s.advanced) == 2:
 				close(advancing)
 			case in.Phase == "aside":
-				late = resolve(env, session.Answer{Request: "docs.approval.1", Verb: session.AnswerApprove})
+				late = resolve(env, session.Answer{Request: "docs.approval.1", Action: session.AnswerApprove})
 				close(looking)
 				until(t, env, func(now session.Status) bool { // both wait for the boundary
 					return len(now.Help) == 0 && now.Assignment(spec.AssignmentID{Phase: "two", Persona: "c"}).Status == session.Completed
 				})
 			}
 		}
-	}, says(time.Hour, session.Answer{Request: "docs.approval.2", Verb: session.AnswerApprove}))
+	}, says(time.Hour, session.Answer{Request: "docs.approval.2", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	require.NoError(t, late.refused)
 	require.ErrorContains(t, late.failed, "request docs.approval.1-default- was withdrawn before its answer was applied")
@@ -106,9 +106,9 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}}
 	late, word := &reply{}, &reply{}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Verb: session.AnswerAbort}), func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Action: session.AnswerAbort}), func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() {
-			late = resolve(env, session.Answer{Request: "two.b.1", Verb: session.AnswerRetry})
+			late = resolve(env, session.Answer{Request: "two.b.1", Action: session.AnswerRetry})
 			env.UpdateWorkflow(workflows.ApprovePhaseUpdate, "go-on", word, workflows.ApprovePhase{Phase: "two"})
 		}, 2*time.Hour)
 	})
@@ -140,12 +140,12 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		s.onAdvance = func(activities.AdvanceInput) {
 			if len(s.advanced) == 2 {
-				resolve(env, session.Answer{Request: "middle.approval.1", Verb: session.AnswerApprove})
+				resolve(env, session.Answer{Request: "middle.approval.1", Action: session.AnswerApprove})
 			}
 		}
 		s.marking = func(in activities.MarkInput) {
 			if in.Answer.Phase == "middle" {
-				resolve(env, session.Answer{Request: "right.approval.1", Verb: session.AnswerApprove})
+				resolve(env, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove})
 				close(released)
 				until(t, env, func(now session.Status) bool { // both wait for the boundary
 					return len(now.Help) == 0 && now.Assignment(spec.AssignmentID{Phase: "left", Persona: "a"}).Status == session.Completed
@@ -175,8 +175,8 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 		team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
 		begun: map[string]spec.Digest{"two": "input-old"}, unapproved: []string{"one"},
 	}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "one.approval.1", Verb: session.AnswerReject, Note: "no"}),
-		says(2*time.Hour, session.Answer{Request: "one.approval.2", Verb: session.AnswerApprove}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.approval.1", Action: session.AnswerReject, Note: "no"}),
+		says(2*time.Hour, session.Answer{Request: "one.approval.2", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"one", "two"}, s.reworks[0].Rework.Open)
 	require.ElementsMatch(t, []string{"one/a.1", "two/b.1", "two/c.1"}, s.order())
@@ -209,9 +209,9 @@ func TestApprovalStaysOpenAfterAConflictAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	s.team.Phases[1].Approve = true
-	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.AnswerReject, Note: "no"}),
-		says(2*time.Hour, session.Answer{Request: "left.approval.2", Verb: session.AnswerApprove}),
-		says(3*time.Hour, session.Answer{Request: "right.approval.1", Verb: session.AnswerApprove}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerReject, Note: "no"}),
+		says(2*time.Hour, session.Answer{Request: "left.approval.2", Action: session.AnswerApprove}),
+		says(3*time.Hour, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 }
@@ -222,9 +222,9 @@ func TestConflictAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	late := &reply{}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.AnswerReject, Note: "no"}),
-		says(3*time.Hour, session.Answer{Request: "left.approval.2", Verb: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
-			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Verb: session.AnswerSkip}) }, 2*time.Hour)
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerReject, Note: "no"}),
+		says(3*time.Hour, session.Answer{Request: "left.approval.2", Action: session.AnswerApprove}), func(env *testsuite.TestWorkflowEnvironment) {
+			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Action: session.AnswerSkip}) }, 2*time.Hour)
 		})
 	require.NoError(t, env.GetWorkflowError())
 	require.ErrorContains(t, late.refused, "is not open")

@@ -84,7 +84,7 @@ func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
 	err := rw.redo(ctx, p.phase, session.Rework{To: p.Name, By: r.answer.By, Reasons: []string{r.answer.Note}}, nil, r.answer)
 	if err == nil {
 		r.applied = true
-		rw.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
+		rw.notifier.notify(ctx, session.WentOn, &r.Request, r.answer)
 	}
 	return ignoreSessionEnd(err)
 }

@@ -58,7 +58,7 @@ func TestAcceptedWorkIsTheNextInput(t *testing.T) {
 				return session.RoundResult{}, nil
 			}
 			s.begun = map[string]spec.Digest{"two": "input-two"}
-			env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Verb: session.AnswerSkip}))
+			env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Action: session.AnswerSkip}))
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, input, s.rounds[len(s.rounds)-1].Input)
 			require.Len(t, s.advanced, 1)
@@ -96,8 +96,8 @@ func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
 	s := &stage{team: patient(phase("one", "dev"), two), begun: map[string]spec.Digest{"two": "input-two"}}
 	s.course.Only = []string{"two"}
 	s.round = func(in activities.RoundInput) (session.RoundResult, error) { return sendingBack(in, "no good"), nil }
-	env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Verb: session.AnswerSkip}),
-		says(2*time.Hour, session.Answer{Request: "two.reader.1", Verb: session.AnswerSkip}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Action: session.AnswerSkip}),
+		says(2*time.Hour, session.Answer{Request: "two.reader.1", Action: session.AnswerSkip}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 	require.Len(t, s.advanced, 1)
@@ -120,7 +120,7 @@ func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 		}
 		return session.RoundResult{}, nil
 	}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "one.dev.1", Verb: session.AnswerRetry}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.dev.1", Action: session.AnswerRetry}))
 	require.NoError(t, env.GetWorkflowError())
 	last := s.rounds[len(s.rounds)-1]
 	require.Equal(t, "cheap", last.Agent)
@@ -145,7 +145,7 @@ func TestNothingIsSentBackInASessionThatEnds(t *testing.T) {
 		}
 		return session.RoundResult{}, nil
 	}}
-	env := s.play(t, says(time.Hour, session.Answer{Request: "aside.a.1", Verb: session.AnswerAbort}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "aside.a.1", Action: session.AnswerAbort}))
 	require.ErrorContains(t, env.GetWorkflowError(), "aside/a needs help")
 	require.Empty(t, s.reworks)
 	require.Len(t, s.advanced, 2)

@@ -235,7 +235,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 				return result, err
 			}
 		case impatient:
-			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Verbs...)
+			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Actions...)
 		}
 		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), After: e.ID, lease: probe, Outage: rs.outages.order(a, err)}
 		if rs.leftToNextRun(err) {

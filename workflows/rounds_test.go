@@ -108,7 +108,7 @@ func TestHowASessionEnds(t *testing.T) {
 	state, reason, _ := e.outcome(false, nil)
 	require.Equal(t, session.Failed, state)
 	require.Equal(t, "no such team", reason)
-	e.fail(&request{HelpRequest: session.HelpRequest{Phase: "build", Persona: "a", Category: failures.Auth, Message: "no key"}}, "aborted by ann")
+	e.fail(&request{Request: session.Request{Phase: "build", Persona: "a", Category: failures.Auth, Message: "no key"}}, "aborted by ann")
 	_, reason, _ = e.outcome(false, nil)
 	require.Equal(t, "build/a failed: auth: no key (aborted by ann)", reason)
 	state, _, _ = e.outcome(true, nil)

@@ -120,13 +120,13 @@ func TestHistoriesHoldNoProse(t *testing.T) {
 	require.NotContains(t, string(payload.GetData()), "prose")
 }
 
-func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []session.HelpRequest {
+func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []session.Request {
 	t.Helper()
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, env.GetWorkflowError(), &app)
 	require.Equal(t, session.HelpNeeded, app.Type())
 	require.Contains(t, app.Error(), message)
-	var help []session.HelpRequest
+	var help []session.Request
 	require.NoError(t, app.Details(&help))
 	require.NotEmpty(t, help)
 	return help

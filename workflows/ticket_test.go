@@ -23,7 +23,7 @@ func noticeOf(sessionID string, event session.Event, n int) activities.TicketNot
 	return activities.TicketNotice{
 		Notice: session.Notice{
 			ID: fmt.Sprintf("%s/%d", sessionID, n), Event: event, At: morning, Session: sessionID, Team: "t",
-			Request: &session.HelpRequest{ID: sessionID + ".request", Phase: "build", Persona: "dev"},
+			Request: &session.Request{ID: sessionID + ".request", Phase: "build", Persona: "dev"},
 		},
 		Jira: &spec.HelpJira{Project: "MD", Type: "Bug"},
 	}

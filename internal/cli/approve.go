@@ -29,13 +29,13 @@ func newReject(a *app) *cobra.Command {
 	})
 }
 
-// newPhaseAnswer makes a command answer a session's approval request with a verb.
-func newPhaseAnswer(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
+// newPhaseAnswer makes a command answer a session's approval request with an action.
+func newPhaseAnswer(a *app, action session.Action, cmd *cobra.Command) *cobra.Command {
 	c := resolveCommandOf(a)
-	c.verb = verb
+	c.action = action
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkPhaseAnswer(verb, c.note); err != nil {
+		if err := checkPhaseAnswer(action, c.note); err != nil {
 			return err
 		}
 		if c.by == "" {
@@ -51,8 +51,8 @@ func newPhaseAnswer(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Comman
 }
 
 // checkPhaseAnswer rejects an invalid note, and a rejection without one.
-func checkPhaseAnswer(verb session.Verb, note string) error {
-	if verb.SendsBack() && strings.TrimSpace(note) == "" {
+func checkPhaseAnswer(action session.Action, note string) error {
+	if action.LacksNote(note) {
 		return usagef("--note is missing; describe what is wrong: the personas get this text")
 	}
 	return checkNote(note)

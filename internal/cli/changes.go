@@ -73,7 +73,7 @@ func changes(p terminal.Palette, before, now session.Status, known history) []ch
 // were created for them, and requests that were closed.
 func requestChanges(p terminal.Palette, before, now session.Status) []change {
 	var all []change
-	open := map[string]session.HelpRequest{}
+	open := map[string]session.Request{}
 	for _, h := range before.Help {
 		open[h.ID] = h
 	}

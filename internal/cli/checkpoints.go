@@ -183,8 +183,8 @@ func (c *checkpointsCommand) writeAnswers(checkpoint session.Checkpoint) {
 		c.print("\nanswers:")
 	}
 	for _, answer := range checkpoint.Answers {
-		of := subject(session.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
-		c.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
+		of := subject(session.Request{Phase: answer.Phase, Persona: answer.Persona})
+		c.print("  %s: %s%s, %s%s", of, answer.Action, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
 	if len(checkpoint.Reworks) > 0 {
 		c.print("\nsent back:")

@@ -40,10 +40,10 @@ const (
 func (b *bank) withCrew() *bank {
 	b.t.Helper()
 	b.session("web.v2-done", "crew", 3*time.Hour, cost.Usage{})
-	b.asks("judged", session.Running, session.HelpRequest{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Verb{session.AnswerApprove, session.AnswerReject},
+	b.asks("judged", session.Running, session.Request{
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
-	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
+	b.asks("stuck", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
 		Answers: helpVerbs,
 	})

@@ -41,7 +41,7 @@ type inboxEntry struct {
 	Category failures.Category   `json:"category"`
 	Message  string              `json:"message"`
 	Advice   string              `json:"advice"`
-	Answers  []session.Verb      `json:"answers"`
+	Answers  []session.Action    `json:"answers"`
 	Since    *time.Time          `json:"since"`
 	Until    *time.Time          `json:"until"`
 	// Usage is the session's so far.
@@ -174,14 +174,14 @@ func (c *inboxCommand) entries(w waitingSession) []inboxEntry {
 		}
 		return []inboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Answers: []session.Verb{}, Commands: []string{c.commandLine("status " + w.Session)},
+			Answers: []session.Action{}, Commands: []string{c.commandLine("status " + w.Session)},
 		}}
 	}
 	var all []inboxEntry
 	for _, h := range w.Help {
 		e := inboxEntry{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
-			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]session.Verb{}, h.Answers...),
+			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]session.Action{}, h.Answers...),
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.lost {
@@ -217,16 +217,16 @@ func unlessZero(t time.Time) *time.Time {
 
 // request is the entry's request, as far as it is known. Requests for money that have
 // the same first command are for the same budget.
-func (e inboxEntry) request() session.HelpRequest {
-	h := session.HelpRequest{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
+func (e inboxEntry) request() session.Request {
+	h := session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
 	if len(e.Commands) > 0 && e.Request != "" {
 		h.Command = e.Commands[0]
 	}
 	return h
 }
 
-func (d inboxDocument) requestsOf(sessionID string) []session.HelpRequest {
-	var all []session.HelpRequest
+func (d inboxDocument) requestsOf(sessionID string) []session.Request {
+	var all []session.Request
 	for _, e := range d.Waiting {
 		if e.Session == sessionID {
 			all = append(all, e.request())

@@ -15,10 +15,10 @@ import (
 )
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
+var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
 
 // asks has a session of the bank wait for a person.
-func (b *bank) asks(sessionID string, state session.State, open ...session.HelpRequest) {
+func (b *bank) asks(sessionID string, state session.State, open ...session.Request) {
 	b.t.Helper()
 	b.session(sessionID, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
 	require.NoError(b.t, b.store.UpdateExecution(key(sessionID), func(e *session.Execution) {
@@ -66,19 +66,19 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 
 	now := time.Now()
 	b.session("done", "crew", time.Hour, cost.Usage{})
-	b.asks("judged", session.Running, session.HelpRequest{
+	b.asks("judged", session.Running, session.Request{
 		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
-		Answers: []session.Verb{session.AnswerApprove, session.AnswerReject},
+		Answers: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
-	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
+	b.asks("stuck", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
 		Answers: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
 	})
-	b.asks("broke", session.HelpIsNeeded, session.HelpRequest{
+	b.asks("broke", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
 		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
-	b.asks("away", session.Running, session.HelpRequest{
+	b.asks("away", session.Running, session.Request{
 		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
 		Command: "maestro resolve away retry", Answers: helpVerbs,
 	})
@@ -113,8 +113,8 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	b := newBank(t)
 	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
 	b.asks("lost", session.HelpIsNeeded,
-		session.HelpRequest{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
-		session.HelpRequest{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
+		session.Request{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
+		session.Request{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
 	var got inbox
 	b.json(&got, "inbox")
 	require.Len(t, got.Waiting, 2)
@@ -166,9 +166,9 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	const raise = "maestro budget raise broke --tokens 1000"
-	var open []session.HelpRequest
+	var open []session.Request
 	for i := range 7 {
-		open = append(open, session.HelpRequest{
+		open = append(open, session.Request{
 			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
 			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Answers: helpVerbs,
 		})

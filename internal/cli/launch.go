@@ -87,7 +87,7 @@ func (s starter) explain(err error) error {
 
 // printPlan prints what is restored and what runs, and why.
 func printPlan(out *console, plan []session.PlanEntry) {
-	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
+	words := map[session.PlanAction]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
 		out.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
 	}

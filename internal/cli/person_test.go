@@ -35,7 +35,7 @@ case "$brief" in *SQLite*) echo "SQLite" >> docs/design.md;; esac`
 
 // asked waits until a session waits for a person with nothing else at work, and
 // returns its only request.
-func (d *desk) asked(sessionID, phase string, kind session.RequestKind) session.HelpRequest {
+func (d *desk) asked(sessionID, phase string, kind session.RequestKind) session.Request {
 	d.t.Helper()
 	var s session.Status
 	until(d.t, func() bool {
@@ -70,7 +70,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Equal(t, "session s continues: the work of phase think is done again with your note\n",
 		d.must(0, "reject", "s", "think", "--note", "Use SQLite."))
 
-	var second session.HelpRequest
+	var second session.Request
 	until(t, func() bool {
 		second = d.asked("s", "think", session.ForApproval)
 		return second.ID != first.ID
@@ -85,7 +85,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	}
 	d.json(&answered, "approve", "s", "--note", "Agreed.", "--by", "ann")
 	require.True(t, answered.Taken)
-	require.Equal(t, session.AnswerApprove, answered.Answer.Verb)
+	require.Equal(t, session.AnswerApprove, answered.Answer.Action)
 	require.Equal(t, "ann", answered.Answer.By)
 	require.Equal(t, "think", answered.Answer.Phase)
 
@@ -108,7 +108,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, d.run("inbox").stderr.String(), "no open requests")
 }
 
-func testInbox(t *testing.T, d *desk, h session.HelpRequest) {
+func testInbox(t *testing.T, d *desk, h session.Request) {
 	var doc inbox
 	d.json(&doc, "inbox")
 	require.Len(t, doc.Waiting, 1)
@@ -144,7 +144,7 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	// What does not pass is asked about again.
 	d.file("empty/notes.txt", "no code\n")
 	d.must(0, "resolve", "s", "supply", filepath.Join(d.dir, "empty"))
-	var second session.HelpRequest
+	var second session.Request
 	until(t, func() bool {
 		second = d.asked("s", "build", session.ForHelp)
 		return second.ID != first.ID

@@ -73,8 +73,8 @@ type plannedPersona struct {
 	Checks   []string `json:"checks"`
 	Budget   spec.Cap `json:"budget"`
 	// Action and Reason are those of the session's admission.
-	Action session.Action `json:"action"`
-	Reason string         `json:"reason"`
+	Action session.PlanAction `json:"action"`
+	Reason string             `json:"reason"`
 }
 
 // planCommand is `plan`. Its flags are those of `run` that say what is done.

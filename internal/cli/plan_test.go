@@ -40,7 +40,7 @@ type plannedDocument struct {
 		Pause    bool `json:"pause_after"`
 		Personas []struct {
 			Persona string
-			Action  session.Action
+			Action  session.PlanAction
 			Reason  string
 		}
 	}
@@ -123,7 +123,7 @@ func TestPlanOfAPart(t *testing.T) {
 	d.json(&doc, "plan", file, "--from", "build", "--input", "design="+d.file("my.md", "# Design\n"), "--pause-after", "build")
 	require.Equal(t, []string{"coder", "writer"}, doc.Agents)
 	require.Equal(t, []string{"go-test"}, doc.Checks)
-	actions, without := map[string]session.Action{}, map[string][]string{}
+	actions, without := map[string]session.PlanAction{}, map[string][]string{}
 	for _, p := range doc.Phases {
 		require.Equal(t, p.Name == "build", p.Pause)
 		without[p.Name] = p.Without
@@ -131,7 +131,7 @@ func TestPlanOfAPart(t *testing.T) {
 			actions[p.Name+"/"+who.Persona] = who.Action
 		}
 	}
-	require.Equal(t, map[string]session.Action{
+	require.Equal(t, map[string]session.PlanAction{
 		"design/analyst": session.SupplyIt, "survey/analyst": session.Leave, "build/backend": session.RunIt, "build/frontend": session.RunIt,
 		"test/tester": session.RunIt, "test/analyst": session.RunIt,
 	}, actions)

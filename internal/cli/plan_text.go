@@ -90,7 +90,7 @@ func (c *planCommand) writePersonas(personas []plannedPersona) {
 	}
 }
 
-func actionColour(action session.Action) terminal.Colour {
+func actionColour(action session.PlanAction) terminal.Colour {
 	switch action {
 	case session.RunIt:
 		return terminal.Cyan

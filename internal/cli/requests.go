@@ -24,10 +24,10 @@ type guide struct {
 
 // kindOf is a request's kind. Sessions that began before there were kinds ask for
 // help only.
-func kindOf(h session.HelpRequest) session.RequestKind { return cmp.Or(h.Kind, session.ForHelp) }
+func kindOf(h session.Request) session.RequestKind { return cmp.Or(h.Kind, session.ForHelp) }
 
 // subject is whose work a request is about: an assignment's, or a phase's.
-func subject(h session.HelpRequest) string {
+func subject(h session.Request) string {
 	if h.Persona == "" {
 		return h.Phase
 	}
@@ -35,7 +35,7 @@ func subject(h session.HelpRequest) string {
 }
 
 // messageOf is a request's message.
-func messageOf(h session.HelpRequest) string {
+func messageOf(h session.Request) string {
 	if h.Category == "" {
 		return safetext.Line(h.Message)
 	}
@@ -45,7 +45,7 @@ func messageOf(h session.HelpRequest) string {
 // answeredTogether counts the open requests for money that one raise of a budget answers,
 // this one included; first reports whether it is the first of these. They are shown as
 // one.
-func answeredTogether(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
+func answeredTogether(h session.Request, open []session.Request) (n int, first bool) {
 	if kindOf(h) != session.ForBudget || h.Command == "" {
 		return 1, true
 	}
@@ -59,7 +59,7 @@ func answeredTogether(h session.HelpRequest, open []session.HelpRequest) (n int,
 }
 
 // subjects are whose work so many requests are about.
-func subjects(h session.HelpRequest, n int) string {
+func subjects(h session.Request, n int) string {
 	if n > 1 {
 		return fmt.Sprintf("%d assignments", n)
 	}
@@ -74,7 +74,7 @@ type requestCommand struct {
 
 // requestCommands lists the commands that answer one of a session's open requests, the one that
 // continues first.
-func requestCommands(sessionID string, h session.HelpRequest, open []session.HelpRequest) []requestCommand {
+func requestCommands(sessionID string, h session.Request, open []session.Request) []requestCommand {
 	var all []requestCommand
 	if kindOf(h) == session.ForBudget {
 		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
@@ -85,8 +85,8 @@ func requestCommands(sessionID string, h session.HelpRequest, open []session.Hel
 	if len(open) > 1 {
 		of = " --for " + subject(h)
 	}
-	for _, verb := range h.Answers {
-		switch verb {
+	for _, action := range h.Answers {
+		switch action {
 		case session.AnswerRetry:
 			does := "tries again; --note TEXT gives it a hint"
 			if kindOf(h) == session.ForOutage {
@@ -110,7 +110,7 @@ func requestCommands(sessionID string, h session.HelpRequest, open []session.Hel
 }
 
 // firstCommand is the command that answers a request; empty: none is known, or needed.
-func (g *guide) firstCommand(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+func (g *guide) firstCommand(sessionID string, h session.Request, open []session.Request) string {
 	if all := requestCommands(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
 		return g.target.commandLine(all[0].command)
 	}
@@ -118,7 +118,7 @@ func (g *guide) firstCommand(sessionID string, h session.HelpRequest, open []ses
 }
 
 // waitsFor lists open requests, a line each.
-func waitsFor(open []session.HelpRequest) string {
+func waitsFor(open []session.Request) string {
 	var b strings.Builder
 	for _, h := range open {
 		if n, first := answeredTogether(h, open); n > 1 && first {
@@ -133,7 +133,7 @@ func waitsFor(open []session.HelpRequest) string {
 // requestLines describes a request. Its attempts are omitted if they are
 // printed elsewhere. For a session that has ended it describes the outcome, without
 // the commands.
-func (g *guide) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
+func (g *guide) requestLines(s session.Status, h session.Request, attempts bool) []string {
 	n, _ := answeredTogether(h, s.Help)
 	if s.Status.Closed() {
 		n = 1
@@ -231,7 +231,7 @@ func (r failedRow) numbers() string {
 
 // openedAt says since when a request is open, or when a closed one
 // was opened.
-func (g *guide) openedAt(h session.HelpRequest, over bool) string {
+func (g *guide) openedAt(h session.Request, over bool) string {
 	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(g.now().Sub(h.Since)))
 	switch {
 	case over:
@@ -271,21 +271,21 @@ func ticketText(t *session.Ticket) string {
 type selector struct {
 	// request is an id; of a phase, or PHASE/PERSONA. Empty: any.
 	request, of string
-	verb        session.Verb
+	action      session.Action
 }
 
-func (s selector) matches(h session.HelpRequest) bool {
+func (s selector) matches(h session.Request) bool {
 	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == subject(h))
 }
 
 // choose finds the one open request that a selector means. What is not open any more
 // is a failure, since somebody may have been faster; what never was is bad usage.
-func (s selector) choose(sessionID string, open []session.HelpRequest) (session.HelpRequest, error) {
-	var none session.HelpRequest
+func (s selector) choose(sessionID string, open []session.Request) (session.Request, error) {
+	var none session.Request
 	if len(open) == 0 {
 		return none, failf("session %s has no open request; `maestro status %s` shows its state", sessionID, sessionID)
 	}
-	named := slices.DeleteFunc(slices.Clone(open), func(h session.HelpRequest) bool { return !s.matches(h) })
+	named := slices.DeleteFunc(slices.Clone(open), func(h session.Request) bool { return !s.matches(h) })
 	if len(named) == 0 {
 		refuse := usagef
 		if s.request != "" {
@@ -293,22 +293,22 @@ func (s selector) choose(sessionID string, open []session.HelpRequest) (session.
 		}
 		return none, refuse("request %[2]s is not open in session %[1]s; open requests:%[3]s", sessionID, cmp.Or(s.request, s.of), waitsFor(open))
 	}
-	taking := slices.DeleteFunc(slices.Clone(named), func(h session.HelpRequest) bool { return !h.Takes(s.verb) })
+	taking := slices.DeleteFunc(slices.Clone(named), func(h session.Request) bool { return !h.Takes(s.action) })
 	switch len(taking) {
 	case 0:
-		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.verb, waitsFor(named), answerCommands(sessionID, named[0], open))
+		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.action, waitsFor(named), answerCommands(sessionID, named[0], open))
 	case 1:
 		return taking[0], nil
 	}
 	how := "choose one with --request ID or --for PHASE/PERSONA"
-	if s.verb.OfPhase() {
+	if s.action.OfPhase() {
 		how = "give PHASE"
 	}
-	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))
+	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.action, how, waitsFor(taking))
 }
 
 // answerCommands names the commands that answer a request.
-func answerCommands(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+func answerCommands(sessionID string, h session.Request, open []session.Request) string {
 	var all []string
 	for _, w := range requestCommands(sessionID, h, open) {
 		all = append(all, "`maestro "+w.command+"`")

@@ -15,10 +15,10 @@ import (
 var anHour = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
+var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
 
-func forHelp() session.HelpRequest {
-	return session.HelpRequest{
+func forHelp() session.Request {
+	return session.Request{
 		ID: "build.dev.1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "TestX fails",
 		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
 		Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestX fails"}},
@@ -26,17 +26,17 @@ func forHelp() session.HelpRequest {
 	}
 }
 
-func forMoney() session.HelpRequest {
-	return session.HelpRequest{
+func forMoney() session.Request {
+	return session.Request{
 		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
 		Command: "maestro budget raise s --persona dev --usd N", Answers: helpVerbs, Since: anHour,
 	}
 }
 
-func forApproval() session.HelpRequest {
-	return session.HelpRequest{
+func forApproval() session.Request {
+	return session.Request{
 		ID: "design.approval.1", Kind: session.ForApproval, Phase: "design", Message: "phase design is done",
-		Answers: []session.Verb{session.AnswerApprove, session.AnswerReject}, Since: anHour,
+		Answers: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: anHour,
 	}
 }
 
@@ -50,10 +50,10 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 	since, until := anHour, anHour.Add(7*24*time.Hour)
 	for _, c := range []struct {
 		name string
-		open []session.HelpRequest
+		open []session.Request
 		want string
 	}{
-		{"help", []session.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
+		{"help", []session.Request{forHelp()}, `build/dev needs help: test_failure: TestX fails
   request build.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m), until
     ` + terminal.Moment(&until) + `
   look at the log
@@ -63,7 +63,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s skip         continues without this work
     maestro resolve s supply PATH  uses your files, checked like an agent's
     maestro resolve s abort        ends the session`},
-		{"budget beside another", []session.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
+		{"budget beside another", []session.Request{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   request ship.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
   answer with:
     maestro budget raise s --persona dev --usd N
@@ -76,7 +76,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
       uses your files, checked like an agent's
     maestro resolve s abort --for ship/dev
       ends the session`},
-		{"approval", []session.HelpRequest{forApproval()}, `design needs approval: phase design is done
+		{"approval", []session.Request{forApproval()}, `design needs approval: phase design is done
   request design.approval.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
   answer with:
     maestro approve s design             starts the dependent phases
@@ -121,23 +121,23 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 	t.Parallel()
 	second := forHelp()
 	second.ID, second.Persona = "build.tester.1", "tester"
-	all := []session.HelpRequest{forHelp(), second, forApproval()}
+	all := []session.Request{forHelp(), second, forApproval()}
 	for _, c := range []struct {
 		name string
 		sel  selector
-		open []session.HelpRequest
+		open []session.Request
 		want string // an id, or what the error says
 	}{
-		{"the only one", selector{verb: session.AnswerRetry}, []session.HelpRequest{forHelp()}, "build.dev.1"},
-		{"the only one that takes it", selector{verb: session.AnswerApprove}, all, "design.approval.1"},
-		{"by its phase", selector{verb: session.AnswerReject, of: "design"}, all, "design.approval.1"},
-		{"by its assignment", selector{verb: session.AnswerSkip, of: "build/tester"}, all, "build.tester.1"},
-		{"by its id", selector{verb: session.AnswerAbort, request: "build.dev.1"}, all, "build.dev.1"},
-		{"several", selector{verb: session.AnswerRetry}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
-		{"none open", selector{verb: session.AnswerRetry}, nil, "session s has no open request"},
-		{"another id", selector{verb: session.AnswerRetry, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
-		{"another phase", selector{verb: session.AnswerApprove, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
-		{"the wrong verb", selector{verb: session.AnswerRetry}, []session.HelpRequest{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+		{"the only one", selector{action: session.AnswerRetry}, []session.Request{forHelp()}, "build.dev.1"},
+		{"the only one that takes it", selector{action: session.AnswerApprove}, all, "design.approval.1"},
+		{"by its phase", selector{action: session.AnswerReject, of: "design"}, all, "design.approval.1"},
+		{"by its assignment", selector{action: session.AnswerSkip, of: "build/tester"}, all, "build.tester.1"},
+		{"by its id", selector{action: session.AnswerAbort, request: "build.dev.1"}, all, "build.dev.1"},
+		{"several", selector{action: session.AnswerRetry}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{"none open", selector{action: session.AnswerRetry}, nil, "session s has no open request"},
+		{"another id", selector{action: session.AnswerRetry, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
+		{"another phase", selector{action: session.AnswerApprove, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
+		{"the wrong verb", selector{action: session.AnswerRetry}, []session.Request{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -161,10 +161,10 @@ func TestWatchTellsOfRequests(t *testing.T) {
 	running := session.NewStatus("s", crew())
 	running.Status = session.Running
 	asked := session.NewStatus("s", crew())
-	asked.Status, asked.Help = session.Running, []session.HelpRequest{forHelp(), forApproval()}
+	asked.Status, asked.Help = session.Running, []session.Request{forHelp(), forApproval()}
 	asked.Help[0].Ticket = nil
 	ticketed := session.NewStatus("s", crew())
-	ticketed.Status, ticketed.Help = session.Running, []session.HelpRequest{forHelp()}
+	ticketed.Status, ticketed.Help = session.Running, []session.Request{forHelp()}
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
 	}, said(changes(terminal.Palette{}, running, asked, history{})))

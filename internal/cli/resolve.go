@@ -20,8 +20,8 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// resolveVerbs are the answers of `resolve`. Approvals have separate commands.
-var resolveVerbs = session.ForHelp.Rule().Verbs
+// resolveActions are the answers of `resolve`. Approvals have separate commands.
+var resolveActions = session.ForHelp.Rule().Actions
 
 // answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
 type answerDocument struct {
@@ -70,7 +70,7 @@ func newResolve(a *app) *cobra.Command {
 			if c.batch.all {
 				return c.resolveAll(cmd.Context(), args[0])
 			}
-			c.verb = session.Verb(args[1])
+			c.action = session.Action(args[1])
 			return c.resolve(cmd.Context(), args[0], strings.Join(args[2:], ""))
 		},
 	}
@@ -95,7 +95,7 @@ func (c *resolveCommand) addAnswerFlags(cmd *cobra.Command) {
 // check rejects invalid arguments of `resolve`.
 func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 	if c.batch.all {
-		if len(args) != 1 || !slices.Contains(batchVerbs, session.Verb(args[0])) {
+		if len(args) != 1 || !slices.Contains(batchActions, session.Action(args[0])) {
 			return usagef("--all takes one of retry, skip and abort, and no session, like `maestro resolve --all retry`")
 		}
 		if err := c.batch.checkCategory(); err != nil {
@@ -109,16 +109,16 @@ func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
 		return err
 	}
-	verb := session.Verb(args[1])
+	action := session.Action(args[1])
 	switch {
-	case verb.OfPhase():
-		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", verb, args[0])
-	case !slices.Contains(resolveVerbs, verb):
+	case action.OfPhase():
+		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", action, args[0])
+	case !slices.Contains(resolveActions, action):
 		return usagef("unknown answer %q; use retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
-	case verb == session.AnswerSupply && len(args) < 3:
+	case action.Rule().NeedsFiles && len(args) < 3:
 		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
-	case verb != session.AnswerSupply && len(args) == 3:
-		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
+	case !action.Rule().NeedsFiles && len(args) == 3:
+		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], action)
 	}
 	return checkNote(c.note)
 }
@@ -152,8 +152,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	if err != nil {
 		return err
 	}
-	answer := session.Answer{Request: h.ID, Verb: c.verb, Note: c.note, By: c.by}
-	if c.verb == session.AnswerSupply {
+	answer := session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
+	if c.action == session.AnswerSupply {
 		if answer.Files, err = c.storeSupplied(ctx, w, info, h, path); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return c.printJSON(doc)
 	}
 	c.print("%s", doc.sentence(h))
-	if doc.Taken && c.verb.SendsBack() {
+	if doc.Taken && c.action == session.AnswerReject {
 		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
 	}
 	if left := len(open) - 1; left > 0 {
@@ -187,7 +187,7 @@ func (c *resolveCommand) checkRunning(info *workflowpb.WorkflowExecutionInfo, se
 }
 
 // find finds the request that a selector means, and all that are open.
-func (s selector) find(ctx context.Context, w *sessionstatus.Watcher) (h session.HelpRequest, open []session.HelpRequest, err error) {
+func (s selector) find(ctx context.Context, w *sessionstatus.Watcher) (h session.Request, open []session.Request, err error) {
 	open, known, err := w.Requests(ctx)
 	switch {
 	case err != nil:
@@ -199,11 +199,11 @@ func (s selector) find(ctx context.Context, w *sessionstatus.Watcher) (h session
 		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", w.Session)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
-	return session.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
+	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
+func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.Request, path string) (spec.Digest, error) {
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", w.Session, terminal.Dash(owner))
@@ -226,7 +226,7 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Wat
 }
 
 // answer sends an answer, and waits until the session has accepted it.
-func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
+func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h session.Request, answer session.Answer) (answerDocument, error) {
 	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
 	var taken session.Answer
 	answered, err := c.send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
@@ -237,16 +237,16 @@ func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h
 }
 
 // sentence describes in one line what an answer does.
-func (d answerDocument) sentence(h session.HelpRequest) string {
+func (d answerDocument) sentence(h session.Request) string {
 	if !d.Taken {
 		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
-			answerPatience, d.Session, d.Answer.Verb, h.ID)
+			answerPatience, d.Session, d.Answer.Action, h.ID)
 	}
 	of, told := subject(h), ""
 	if d.Answer.Note != "" {
 		told = " with your note"
 	}
-	does := map[session.Verb]string{
+	does := map[session.Action]string{
 		session.AnswerRetry:   fmt.Sprintf("continues: %s tries again%s", of, told),
 		session.AnswerSkip:    fmt.Sprintf("continues without the work of %s", of),
 		session.AnswerSupply:  fmt.Sprintf("continues: your files are used as the work of %s once they pass its checks", of),
@@ -254,5 +254,5 @@ func (d answerDocument) sentence(h session.HelpRequest) string {
 		session.AnswerApprove: fmt.Sprintf("continues after phase %s", of),
 		session.AnswerReject:  fmt.Sprintf("continues: the work of phase %s is done again%s", of, told),
 	}
-	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Verb])
+	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Action])
 }

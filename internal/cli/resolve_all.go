@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// batchVerbs are the answers that can be given to many requests at once.
-var batchVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}
+// batchActions are the answers that can be given to many requests at once.
+var batchActions = []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}
 
 // batchOptions are the flags of `resolve --all`.
 type batchOptions struct {
@@ -62,7 +62,7 @@ func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
 
-func (o batchOptions) matches(w waitingSession, h session.HelpRequest) bool {
+func (o batchOptions) matches(w waitingSession, h session.Request) bool {
 	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
 }
 
@@ -75,11 +75,11 @@ type batchDocument struct {
 // pending is a request that is to be answered.
 type pending struct {
 	watcher *sessionstatus.Watcher
-	request session.HelpRequest
+	request session.Request
 }
 
 // resolveAll gives one answer to the open requests of all sessions that match.
-func (c *resolveCommand) resolveAll(ctx context.Context, verb string) error {
+func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
 	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	c.verb = session.Verb(verb)
+	c.action = session.Action(action)
 	var all []pending
 	for _, waiting := range found {
 		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: c.now}
@@ -106,7 +106,7 @@ func (c *resolveCommand) resolveAll(ctx context.Context, verb string) error {
 			waiting.Help = status.Help
 		}
 		for _, h := range waiting.Help {
-			if h.Takes(c.verb) && c.batch.matches(waiting, h) {
+			if h.Takes(c.action) && c.batch.matches(waiting, h) {
 				all = append(all, pending{w, h})
 			}
 		}
@@ -124,7 +124,7 @@ func (c *resolveCommand) listPending(all []pending) error {
 	for _, p := range all {
 		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: c.answerTo(p.request)})
 		if c.output == outputTable {
-			c.print("%s: %s %s: %s", p.watcher.Session, c.verb, subject(p.request), terminal.Clip(messageOf(p.request), 100))
+			c.print("%s: %s %s: %s", p.watcher.Session, c.action, subject(p.request), terminal.Clip(messageOf(p.request), 100))
 		}
 	}
 	if c.output == outputJSON {
@@ -141,8 +141,8 @@ func (c *resolveCommand) listPending(all []pending) error {
 	return nil
 }
 
-func (c *resolveCommand) answerTo(h session.HelpRequest) session.Answer {
-	return session.Answer{Request: h.ID, Verb: c.verb, Note: c.note, By: c.by}
+func (c *resolveCommand) answerTo(h session.Request) session.Answer {
+	return session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
 }
 
 // sendAll answers one request after the other. Once no worker has answered, the
@@ -167,7 +167,7 @@ func (c *resolveCommand) sendAll(ctx context.Context, all []pending) error {
 			line = d.sentence(p.request)
 		default:
 			served = false
-			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Verb, subject(p.request))
+			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Action, subject(p.request))
 		}
 		doc.Answers = append(doc.Answers, d)
 		if c.output == outputTable {

@@ -194,7 +194,7 @@ func (c *resumeCommand) resumeRunning(ctx context.Context, conn *temporalutil.Co
 func (c *resumeCommand) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
+		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
 		if p.Status == session.AwaitingApproval && (!asked || !c.needsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
@@ -222,7 +222,7 @@ func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watc
 
 // checkNoOpenRequest rejects resuming a session that waits for an answer,
 // and names the commands that answer it.
-func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.HelpRequest) error {
+func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Request) error {
 	var b strings.Builder
 	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(messageOf(h), 200))

@@ -181,7 +181,7 @@ func writeFailures(out io.Writer, p terminal.Palette, s session.Status) {
 }
 
 // failuresOf lists the failures of the assignment that a request is about.
-func failuresOf(s session.Status, h session.HelpRequest) []session.AttemptFailure {
+func failuresOf(s session.Status, h session.Request) []session.AttemptFailure {
 	if a := s.Assignment(spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}); a != nil {
 		return a.Failures
 	}

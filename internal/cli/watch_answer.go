@@ -20,7 +20,7 @@ func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, err
 	quiet, out := c.captured()
 	quiet.stderr, quiet.palette.On = out, false
 	var err error
-	if answer.Verb == tui.Raise {
+	if answer.Action == tui.Raise {
 		err = (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
 	} else {
 		command := resolveCommandOf(quiet)
@@ -31,11 +31,10 @@ func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, err
 
 // answerTyped answers a request like `approve`, `reject` and `resolve SESSION retry`.
 func (c *resolveCommand) answerTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
-	verb := map[tui.Verb]session.Verb{tui.Approve: session.AnswerApprove, tui.Reject: session.AnswerReject, tui.Retry: session.AnswerRetry}[answer.Verb]
-	if err := checkPhaseAnswer(verb, answer.Note); err != nil {
+	if err := checkPhaseAnswer(answer.Action, answer.Note); err != nil {
 		return err
 	}
-	c.verb, c.request, c.note, c.by = verb, answer.Request.ID, answer.Note, c.env.person()
+	c.action, c.request, c.note, c.by = answer.Action, answer.Request.ID, answer.Note, c.env.person()
 	return c.resolve(ctx, sessionID, "")
 }
 
@@ -107,12 +106,12 @@ func units(tokens, usd bool) string {
 	return "tokens"
 }
 
-// addKeyVerbs adds to a request the verbs that keys can send.
-func addKeyVerbs(r *tui.Request, h session.HelpRequest) {
+// addKeyActions adds to a request what its answers can do.
+func addKeyActions(r *tui.Request, h session.Request) {
 	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
-	for verb, key := range map[session.Verb]tui.Verb{session.AnswerApprove: tui.Approve, session.AnswerReject: tui.Reject, session.AnswerRetry: tui.Retry} {
-		if h.Takes(verb) {
-			r.Takes = append(r.Takes, key)
+	for _, action := range h.Answers {
+		if h.Takes(action) {
+			r.Takes = append(r.Takes, action)
 		}
 	}
 	words := strings.Fields(h.Command)
@@ -130,11 +129,11 @@ func addKeyVerbs(r *tui.Request, h session.HelpRequest) {
 
 // ownBudget returns the session's budget if a key can raise it: no budget request is open.
 func ownBudget(v sessionstatus.Session) []tui.Request {
-	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForBudget })
+	asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return kindOf(h) == session.ForBudget })
 	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
 		return nil
 	}
 	return []tui.Request{{
-		Name: "the session's budget", Takes: []tui.Verb{tui.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
+		Name: "the session's budget", Takes: []session.Action{tui.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
 	}}
 }

@@ -274,7 +274,7 @@ func (g *guide) viewRequests(s session.Status) []tui.Request {
 		if s.Status.Closed() {
 			r.Commands = []tui.Command{goOn}
 		} else {
-			addKeyVerbs(&r, h)
+			addKeyActions(&r, h)
 		}
 		all = append(all, r)
 	}

@@ -149,7 +149,7 @@ func plainWord(word *syntax.Word) string {
 	switch b.String() {
 	case "COMMAND":
 		return "status"
-	case "VERB":
+	case "ACTION":
 		return "retry"
 	}
 	return b.String()
@@ -276,7 +276,7 @@ func TestFieldsAreInThePage(t *testing.T) {
 		session.PhaseStatus{},
 		session.AssignmentStatus{},
 		session.AttemptFailure{},
-		session.HelpRequest{},
+		session.Request{},
 		session.Ticket{},
 		cost.Usage{},
 		session.BreakerWait{},

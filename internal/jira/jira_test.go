@@ -65,10 +65,10 @@ func asked() session.Notice {
 		Schema: session.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: session.HelpAsked, At: noon,
 		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 1,
 		Status: session.HelpIsNeeded,
-		Request: &session.HelpRequest{
+		Request: &session.Request{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
 			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Suggestion: "See the check's output.", Answers: []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
+			Suggestion: "See the check's output.", Answers: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
 				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},
@@ -248,7 +248,7 @@ func TestTextsFitIntoJira(t *testing.T) {
 		for i := range 500 {
 			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{Category: failures.Unknown, Message: fmt.Sprint(i, long[:4000])})
 		}
-		n.Answer = &session.Answer{Verb: session.AnswerRetry, Note: long, By: long}
+		n.Answer = &session.Answer{Action: session.AnswerRetry, Note: long, By: long}
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
 		require.NoError(t, err)
 		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.WentOn, session.SessionFailed, "unheard_of"} {
@@ -269,7 +269,7 @@ func TestEmptyNoticesAreTold(t *testing.T) {
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, session.Notice{Team: "web"})
 		require.NoError(t, err)
 		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.WentOn, ID: "x"}}))
-		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.HelpRequest{}}}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.Request{}}}))
 		require.Len(t, s.Issues()[0].Comments, 2)
 	})
 }

@@ -44,7 +44,7 @@ func summary(n session.Notice) string {
 }
 
 // subject is whose work a request is about.
-func subject(r session.HelpRequest) string {
+func subject(r session.Request) string {
 	if r.Persona == "" {
 		return r.Phase
 	}
@@ -240,11 +240,11 @@ func goingOn(n session.Notice, quote int) document {
 }
 
 // answerJSON is the likeliest answer to a request, as the Web UI takes it.
-func answerJSON(r session.HelpRequest) string {
+func answerJSON(r session.Request) string {
 	data, err := json.Marshal(struct {
-		Request string       `json:"request"`
-		Action  session.Verb `json:"action"`
-		By      string       `json:"by"`
+		Request string         `json:"request"`
+		Action  session.Action `json:"action"`
+		By      string         `json:"by"`
 	}{r.ID, r.Answers[0], "your name"})
 	if err != nil {
 		return ""
@@ -287,7 +287,7 @@ func said(a session.Answer, then string, quote int) document {
 	if a.Persona != "" {
 		about += "/" + a.Persona
 	}
-	text := fmt.Sprintf(" answered %s", a.Verb)
+	text := fmt.Sprintf(" answered %s", a.Action)
 	if about != "" {
 		text += " to " + about
 	}

@@ -41,11 +41,11 @@ func notice(event session.Event) session.Notice {
 	n := session.Notice{
 		ID: "s-1/implementation.backend.1", Event: event, At: noon,
 		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 2, Status: session.HelpIsNeeded,
-		Request: &session.HelpRequest{
+		Request: &session.Request{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend", Category: failures.TestFailure,
 			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
 			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
-			Answers:    []session.Verb{session.AnswerRetry, session.AnswerAbort},
+			Answers:    []session.Action{session.AnswerRetry, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
 				{Category: failures.TestFailure, Message: "h1. not a title\n----\n* no list"},
@@ -54,7 +54,7 @@ func notice(event session.Event) session.Notice {
 			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
 		},
 		Answer: &session.Answer{
-			Request: "implementation.backend.1", Verb: session.AnswerRetry, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
+			Request: "implementation.backend.1", Action: session.AnswerRetry, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
 			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
 		},
 		Usage: cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
@@ -67,7 +67,7 @@ func notice(event session.Event) session.Notice {
 		n.Commands = []string{"maestro resume s-1", "maestro status s-1"}
 	case session.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = session.ForApproval, "", "", nil
-		n.Request.Answers = []session.Verb{session.AnswerApprove, session.AnswerReject}
+		n.Request.Answers = []session.Action{session.AnswerApprove, session.AnswerReject}
 	}
 	return n
 }
@@ -100,12 +100,12 @@ func TestTexts(t *testing.T) {
 
 func TestSummaries(t *testing.T) {
 	t.Parallel()
-	long := session.Notice{Team: "web", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: strings.Repeat("😀", 300)}}
+	long := session.Notice{Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: strings.Repeat("😀", 300)}}
 	require.LessOrEqual(t, units(summary(long)), 255)
 	require.True(t, strings.HasSuffix(summary(long), "😀…"), summary(long))
 	for want, n := range map[string]session.Notice{
-		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "too\n\tslow\r\n"}},
-		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &session.HelpRequest{Phase: "build", Message: "Is it good?"}},
+		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &session.Request{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "too\n\tslow\r\n"}},
+		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &session.Request{Phase: "build", Message: "Is it good?"}},
 		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: session.Failed, Reason: "nobody has come."},
 	} {
 		require.Equal(t, want, summary(n))

@@ -116,26 +116,26 @@ func (c Course) suppliedPhases() []string {
 	return out
 }
 
-// Action is what becomes of an assignment when a session starts or continues.
-type Action string
+// PlanAction is what becomes of an assignment when a session starts or continues.
+type PlanAction string
 
 // The actions of a plan.
 const (
 	// Restore: the work at hand stands.
-	Restore Action = "restore"
+	Restore PlanAction = "restore"
 	// RunIt: the assignment runs.
-	RunIt Action = "run"
+	RunIt PlanAction = "run"
 	// SupplyIt: somebody has handed the work in.
-	SupplyIt Action = "supply"
+	SupplyIt PlanAction = "supply"
 	// Leave: the assignment is not selected and has no work.
-	Leave Action = "leave"
+	Leave PlanAction = "leave"
 	// Drop: the team does not have the assignment any more.
-	Drop Action = "drop"
+	Drop PlanAction = "drop"
 )
 
 // PlanEntry says what becomes of one assignment, and why.
 type PlanEntry struct {
 	spec.AssignmentID
-	Action Action `json:"action"`
-	Reason string `json:"reason"`
+	Action PlanAction `json:"action"`
+	Reason string     `json:"reason"`
 }

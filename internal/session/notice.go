@@ -47,8 +47,8 @@ type Notice struct {
 	Status State  `json:"status"`
 	Reason string `json:"reason,omitempty"`
 	// Request is what a person is needed for, or was; Answer what was said to it.
-	Request *HelpRequest `json:"request,omitempty"`
-	Answer  *Answer      `json:"answer,omitempty"`
+	Request *Request `json:"request,omitempty"`
+	Answer  *Answer  `json:"answer,omitempty"`
 	// Usage is the session's so far.
 	Usage      cost.Usage  `json:"usage"`
 	Checkpoint spec.Digest `json:"checkpoint,omitempty"`

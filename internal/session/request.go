@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -30,8 +31,8 @@ type KindRule struct {
 	Kind RequestKind
 	// Need is what a request is for, in a sentence that begins with its subject.
 	Need string
-	// Verbs are the answers that requests of the kind can take. One request may take fewer.
-	Verbs []Verb
+	// Actions are the answers that requests of the kind can take. One request may take fewer.
+	Actions []Action
 	// OfPhase: the request is about a finished phase. It has no persona, no failure and no
 	// time limit.
 	OfPhase bool
@@ -41,10 +42,10 @@ type KindRule struct {
 
 // requestKinds has one row for each kind.
 var requestKinds = []KindRule{
-	{Kind: ForHelp, Need: "needs help", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForBudget, Need: "needs a larger budget", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForOutage, Need: "waits for its provider", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
-	{Kind: ForApproval, Need: "needs approval", Verbs: []Verb{AnswerApprove, AnswerReject}, OfPhase: true},
+	{Kind: ForHelp, Need: "needs help", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForBudget, Need: "needs a larger budget", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForOutage, Need: "waits for its provider", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
+	{Kind: ForApproval, Need: "needs approval", Actions: []Action{AnswerApprove, AnswerReject}, OfPhase: true},
 }
 
 // RequestKinds lists every kind.
@@ -67,9 +68,9 @@ func (k RequestKind) OfPhase() bool { return k.Rule().OfPhase }
 // NoticeOnly reports whether nobody has to answer requests of the kind.
 func (k RequestKind) NoticeOnly() bool { return k.Rule().NoticeOnly }
 
-// HelpRequest is what a session waits for a person with: what happened, what was
-// tried, and what can be said to it.
-type HelpRequest struct {
+// Request is a question of a session to a person, of any kind: what happened, what was
+// tried, and which answers it takes.
+type Request struct {
 	// ID names the request in its answer. It is another one after a reset, and
 	// in every incarnation.
 	ID   string      `json:"id"`
@@ -86,8 +87,8 @@ type HelpRequest struct {
 	// Advice is all that a person can do about it: the suggestion, the command, and
 	// what to send from Temporal's Web UI.
 	Advice string `json:"advice"`
-	// Answers are the verbs that the request takes.
-	Answers []Verb `json:"answers,omitempty"`
+	// Answers are the actions that the request takes.
+	Answers []Action `json:"answers,omitempty"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
@@ -100,14 +101,14 @@ type HelpRequest struct {
 	Ticket *Ticket `json:"ticket,omitempty"`
 }
 
-// Takes reports whether the request can be answered with a verb.
-func (h HelpRequest) Takes(v Verb) bool {
-	return slices.Contains(h.Answers, v) && slices.Contains(h.Kind.Rule().Verbs, v)
+// Takes reports whether the request can be answered with an action.
+func (h Request) Takes(a Action) bool {
+	return slices.Contains(h.Answers, a) && slices.Contains(h.Kind.Rule().Actions, a)
 }
 
 // Need says in words what the request is for. A request without answers is for
 // nothing: its team asks no person, and what it is about has failed.
-func (h HelpRequest) Need() string {
+func (h Request) Need() string {
 	switch {
 	case len(h.Answers) == 0:
 		return "failed"
@@ -119,46 +120,73 @@ func (h HelpRequest) Need() string {
 
 // Fingerprint names the failure that the request is about, the same over sessions of
 // a team; empty for a request about a finished phase, which has none.
-func (h HelpRequest) Fingerprint(team string) string {
+func (h Request) Fingerprint(team string) string {
 	if h.Kind.OfPhase() {
 		return ""
 	}
 	return Fingerprint(team, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
 }
 
-// Verb is what a person says to a request.
-type Verb string
+// Action is what an answer does.
+type Action string
 
-// The verbs.
+// The actions. Each has a row in the table of actions below.
 const (
 	// AnswerRetry: try again, with new rounds, told what the note says.
-	AnswerRetry Verb = "retry"
+	AnswerRetry Action = "retry"
 	// AnswerSkip: continue without the assignment's work.
-	AnswerSkip Verb = "skip"
+	AnswerSkip Action = "skip"
 	// AnswerSupply: files stand for the work, checked like an agent's.
-	AnswerSupply Verb = "supply"
+	AnswerSupply Action = "supply"
 	// AnswerAbort: end the session.
-	AnswerAbort Verb = "abort"
+	AnswerAbort Action = "abort"
 	// AnswerApprove: what builds on the phase may begin.
-	AnswerApprove Verb = "approve"
+	AnswerApprove Action = "approve"
 	// AnswerReject: the phase does its work again, told what the note says.
-	AnswerReject Verb = "reject"
+	AnswerReject Action = "reject"
 )
 
-// Approves reports whether what builds on the phase may begin.
-func (v Verb) Approves() bool { return v == AnswerApprove }
+// ActionRule is an action's row of the table of actions. The session, the CLI and the live
+// view apply the same rows.
+type ActionRule struct {
+	Action Action
+	// NeedsNote: the note is required. It says what is wrong.
+	NeedsNote bool
+	// NeedsFiles: the answer has files.
+	NeedsFiles bool
+}
 
-// SendsBack reports whether the work of the phase is done again.
-func (v Verb) SendsBack() bool { return v == AnswerReject }
+// actions has one row for each action.
+var actions = []ActionRule{
+	{Action: AnswerRetry},
+	{Action: AnswerSkip},
+	{Action: AnswerSupply, NeedsFiles: true},
+	{Action: AnswerAbort},
+	{Action: AnswerApprove},
+	{Action: AnswerReject, NeedsNote: true},
+}
 
-// OfPhase reports whether the verb answers a request about a finished phase.
-func (v Verb) OfPhase() bool { return v.Approves() || v.SendsBack() }
+// Rule is the action's row of the table; the zero row for an unknown action.
+func (a Action) Rule() ActionRule {
+	if i := slices.IndexFunc(actions, func(r ActionRule) bool { return r.Action == a }); i >= 0 {
+		return actions[i]
+	}
+	return ActionRule{}
+}
+
+// LacksNote reports whether an answer needs a note and has none.
+func (a Action) LacksNote(note string) bool {
+	return a.Rule().NeedsNote && strings.TrimSpace(note) == ""
+}
+
+// OfPhase reports whether the action answers a request about a finished phase.
+func (a Action) OfPhase() bool { return slices.Contains(ForApproval.Rule().Actions, a) }
 
 // Answer is what a person says to a request. It travels through histories.
 type Answer struct {
 	// Request is the request's id.
 	Request string `json:"request"`
-	Verb    Verb   `json:"action"`
+	Action  Action `json:"action"`
 	// Note is why, for whoever works next: at most MaxNote bytes.
 	Note string `json:"note,omitempty"`
 	// By is who says so, as they call themselves.

@@ -36,8 +36,8 @@ func TestEveryKindOfRequestHasOneRow(t *testing.T) {
 		rule := k.Rule()
 		require.Equal(t, k, rule.Kind)
 		require.NotEmpty(t, rule.Need, k)
-		require.NotEmpty(t, rule.Verbs, k)
-		for _, v := range rule.Verbs {
+		require.NotEmpty(t, rule.Actions, k)
+		for _, v := range rule.Actions {
 			require.Equal(t, rule.OfPhase, v.OfPhase(), "%s takes %s", k, v)
 		}
 	}
@@ -49,7 +49,7 @@ func TestEveryKindOfRequestHasOneRow(t *testing.T) {
 // TestARequestTakesWhatItsKindTakes whatever it lists.
 func TestARequestTakesWhatItsKindTakes(t *testing.T) {
 	t.Parallel()
-	h := session.HelpRequest{Kind: session.ForApproval, Answers: []session.Verb{session.AnswerApprove, session.AnswerSkip}}
+	h := session.Request{Kind: session.ForApproval, Answers: []session.Action{session.AnswerApprove, session.AnswerSkip}}
 	require.True(t, h.Takes(session.AnswerApprove))
 	require.False(t, h.Takes(session.AnswerSkip))
 	require.False(t, h.Takes(session.AnswerReject))

@@ -73,7 +73,7 @@ type Status struct {
 	Unsettled cost.Usage  `json:"unsettled,omitzero"`
 	Reserved  cost.Amount `json:"reserved,omitzero"`
 	// Help lists what a person has to look at.
-	Help []HelpRequest `json:"help"`
+	Help []Request `json:"help"`
 	// Checkpoint is the newest checkpoint's digest.
 	Checkpoint    spec.Digest `json:"checkpoint"`
 	HistoryEvents int64       `json:"history_events"`
@@ -100,11 +100,11 @@ type PhaseStatus struct {
 
 // Close settles what was under way when the session ended: what a person has to help
 // with has failed, the rest is yet to do.
-func (p *PhaseStatus) Close(help []HelpRequest) {
+func (p *PhaseStatus) Close(help []Request) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
 		switch {
-		case slices.ContainsFunc(help, func(h HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona }):
+		case slices.ContainsFunc(help, func(h Request) bool { return h.Phase == p.Name && h.Persona == a.Persona }):
 			a.Status, p.Status = Failed, Failed
 		case !a.Status.Done():
 			a.Status = Pending
@@ -252,7 +252,7 @@ func (s *Status) Clone() Status {
 	for i, p := range out.Phases {
 		out.Phases[i].Assignments = slices.Clone(p.Assignments)
 	}
-	out.Help = append([]HelpRequest{}, s.Help...)
+	out.Help = append([]Request{}, s.Help...)
 	return out
 }
 
@@ -292,7 +292,7 @@ func NoWork() AssignmentSummary {
 func NewStatus(session string, t spec.Team) Status {
 	s := Status{
 		Session: session, Team: t.Name, Status: Admitted, Incarnation: 1,
-		Decisions: map[string]string{}, Help: []HelpRequest{},
+		Decisions: map[string]string{}, Help: []Request{},
 	}
 	for _, p := range t.Phases {
 		ps := PhaseStatus{Name: p.Name, Status: Pending}

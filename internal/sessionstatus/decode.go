@@ -52,9 +52,9 @@ func notAdmitted(err error) ([]string, bool) {
 }
 
 // helpNeeded reads the help requests out of a session's error.
-func helpNeeded(err error) []session.HelpRequest {
+func helpNeeded(err error) []session.Request {
 	var app *temporal.ApplicationError
-	var help []session.HelpRequest
+	var help []session.Request
 	if errors.As(err, &app) && app.Type() == session.HelpNeeded && app.HasDetails() && app.Details(&help) == nil {
 		return help
 	}

@@ -135,7 +135,7 @@ func Accounted(s session.Status, l *budget.Ledger) session.Status {
 }
 
 // usageOf is what the work has cost that a request is about: an assignment's, or a phase's.
-func usageOf(h session.HelpRequest, l *budget.Ledger) cost.Usage {
+func usageOf(h session.Request, l *budget.Ledger) cost.Usage {
 	var used cost.Usage
 	for _, id := range l.Assignments() {
 		if id.Phase == h.Phase && (h.Persona == "" || id.Persona == h.Persona) {
@@ -335,7 +335,7 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 }
 
 // settle marks what was under way when a session ended as yet to do.
-func settle(p *session.PhaseStatus, help []session.HelpRequest) {
+func settle(p *session.PhaseStatus, help []session.Request) {
 	for i, a := range p.Assignments {
 		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
 		if !a.Status.Done() && a.Status != session.Failed {
@@ -361,7 +361,7 @@ func complete(v Session) Session {
 		v.Decisions = map[string]string{}
 	}
 	if v.Help == nil {
-		v.Help = []session.HelpRequest{}
+		v.Help = []session.Request{}
 	}
 	for i := range v.Phases {
 		if v.Phases[i].Assignments == nil {

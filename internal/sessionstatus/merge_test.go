@@ -92,7 +92,7 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 		return []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)}}}
 	}
 	document := execution(session.Running)
-	document.Help = []session.HelpRequest{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
+	document.Help = []session.Request{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
 	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, ledger: &budget.Ledger{Rows: map[string]budget.Row{
 		"build/dev": {
 			Spent: spent(70), Unsettled: []budget.UnsettledCall{{Call: 3, Estimate: cost.Usage{OutputTokens: 9}}}, Reserved: map[int64]cost.Amount{4: {Tokens: 100, USD: 8}},
@@ -174,7 +174,7 @@ func TestOnlyTheMemoIsLeft(t *testing.T) {
 
 func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	t.Parallel()
-	help := []session.HelpRequest{{Phase: "build", Persona: "dev", Category: failures.Syntax, Message: "bad"}}
+	help := []session.Request{{Phase: "build", Persona: "dev", Category: failures.Syntax, Message: "bad"}}
 	fault := func(kind string, details ...any) error {
 		return temporal.NewApplicationErrorWithOptions("why", kind, temporal.ApplicationErrorOptions{NonRetryable: true, Details: details})
 	}

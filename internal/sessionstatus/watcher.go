@@ -182,7 +182,7 @@ func (w *Watcher) Query(ctx context.Context) *session.Status {
 // Requests says what a running session waits for a person with: in a worker's
 // words or, where none answers, by its status document. known is false where
 // neither says anything.
-func (w *Watcher) Requests(ctx context.Context) (open []session.HelpRequest, known bool, err error) {
+func (w *Watcher) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
 	if s := w.Query(ctx); s != nil {
 		return s.Help, true, nil
 	}

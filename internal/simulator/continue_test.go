@@ -32,7 +32,7 @@ func (w *world) continues(err *workflow.ContinueAsNewError) (in workflows.Sessio
 	}
 	for _, r := range in.Continued.Requests {
 		w.note(nil, "request %s is handed over", r.ID)
-		w.watch.asked(r.HelpRequest)
+		w.watch.asked(r.Request)
 	}
 	w.watch.handedOver(in.Continued.Requests)
 	return in

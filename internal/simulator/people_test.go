@@ -53,12 +53,12 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 	}
 	w.watch.seen(s)
 	n := w.count("visit")
-	say := func(verb session.Verb, h session.HelpRequest, id string) {
-		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, session.Answer{Request: h.ID, Verb: verb, Note: "do it well", By: "ann"})
+	say := func(verb session.Action, h session.Request, id string) {
+		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, session.Answer{Request: h.ID, Action: verb, Note: "do it well", By: "ann"})
 	}
 	switch does {
 	case "stale":
-		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Verb: session.AnswerRetry})
+		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Action: session.AnswerRetry})
 	case "raise":
 		env.UpdateWorkflow(workflows.RaiseUpdate, fmt.Sprintf("raise-%d", n), &reply{w, "raise", 100_000}, workflows.Raise{Tokens: 100_000, By: "ann"})
 	case "retry", "answer", "twice":

@@ -30,7 +30,7 @@ type watch struct {
 	broken    []string
 	cancelled bool
 	// help counts the requests that people saw.
-	help map[string]session.HelpRequest
+	help map[string]session.Request
 	// open has, by assignment, the requests for help that the last run has handed over.
 	open map[string]string
 	// results are the rounds whose result was recorded.
@@ -247,11 +247,11 @@ func (v *watch) seen(s session.Status) {
 	}
 }
 
-func (v *watch) asked(h session.HelpRequest) {
+func (v *watch) asked(h session.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.help == nil {
-		v.help = map[string]session.HelpRequest{}
+		v.help = map[string]session.Request{}
 	}
 	if _, known := v.help[h.ID]; !known {
 		if open := v.open[h.Phase+"/"+h.Persona]; open != "" && h.Kind == session.ForHelp {
@@ -281,7 +281,7 @@ func (v *watch) helped(id spec.AssignmentID) bool {
 }
 
 // needsPerson reports whether the plan gives reason to ask somebody.
-func (w *world) needsPerson(h session.HelpRequest) bool {
+func (w *world) needsPerson(h session.Request) bool {
 	if h.Kind == session.ForBudget {
 		return w.plan.Team.Budget.Tokens > 0
 	}

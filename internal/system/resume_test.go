@@ -32,8 +32,8 @@ func (w *world) begin(args ...string) started {
 }
 
 // plan is what a document says of each phase of one persona.
-func (s started) plan() map[string]session.Action {
-	out := map[string]session.Action{}
+func (s started) plan() map[string]session.PlanAction {
+	out := map[string]session.PlanAction{}
 	for _, p := range s.Plan {
 		out[p.Phase] = p.Action
 	}
@@ -90,7 +90,7 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 
 	doc := w.begin("resume", "lost")
 	require.Equal(t, 2, doc.Incarnation)
-	require.Equal(t, map[string]session.Action{
+	require.Equal(t, map[string]session.PlanAction{
 		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt, "deployment": session.RunIt,
 	}, doc.plan(), "%+v", doc.Plan)
 	s := w.completes("lost")

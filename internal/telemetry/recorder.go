@@ -180,7 +180,7 @@ func (r *Recorder) SessionStarted(name string) {
 }
 
 // SessionEnded counts an end, and the help that it asks for.
-func (r *Recorder) SessionEnded(name string, state session.State, help []session.HelpRequest) {
+func (r *Recorder) SessionEnded(name string, state session.State, help []session.Request) {
 	ctx := context.Background()
 	r.sessionsEnded.Add(ctx, 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
 	for _, h := range help {

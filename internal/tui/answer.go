@@ -9,32 +9,28 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Verb is what a person can do about a request by a key.
-type Verb string
+// Raise is the action of the live view that raises a budget. The others are those of requests.
+const Raise session.Action = "raise"
 
-// The verbs.
-const (
-	Approve Verb = "approve"
-	Reject  Verb = "reject"
-	Retry   Verb = "retry"
-	Raise   Verb = "raise"
-)
+// actionKey is a key and the action that it begins.
+type actionKey struct {
+	key    string
+	action session.Action
+}
 
-// verbKeys are the keys of the verbs, in the order in which they are shown.
-var verbKeys = []struct {
-	key  string
-	verb Verb
-}{{"a", Approve}, {"x", Reject}, {"r", Retry}, {"+", Raise}}
+// actionKeys are in the order in which they are shown.
+var actionKeys = []actionKey{{"a", session.AnswerApprove}, {"x", session.AnswerReject}, {"r", session.AnswerRetry}, {"+", Raise}}
 
 // Answer is what a person has typed about a request.
 type Answer struct {
 	// Request is the one that is answered, as the session has it.
 	Request Request
-	Verb    Verb
-	// Amount is what a budget is raised by, as it was typed; empty for other verbs.
+	Action  session.Action
+	// Amount is what a budget is raised by, as it was typed; empty for other actions.
 	Amount string
 	// Note is why, as it was typed.
 	Note string
@@ -48,21 +44,21 @@ type answered struct {
 
 // entry is the line in which a person types an answer.
 type entry struct {
-	verb Verb
-	// open are the requests that take the verb, and at is the one that is answered.
+	action session.Action
+	// open are the requests that take the action, and at is the one that is answered.
 	open []Request
 	at   int
-	// amount was typed already, where the verb needs one; text is being typed.
+	// amount was typed already, where the action needs one; text is being typed.
 	amount     string
 	wantAmount bool
 	text       []rune
 }
 
-// takers are the open requests that take a verb.
-func (s Session) takers(v Verb) []Request {
+// takers are the open requests that take an action.
+func (s Session) takers(a session.Action) []Request {
 	var all []Request
 	for _, r := range slices.Concat(s.Requests, s.Budgets) {
-		if slices.Contains(r.Takes, v) {
+		if slices.Contains(r.Takes, a) {
 			all = append(all, r)
 		}
 	}
@@ -72,34 +68,28 @@ func (s Session) takers(v Verb) []Request {
 // possible lists the keys that answer something, in words.
 func (m *Model) possible() []string {
 	var all []string
-	for _, k := range verbKeys {
-		if len(m.session.takers(k.verb)) > 0 {
-			all = append(all, k.key+" "+string(k.verb))
+	for _, k := range actionKeys {
+		if len(m.session.takers(k.action)) > 0 {
+			all = append(all, k.key+" "+string(k.action))
 		}
 	}
 	return all
 }
 
-// beginAnswer opens the line for a verb; false: no request takes it, or no key stands
+// beginAnswer opens the line for an action; false: no request takes it, or no key stands
 // for one. The request of what is selected comes first.
 func (m *Model) beginAnswer(key string) bool {
-	i := slices.IndexFunc(verbKeys, func(k struct {
-		key  string
-		verb Verb
-	},
-	) bool {
-		return k.key == key
-	})
+	i := slices.IndexFunc(actionKeys, func(k actionKey) bool { return k.key == key })
 	if i < 0 {
 		return false
 	}
-	verb := verbKeys[i].verb
-	open := m.session.takers(verb)
+	action := actionKeys[i].action
+	open := m.session.takers(action)
 	if len(open) == 0 {
-		m.told = []string{"no request for " + gerund(verb)}
+		m.told = []string{"no request for " + subjectOf(action)}
 		return true
 	}
-	m.entry = &entry{verb: verb, open: open, wantAmount: verb == Raise}
+	m.entry = &entry{action: action, open: open, wantAmount: action == Raise}
 	for _, match := range []func(spec.AssignmentID) bool{
 		func(of spec.AssignmentID) bool { return of == m.selected },
 		func(of spec.AssignmentID) bool { return of.Phase == m.selected.Phase },
@@ -112,8 +102,11 @@ func (m *Model) beginAnswer(key string) bool {
 	return true
 }
 
-func gerund(v Verb) string {
-	return map[Verb]string{Approve: "an approval", Reject: "an approval", Retry: "a retry", Raise: "a larger budget"}[v]
+// subjectOf is what a request is for that takes an action.
+func subjectOf(a session.Action) string {
+	return map[session.Action]string{
+		session.AnswerApprove: "an approval", session.AnswerReject: "an approval", session.AnswerRetry: "a retry", Raise: "a larger budget",
+	}[a]
 }
 
 // entryKey types into the line.
@@ -164,12 +157,12 @@ func (m *Model) enter() tea.Cmd {
 	case e.wantAmount && e.amount == "":
 		e.amount, e.text, m.told = text, nil, nil
 		return nil
-	case e.verb == Reject && text == "":
+	case e.action.LacksNote(text):
 		m.told = []string{"describe what is wrong: the personas get this text"}
 		return nil
 	}
-	a := Answer{Request: e.open[e.at], Verb: e.verb, Amount: e.amount, Note: text}
-	m.entry, m.told = nil, []string{"sending: " + string(a.Verb) + " " + a.Request.Name}
+	a := Answer{Request: e.open[e.at], Action: e.action, Amount: e.amount, Note: text}
+	m.entry, m.told = nil, []string{"sending: " + string(a.Action) + " " + a.Request.Name}
 	m.sends++
 	return func() tea.Msg {
 		said, err := m.source.Answer(context.Background(), a)
@@ -211,7 +204,7 @@ func (m *Model) prompt(t theme) []string {
 	if e == nil {
 		return lines
 	}
-	title := string(e.verb) + " " + safe(e.open[e.at].Name)
+	title := string(e.action) + " " + safe(e.open[e.at].Name)
 	if len(e.open) > 1 {
 		title += fmt.Sprintf(" (%d of %d, Tab: next)", e.at+1, len(e.open))
 	}
@@ -221,9 +214,9 @@ func (m *Model) prompt(t theme) []string {
 		asks = "add " + safe(e.open[e.at].Amounts) + ": "
 	case e.wantAmount:
 		title += " by " + e.amount
-	case e.verb == Reject:
+	case e.action.Rule().NeedsNote:
 		asks = "what is wrong: "
-	case e.verb == Retry:
+	case e.action == session.AnswerRetry:
 		asks = "note for the agent: "
 	}
 	room := max(m.width-4-len(asks), 8)

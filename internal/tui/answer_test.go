@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/tui"
 )
@@ -15,15 +16,15 @@ import (
 // asking is a session with three open requests.
 func asking() tui.Session {
 	s := working()
-	request := func(id, phase, persona string, takes ...tui.Verb) tui.Request {
+	request := func(id, phase, persona string, takes ...session.Action) tui.Request {
 		return tui.Request{
 			ID: id, Title: phase + " waits", Of: spec.AssignmentID{Phase: phase, Persona: persona}, Name: strings.TrimSuffix(phase+"/"+persona, "/"), Takes: takes, Amounts: "tokens",
 		}
 	}
 	s.Requests = []tui.Request{
-		request("h1", "implementation", "frontend", tui.Retry),
-		request("h2", "implementation", "backend", tui.Retry, tui.Raise),
-		request("a1", "requirements", "", tui.Approve, tui.Reject),
+		request("h1", "implementation", "frontend", session.AnswerRetry),
+		request("h2", "implementation", "backend", session.AnswerRetry, tui.Raise),
+		request("a1", "requirements", "", session.AnswerApprove, session.AnswerReject),
 	}
 	return s
 }
@@ -43,7 +44,7 @@ func TestRequestsAreAnsweredByKeys(t *testing.T) {
 	require.Empty(t, source.answers, "nothing is sent without Enter")
 	v.types("enter")
 	require.Len(t, source.answers, 1)
-	require.Equal(t, []string{"h1", "retry", "port l"}, []string{source.answers[0].Request.ID, string(source.answers[0].Verb), source.answers[0].Note})
+	require.Equal(t, []string{"h1", "retry", "port l"}, []string{source.answers[0].Request.ID, string(source.answers[0].Action), source.answers[0].Note})
 	require.Contains(t, v.sees(), "· session s goes on")
 	v.types("j")
 	require.NotContains(t, v.sees(), "goes on\n", "until the next key")
@@ -54,7 +55,7 @@ func TestRequestsAreAnsweredByKeys(t *testing.T) {
 	require.Len(t, source.answers, 2)
 	require.Contains(t, v.sees(), "describe what is wrong")
 	v.types("n", "o", "enter")
-	require.Equal(t, tui.Reject, source.answers[2].Verb)
+	require.Equal(t, session.AnswerReject, source.answers[2].Action)
 
 	v.types("+", "enter")
 	require.Contains(t, v.sees(), "type the amount to add")

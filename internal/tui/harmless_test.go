@@ -59,7 +59,7 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	writer.Agent, writer.Awaits = "other", &session.BreakerWait{Breaker: "claude", Until: &until, Why: "429"}
 	poison(reflect.ValueOf(&s).Elem())
 	asking := s
-	asking.Requests = []tui.Request{{Title: "title", Until: until, Commands: []tui.Command{{Text: "command", Does: "does"}}, Name: "build", Takes: []tui.Verb{tui.Retry, tui.Raise}, Amounts: "tokens"}}
+	asking.Requests = []tui.Request{{Title: "title", Until: until, Commands: []tui.Command{{Text: "command", Does: "does"}}, Name: "build", Takes: []session.Action{session.AnswerRetry, tui.Raise}, Amounts: "tokens"}}
 	poison(reflect.ValueOf(&asking.Requests).Elem())
 
 	artifact := tui.Artifact{Path: "out" + hostile, By: spec.AssignmentID{Phase: "build" + hostile, Persona: "dev" + hostile}}

@@ -95,8 +95,8 @@ type Request struct {
 	ID   string
 	Of   spec.AssignmentID
 	Name string
-	// Takes are the verbs that a key may send; none: it is not answered by a key.
-	Takes []Verb
+	// Takes are the actions that answer it. Some have a key.
+	Takes []session.Action
 	// Amounts says what a budget is raised by, like tokens; Scope names the budget to
 	// who sends the answer.
 	Amounts string

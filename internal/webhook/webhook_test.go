@@ -35,7 +35,7 @@ func client(t *testing.T, url, secret string) *webhook.Client {
 }
 
 func notice() session.Notice {
-	return session.Notice{Schema: session.NoticeSchema, ID: "s.1", Event: session.HelpAsked, Session: "s", Request: &session.HelpRequest{ID: "build.dev.1"}}
+	return session.Notice{Schema: session.NoticeSchema, ID: "s.1", Event: session.HelpAsked, Session: "s", Request: &session.Request{ID: "build.dev.1"}}
 }
 
 func TestNoticeIsPostedAsJSONAndSigned(t *testing.T) {

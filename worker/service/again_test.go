@@ -54,7 +54,7 @@ func TestResetSessionPaysForNoSeriesAgain(t *testing.T) {
 	delete(tm.Personas, "other")
 	tm.Retry = spec.Retry{Attempts: 2, Rounds: 2, Initial: 1e7, RoundInitial: 1e7}
 	retry := func() {
-		_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerRetry, Note: "make it good", By: "ada"})
+		_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerRetry, Note: "make it good", By: "ada"})
 		require.NoError(t, err)
 	}
 	run := s.start("s", tm)
@@ -180,7 +180,7 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 		"b": picky(),
 	}})
 	run := s.start("s", sendsBack())
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerAbort, By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerAbort, By: "ada"})
 	require.NoError(t, err)
 	require.ErrorContains(t, run.Get(t.Context(), nil), "aborted by ada")
 
@@ -189,7 +189,7 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 		for { // the session is still the old one for a while
 			e, err := s.store.Execution(s.key("s"))
 			if err == nil && e.Incarnation == 2 && len(e.Help) == 1 {
-				_, err = s.answer("s", session.Answer{Request: e.Help[0].ID, Verb: session.AnswerRetry, Note: "make it good", By: "ada"})
+				_, err = s.answer("s", session.Answer{Request: e.Help[0].ID, Action: session.AnswerRetry, Note: "make it good", By: "ada"})
 				answered <- err
 				return
 			}

@@ -29,7 +29,7 @@ func quarrel(t *testing.T) (*stand, spec.Team) {
 
 func TestPersonAnswersForAMergedTree(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n", session.AnswerSupply: "mine\n"} {
+	for verb, want := range map[session.Action]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n", session.AnswerSupply: "mine\n"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s, tm := quarrel(t)
@@ -37,7 +37,7 @@ func TestPersonAnswersForAMergedTree(t *testing.T) {
 			h := s.asks("s")
 			require.Equal(t, "one.other.1", h.ID)
 			require.Equal(t, failures.ContractViolation, h.Category)
-			_, err := s.answer("s", session.Answer{Request: h.ID, Verb: verb, Note: "use both", Files: s.files(map[string]string{"word": "mine\n"})})
+			_, err := s.answer("s", session.Answer{Request: h.ID, Action: verb, Note: "use both", Files: s.files(map[string]string{"word": "mine\n"})})
 			require.NoError(t, err)
 			require.NoError(t, run.Get(t.Context(), nil))
 			require.Equal(t, want, s.tree("s")["after"])
@@ -48,7 +48,7 @@ func TestPersonAnswersForAMergedTree(t *testing.T) {
 
 func TestPersonAnswersForPhasesThatDoNotFitTogether(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n"} {
+	for verb, want := range map[session.Action]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s, tm := quarrel(t)
@@ -60,7 +60,7 @@ func TestPersonAnswersForPhasesThatDoNotFitTogether(t *testing.T) {
 			run := s.start("s", tm)
 			h := s.asks("s")
 			require.Equal(t, "joined.dev.1", h.ID)
-			_, err := s.answer("s", session.Answer{Request: h.ID, Verb: verb, Note: "use both"})
+			_, err := s.answer("s", session.Answer{Request: h.ID, Action: verb, Note: "use both"})
 			require.NoError(t, err)
 			require.NoError(t, run.Get(t.Context(), nil))
 			require.Equal(t, want, s.tree("s")["word"])
@@ -78,8 +78,8 @@ func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
 	}
 	run := s.start("s", tm)
 	h := s.asks("s")
-	require.Equal(t, []session.Verb{session.AnswerSkip, session.AnswerAbort}, h.Answers)
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerSkip})
+	require.Equal(t, []session.Action{session.AnswerSkip, session.AnswerAbort}, h.Answers)
+	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerSkip})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	e := s.execution("s")
@@ -101,12 +101,12 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, n }
 	}
 	run := s.start("s", tm)
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerAbort})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerAbort})
 	require.NoError(t, err)
 	require.Error(t, run.Get(t.Context(), nil))
 
 	run = s.start("s", tm, incarnation(2))
-	var asked session.HelpRequest
+	var asked session.Request
 	require.Eventually(t, func() bool {
 		e := s.execution("s")
 		if e.Incarnation != 2 || len(e.Help) != 1 || e.Status.Status != session.HelpIsNeeded {
@@ -116,7 +116,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		return true
 	}, 30*time.Second, 20*time.Millisecond)
 	require.Contains(t, asked.Message, "the work of all phases has a merge conflict")
-	_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.AnswerSkip})
+	_, err = s.answer("s", session.Answer{Request: asked.ID, Action: session.AnswerSkip})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 

@@ -33,7 +33,7 @@ func told(r providertest.Request) providertest.Reply {
 }
 
 // requests asks the workflow itself what it waits for.
-func (s *stand) requests(sessionID, run string) []session.HelpRequest {
+func (s *stand) requests(sessionID, run string) []session.Request {
 	value, err := s.client.QueryWorkflow(s.t.Context(), sessionID, run, workflows.StatusQuery)
 	if err != nil {
 		return nil
@@ -55,7 +55,7 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 	})
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}, Checks: []string{"good"}}))
 	first := s.asks("s")
-	_, err := s.answer("s", session.Answer{Request: first.ID, Verb: session.AnswerRetry, Note: "write it well", By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: first.ID, Action: session.AnswerRetry, Note: "write it well", By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, 4, provider.Count())
@@ -63,7 +63,7 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 	seen := map[string]bool{first.ID: true}
 	for _, at := range []int64{s.parkedTask(run.GetRunID()), s.firstTask("s")} {
 		again := s.resetTo("s", run.GetRunID(), at)
-		var asked session.HelpRequest
+		var asked session.Request
 		require.Eventually(t, func() bool {
 			open := s.requests("s", again)
 			if len(open) == 1 {
@@ -77,10 +77,10 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 			e := s.execution("s")
 			return e.RunID == again && len(e.Help) == 1 && e.Help[0].ID == asked.ID && e.Status.Status == session.HelpIsNeeded && e.ClosedAt == nil
 		}, 20*time.Second, 20*time.Millisecond, "who asks the store finds it, too")
-		_, err = s.answer("s", session.Answer{Request: first.ID, Verb: session.AnswerRetry})
+		_, err = s.answer("s", session.Answer{Request: first.ID, Action: session.AnswerRetry})
 		require.ErrorContains(t, err, "is not open")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")
-		_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.AnswerRetry, Note: "write it well", By: "ada"})
+		_, err = s.answer("s", session.Answer{Request: asked.ID, Action: session.AnswerRetry, Note: "write it well", By: "ada"})
 		require.NoError(t, err)
 		var result workflows.SessionResult
 		require.NoError(t, s.client.GetWorkflow(t.Context(), "s", again).Get(t.Context(), &result))
@@ -140,7 +140,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	}
 	resume(2)
 	waits("one.approval.1-2")
-	_, err := s.answer("s", session.Answer{Request: "one.approval.1-2", Verb: session.AnswerReject, Note: "say hello", By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: "one.approval.1-2", Action: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 2) }, 20*time.Second, 20*time.Millisecond)
 	resume(3)
@@ -157,7 +157,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	})
 	waits("one.approval.1-5")
 	require.Empty(t, s.head("s").Reworks[0].Open)
-	_, err = s.answer("s", session.Answer{Request: "one.approval.1-5", Verb: session.AnswerApprove, By: "ada"})
+	_, err = s.answer("s", session.Answer{Request: "one.approval.1-5", Action: session.AnswerApprove, By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, "mine\n", s.tree("s")["copy.txt"])
@@ -176,7 +176,7 @@ func TestResumeKeepsWhatWasSkipped(t *testing.T) {
 	}})
 	tm := short(spec.Phase{Name: "one", Personas: []string{"dev", "other"}})
 	run := s.start("s", tm)
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerSkip, By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerSkip, By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
 	require.Error(t, run.Get(t.Context(), nil))

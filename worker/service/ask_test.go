@@ -27,9 +27,9 @@ func short(phases ...spec.Phase) spec.Team {
 }
 
 // asks waits until a session has exactly one open request, and returns it.
-func (s *stand) asks(sessionID string) session.HelpRequest {
+func (s *stand) asks(sessionID string) session.Request {
 	s.t.Helper()
-	var h session.HelpRequest
+	var h session.Request
 	require.Eventually(s.t, func() bool {
 		e, err := s.store.Execution(s.key(sessionID))
 		if err != nil || len(e.Help) != 1 {
@@ -101,20 +101,20 @@ func TestRetryGoesOnWithTheNote(t *testing.T) {
 	require.Equal(t, int64(7), e.Usage.Tokens())
 
 	for want, wrong := range map[string]session.Answer{
-		"request \"one.dev.2\" is not open; open requests: one.dev.1 (retry": {Request: "one.dev.2", Verb: session.AnswerRetry},
+		"request \"one.dev.2\" is not open; open requests: one.dev.1 (retry": {Request: "one.dev.2", Action: session.AnswerRetry},
 		"the answer is empty; open requests: one.dev.1":                      {},
-		"request \"\" is not open":                                           {Verb: session.AnswerRetry},
-		"cannot be answered with action \"approve\"":                         {Request: h.ID, Verb: session.AnswerApprove},
-		"cannot be answered with action \"again\"; it takes retry":           {Request: h.ID, Verb: "again"},
-		"files: missing manifest":                                            {Request: h.ID, Verb: session.AnswerSupply},
+		"request \"\" is not open":                                           {Action: session.AnswerRetry},
+		"cannot be answered with action \"approve\"":                         {Request: h.ID, Action: session.AnswerApprove},
+		"cannot be answered with action \"again\"; it takes retry":           {Request: h.ID, Action: "again"},
+		"files: missing manifest":                                            {Request: h.ID, Action: session.AnswerSupply},
 	} {
 		_, err := s.answer("s", wrong)
 		require.ErrorContains(t, err, want)
 	}
-	said, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerRetry, Note: "use the other port", By: "ada"})
+	said, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port", By: "ada"})
 	require.NoError(t, err)
 	require.Equal(t, "dev", said.Persona)
-	_, err = s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerRetry})
+	_, err = s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry})
 	require.Error(t, err, "a repeated answer")
 
 	var result workflows.SessionResult
@@ -148,7 +148,7 @@ func TestIndependentBranchesGoOnWhileOneWaits(t *testing.T) {
 		e := s.execution("s")
 		return e.Phases[2].Status == session.Completed && e.Phases[3].Status == session.Pending && e.Status.Status == session.HelpIsNeeded
 	}, 30*time.Second, 20*time.Millisecond)
-	require.NoError(t, s.client.SignalWorkflow(t.Context(), "s", "", workflows.ResolveUpdate, session.Answer{Request: h.ID, Verb: session.AnswerRetry, Note: "use the other port"}))
+	require.NoError(t, s.client.SignalWorkflow(t.Context(), "s", "", workflows.ResolveUpdate, session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port"}))
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, session.Completed, s.execution("s").Phases[3].Status)
 }
@@ -159,7 +159,7 @@ func TestSkipGoesOnWithoutTheWork(t *testing.T) {
 	run := s.start("s", short(
 		spec.Phase{Name: "one", Personas: []string{"dev"}, Produces: []string{"work.txt"}}, spec.Phase{Name: "two", Personas: []string{"other"}},
 	))
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerSkip, By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerSkip, By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.keepHistory(run)
@@ -174,7 +174,7 @@ func TestAbortEndsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": needsNote()}})
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}}))
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerAbort, By: "ada", Note: "not worth it"})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerAbort, By: "ada", Note: "not worth it"})
 	require.NoError(t, err)
 	require.ErrorContains(t, run.Get(t.Context(), nil), "one/dev needs help")
 	s.keepHistory(run)
@@ -182,7 +182,7 @@ func TestAbortEndsTheSession(t *testing.T) {
 	require.Equal(t, session.Failed, e.Status.Status)
 	require.Contains(t, e.Reason, "(aborted by ada: not worth it)")
 	require.Equal(t, session.Failed, e.Phases[0].Status)
-	require.Equal(t, session.AnswerAbort, s.head("s").Answers[0].Verb)
+	require.Equal(t, session.AnswerAbort, s.head("s").Answers[0].Action)
 }
 
 func TestNobodyAnswersInTime(t *testing.T) {
@@ -206,12 +206,12 @@ func TestSuppliedFilesAreCheckedLikeAnAgents(t *testing.T) {
 		spec.Phase{Name: "one", Personas: []string{"dev"}, Produces: []string{"work.txt"}, Checks: []string{"right"}}, spec.Phase{Name: "two", Personas: []string{"other"}},
 	))
 	supply := func(content string) {
-		_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerSupply, By: "ada", Files: s.files(map[string]string{"work.txt": content})})
+		_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Action: session.AnswerSupply, By: "ada", Files: s.files(map[string]string{"work.txt": content})})
 		require.NoError(t, err)
 	}
 	supply("wrong\n")
 	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(s.execution("s").Help, func(h session.HelpRequest) bool { return h.ID == "one.dev.2" })
+		return slices.ContainsFunc(s.execution("s").Help, func(h session.Request) bool { return h.ID == "one.dev.2" })
 	},
 		30*time.Second, 20*time.Millisecond)
 	require.Equal(t, failures.TestFailure, s.asks("s").Category)
@@ -237,22 +237,22 @@ func TestApprovalHoldsBackWhatBuildsOnThePhase(t *testing.T) {
 	require.Equal(t, session.ForApproval, h.Kind)
 	require.Contains(t, h.Advice, "maestro approve s one")
 	require.Eventually(t, func() bool { return s.execution("s").Status.Status == session.AwaitingApproval }, time.Minute, 20*time.Millisecond)
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerReject})
+	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerReject})
 	require.ErrorContains(t, err, "a rejection needs a note")
-	_, err = s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerReject, Note: "say hello", By: "ada"})
+	_, err = s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { h = s.asks("s"); return h.ID == "one.approval.2" }, 30*time.Second, 20*time.Millisecond)
 	e := s.execution("s")
 	require.Equal(t, 2, e.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, session.Pending, e.Phases[1].Status)
-	_, err = s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerApprove, Note: "fine", By: "bob"})
+	_, err = s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerApprove, Note: "fine", By: "bob"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.keepHistory(run)
 	require.Equal(t, "draft hello\n", s.tree("s")["copy.txt"], "a rejected phase goes on from what it had left")
 	c := s.head("s")
 	require.Len(t, c.Answers, 2)
-	require.Equal(t, []session.Verb{session.AnswerReject, session.AnswerApprove}, []session.Verb{c.Answers[0].Verb, c.Answers[1].Verb})
+	require.Equal(t, []session.Action{session.AnswerReject, session.AnswerApprove}, []session.Action{c.Answers[0].Action, c.Answers[1].Action})
 	require.Len(t, c.Reworks, 1)
 	require.Equal(t, "ada", c.Reworks[0].By)
 	require.Len(t, c.Reworks[0].Undone, 1, "both passes stay in the record")
@@ -312,7 +312,7 @@ func TestWorkIsSentBackAsOftenAsItMay(t *testing.T) {
 	e := s.execution("s")
 	require.Equal(t, []int{2, 2, 2}, []int{e.Phases[0].Assignments[0].Rounds, e.Phases[1].Assignments[0].Rounds, e.Phases[2].Assignments[0].Rounds})
 	require.Equal(t, int64(50), e.Usage.Tokens(), "both passes are paid for")
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerRetry, Note: "make it good", By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "make it good", By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.keepHistory(run)

@@ -104,7 +104,7 @@ func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {
 		require.Eventually(t, open, 20*time.Second, 20*time.Millisecond, phase)
 		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
 			WorkflowID: "s", UpdateName: workflows.ResolveUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
-			Args: []any{session.Answer{Request: s.execution("s").Help[0].ID, Verb: session.AnswerSkip, By: "ann"}},
+			Args: []any{session.Answer{Request: s.execution("s").Help[0].ID, Action: session.AnswerSkip, By: "ann"}},
 		})
 		require.NoError(t, err)
 		require.NoError(t, handle.Get(t.Context(), nil))

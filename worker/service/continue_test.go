@@ -53,7 +53,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 	go func() {
 		var app *temporal.ApplicationError
 		for over.Err() == nil {
-			if _, err := s.answer("s", session.Answer{Request: "none", Verb: session.AnswerRetry}); !errors.As(err, &app) || app.Type() != workflows.NotAwaited {
+			if _, err := s.answer("s", session.Answer{Request: "none", Action: session.AnswerRetry}); !errors.As(err, &app) || app.Type() != workflows.NotAwaited {
 				stale <- err
 				return
 			}
@@ -68,7 +68,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 	}
 	require.Eventually(t, incarnation(2), time.Minute, 5*time.Millisecond)
 	second := s.execution("s").RunID
-	_, err := s.answer("s", session.Answer{Request: "help.dev.1", Verb: session.AnswerRetry, Note: "use the other port", By: "ann"})
+	_, err := s.answer("s", session.Answer{Request: "help.dev.1", Action: session.AnswerRetry, Note: "use the other port", By: "ann"})
 	require.NoError(t, err)
 	require.Eventually(t, incarnation(3), time.Minute, 5*time.Millisecond)
 	require.Equal(t, "approval.approval.1", s.asks("s").ID)

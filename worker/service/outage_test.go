@@ -119,14 +119,14 @@ func TestOutageThatOutlastsPatienceIsNoticed(t *testing.T) {
 // TestNoticeOfAnOutageTakesAnswers.
 func TestNoticeOfAnOutageTakesAnswers(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.AnswerSkip: "", session.AnswerAbort: "aborted by ann"} {
+	for verb, want := range map[session.Action]string{session.AnswerSkip: "", session.AnswerAbort: "aborted by ann"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			provider := providertest.New(t, func(providertest.Request) providertest.Reply { return failingWith(http.StatusBadGateway) })
 			s := newStand(t, modelOf(provider, spec.Breaker{Threshold: 3, Cooldown: textfmt.Duration(time.Hour)}))
 			run := s.start("s", patient(time.Second, spec.OutageWait))
 			h := s.asks("s")
-			_, err := s.answer("s", session.Answer{Request: h.ID, Verb: verb, By: "ann"})
+			_, err := s.answer("s", session.Answer{Request: h.ID, Action: verb, By: "ann"})
 			require.NoError(t, err)
 			err = run.Get(t.Context(), nil)
 			if want == "" {

@@ -378,7 +378,7 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 	h := s.asks("s")
 	require.Equal(t, session.Ticket{Key: "MD-2", URL: jira.URL() + "/browse/MD-2", Occurrences: 1}, *h.Ticket)
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerRetry, Note: "use the other port", By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port", By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.keepHistory(run)
@@ -408,7 +408,7 @@ func TestSessionEndsWhileJiraIsAway(t *testing.T) {
 		h = s.asks("s")
 		return h.Ticket != nil && h.Ticket.Trouble != ""
 	}, 20*time.Second, 50*time.Millisecond, "the session says what is in the way")
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerRetry, Note: "use the other port", By: "ada"})
+	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port", By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Empty(t, jira.Issues())
