@@ -152,7 +152,7 @@ func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
 // was left to tell of. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status.Status != session.Completed {
-		b.settleUsage(ctx, in.Status.Phases)
+		b.bookUsage(ctx, in.Status.Phases)
 	}
 	in.end(in.Status.Status)
 	if err := b.write(ctx, in.Boundary); err != nil {

@@ -183,7 +183,7 @@ type RoundInput struct {
 	// spent: it is there because others are too dear.
 	Free bool `json:"free,omitempty"`
 	// Lease is set if the round is a probe of its agent's breaker.
-	Lease session.BreakerPass `json:"lease,omitzero"`
+	Lease session.BreakerPermit `json:"lease,omitzero"`
 	// Series counts how often a person, or a phase that sent work back, has had
 	// the assignment begin afresh in this incarnation: the round's epoch is the
 	// incarnation's first and Series together.
@@ -307,7 +307,7 @@ type Advanced struct {
 	// Inputs has the input manifest of every ready phase that can start.
 	Inputs map[string]spec.Digest `json:"inputs,omitempty"`
 	// Conflicts has, for ready phases that cannot, what the phases before
-	// them disagree on; and for a last phase, what nobody has settled. Merged
+	// them disagree on; and for a last phase, what nobody has resolved. Merged
 	// has what they would start from, with the later version of everything.
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`

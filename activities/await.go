@@ -40,7 +40,7 @@ type AwaitInput struct {
 type Awaited struct {
 	// Lease is that of the probe that the round is; its zero, for a round that may
 	// simply begin.
-	Lease session.BreakerPass `json:"lease,omitzero"`
+	Lease session.BreakerPermit `json:"lease,omitzero"`
 }
 
 // BreakerWaits waits for breakers on behalf of sessions. All waits for one
@@ -58,7 +58,7 @@ type BreakerWaits struct {
 	queues map[string]*waitQueue
 }
 
-// waitQueue is those who wait for one breaker, the longest first.
+// waitQueue has the waiters of one breaker, the longest first.
 type waitQueue struct {
 	breaker spec.Breaker
 	waiters []*waiter
@@ -105,8 +105,8 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 	}
 }
 
-// wanted reports whether the session still waits. A session that has ended its wait learns
-// nothing of a lease, and the activity of that end only with a later heartbeat.
+// wanted reports whether the session still waits. A session that has ended its wait does not
+// receive a lease, and the activity learns of that end only with a later heartbeat.
 func (bw *BreakerWaits) wanted(ctx context.Context, wait session.BreakerWait) bool {
 	if bw.Heartbeats == nil {
 		return true
@@ -170,7 +170,7 @@ func (bw *BreakerWaits) news(name string, wait session.BreakerWait) session.Brea
 	return q.status.WaitFor(wait.Since)
 }
 
-// poll looks at a breaker for all who wait for it, until nobody does.
+// poll reads a breaker for all its waiters, until there are none.
 func (bw *BreakerWaits) poll(ctx context.Context, name string, q *waitQueue) {
 	for {
 		if sleep(ctx, bw.look(ctx, name, q)) != nil {
@@ -179,7 +179,7 @@ func (bw *BreakerWaits) poll(ctx context.Context, name string, q *waitQueue) {
 	}
 }
 
-// look lets go whom the breaker lets through, and says when to look again.
+// look reads the breaker, releases the waiters that it allows, and returns when to look again.
 func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) time.Duration {
 	next := bw.Random.between(pollLeast, pollMost)
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
@@ -212,7 +212,7 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 	return next
 }
 
-// probe gets a lease for the longest waiter and lets it go. It sees that through when nobody
+// probe gets a lease for the longest waiter and releases that. It finishes also when nobody
 // waits any more: an unused lease would have to expire.
 func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
@@ -238,7 +238,7 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	return false
 }
 
-// first is who has waited for the longest; nil: nobody waits.
+// first is the waiter that has waited for the longest; nil: there is none.
 func (bw *BreakerWaits) first(q *waitQueue) (spec.Breaker, *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
@@ -248,7 +248,7 @@ func (bw *BreakerWaits) first(q *waitQueue) (spec.Breaker, *waiter) {
 	return q.breaker, q.waiters[0]
 }
 
-// drop ends a wait that nobody wants any more.
+// drop ends a wait whose session does not wait any more.
 func (bw *BreakerWaits) drop(q *waitQueue, w *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
@@ -258,10 +258,10 @@ func (bw *BreakerWaits) drop(q *waitQueue, w *waiter) {
 	}
 }
 
-// release lets one waiter go with its lease. If it has left meanwhile, the lease
+// release ends a wait with a lease. If the waiter has left meanwhile, the lease
 // is given back.
 func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter, answer breaker.Answer) {
-	lease := session.BreakerPass{Generation: answer.State.Generation, Holder: first.holder}
+	lease := session.BreakerPermit{Generation: answer.State.Generation, Holder: first.holder}
 	bw.mu.Lock()
 	waits := slices.Contains(q.waiters, first)
 	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w == first })
@@ -275,8 +275,8 @@ func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter
 	}
 }
 
-// giveBack ends a probe that nobody carries out.
-func (bw *BreakerWaits) giveBack(ctx context.Context, b spec.Breaker, lease session.BreakerPass) {
+// giveBack releases a lease that is not used.
+func (bw *BreakerWaits) giveBack(ctx context.Context, b spec.Breaker, lease session.BreakerPermit) {
 	if lease.Holder == "" {
 		return
 	}

@@ -65,11 +65,11 @@ type agentBreaker struct {
 	setProgress      func(string)
 }
 
-// pass lets the round begin, or returns the breaker that does not. A round that has counted
-// an attempt since it was let through has begun, and needs no other pass.
-func (b *agentBreaker) pass(ctx context.Context) (open *breaker.View, err error) {
+// allow lets the round begin, or returns the breaker that does not. A round that has counted
+// an attempt since it got its permit has begun, and needs no other one.
+func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error) {
 	log := b.log.get()
-	if b.port == nil || log.Pass != nil && len(log.Attempts) > 0 && b.log.outage() == nil {
+	if b.port == nil || log.Permit != nil && len(log.Attempts) > 0 && b.log.outage() == nil {
 		return nil, nil
 	}
 	view, err := b.read(ctx)
@@ -78,16 +78,16 @@ func (b *agentBreaker) pass(ctx context.Context) (open *breaker.View, err error)
 	}
 	switch view.State.At(b.clock()) {
 	case session.BreakerClosed:
-		b.log.setPass(&session.BreakerPass{Generation: view.State.Generation})
+		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 		return nil, nil
 	case session.BreakerHalfOpen:
 		answer, err := b.acquire(ctx)
 		switch {
 		case answer.Effect == breaker.Leased: // also while the work is cancelled: the lease is given back then
-			b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation, Holder: b.holder})
+			b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation, Holder: b.holder})
 			return nil, nil
 		case answer.Effect == breaker.Passed:
-			b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
+			b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation})
 			return nil, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -140,10 +140,10 @@ func (b *agentBreaker) updateID(what string) string {
 // keepLease renews a probe's lease while the round works.
 func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
 	log := b.log.get()
-	if log.Pass == nil || log.Pass.Holder == "" {
+	if log.Permit == nil || log.Permit.Holder == "" {
 		return func() {}
 	}
-	holder, wait := log.Pass.Holder, renewEvery
+	holder, wait := log.Permit.Holder, renewEvery
 	if len(log.Attempts) > 0 {
 		wait = 0 // the lease is from an earlier attempt
 	}
@@ -165,18 +165,18 @@ func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
 
 // holds reports whether the round still tries its agent under a lease.
 func (b *agentBreaker) holds(holder string) bool {
-	pass := b.log.get().Pass
-	return pass != nil && pass.Holder == holder
+	permit := b.log.get().Permit
+	return permit != nil && permit.Holder == holder
 }
 
 // outcome is the report of a failure or, for an empty category, of an answer; nil: the
 // breaker has nothing to learn from it.
-func (b *agentBreaker) outcome(id string, pass *session.BreakerPass, f session.AttemptFailure) *session.BreakerReport {
-	if b.port == nil || pass == nil {
+func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f session.AttemptFailure) *session.BreakerReport {
+	if b.port == nil || permit == nil {
 		return nil
 	}
 	report := &session.BreakerReport{
-		ID: id, Breaker: b.settings, BreakerPass: *pass,
+		ID: id, Breaker: b.settings, BreakerPermit: *permit,
 		Outcome: failures.CountsAsSuccess, Category: f.Category, Message: f.Message,
 	}
 	if f.Category != "" {
@@ -190,14 +190,14 @@ func (b *agentBreaker) outcome(id string, pass *session.BreakerPass, f session.A
 
 // reportProvider reports at once that the provider has failed, or, without a
 // category, that it has answered. It returns the breaker as it is then; nil: unknown, or
-// there was nothing to report. After a failure the round needs another pass before it tries
+// there was nothing to report. After a failure the round needs another permit before it tries
 // the agent.
 func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
 	log := b.log.get()
 	if f.Category != "" {
-		b.log.setPass(nil)
+		b.log.setPermit(nil)
 	}
-	report := b.outcome(fmt.Sprintf("%s/%d", b.activity, log.Revision), log.Pass, f)
+	report := b.outcome(fmt.Sprintf("%s/%d", b.activity, log.Revision), log.Permit, f)
 	if report == nil {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFail
 		return nil
 	}
 	if f.Category == "" { // a probe has ended with it, and the round continues
-		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
+		b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation})
 	}
 	return &answer.View
 }
@@ -235,7 +235,7 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 	if f != nil {
 		failed = session.AttemptFailure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
 	}
-	report := b.outcome(b.activity, b.log.get().Pass, failed)
+	report := b.outcome(b.activity, b.log.get().Permit, failed)
 	if report == nil {
 		return nil
 	}
@@ -250,7 +250,7 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 
 // giveBack ends a probe that says nothing about the agent.
 func (b *agentBreaker) giveBack(ctx context.Context) {
-	if pass := b.log.get().Pass; pass != nil && pass.Holder != "" {
+	if permit := b.log.get().Permit; permit != nil && permit.Holder != "" {
 		b.report(ctx, &failures.Failure{Category: failures.Cancelled})
 	}
 }

@@ -9,7 +9,7 @@
 //	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
 //	spender         journal, reservations and stored answers of paid calls
 //	outageWait      waits for a provider or a host that is in trouble
-//	agentBreaker    passes, leases and reports of the agent's breaker
+//	agentBreaker    permits, leases and reports of the agent's breaker
 //	checks          runs checks, collects files
 //	roundLog        the assignment's record with the round's log in it; its only owner
 //	execution       lock, fence, stop of the worker, retries of the store

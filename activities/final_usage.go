@@ -23,12 +23,12 @@ func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
 	return out, storeError(err)
 }
 
-// errAtWork ends the reckoning of an assignment that somebody still works on.
+// errAtWork: an assignment's usage cannot be booked, because an executor still has its lock.
 var errAtWork = errors.New("assignment locked")
 
-// settleUsage brings the ledger of a session that ends up to date. Calls that were under
+// bookUsage brings the ledger of a session that ends up to date. Calls that were under
 // way when their worker was lost are unsettled from now on.
-func (b *Boundaries) settleUsage(ctx context.Context, phases []session.PhaseStatus) {
+func (b *Boundaries) bookUsage(ctx context.Context, phases []session.PhaseStatus) {
 	key := sessionKey(activity.GetInfo(ctx))
 	ledger, err := b.Ledgers.Ledger(key)
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *Boundaries) settleUsage(ctx context.Context, phases []session.PhaseStat
 	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			if err := r.settle(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAtWork) {
+			if err := r.book(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAtWork) {
 				activity.GetLogger(ctx).Warn("an assignment's cost is not final", "assignment", id.String(), "error", err)
 			}
 		}
@@ -62,7 +62,7 @@ func (r *restoration) release() error {
 		if len(row.Reserved) == 0 {
 			continue
 		}
-		err := usageReader{r.Programs, r.WorkDirs, r.Sessions, r.Ledgers, r.Clock}.settle(r.key, id, row)
+		err := usageReader{r.Programs, r.WorkDirs, r.Sessions, r.Ledgers, r.Clock}.book(r.key, id, row)
 		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
 			return err
 		}
@@ -79,8 +79,8 @@ type usageReader struct {
 	clock    Clock
 }
 
-// settle brings an assignment's row in the ledger, which is given, up to date.
-func (r usageReader) settle(key session.Key, id spec.AssignmentID, row budget.Row) error {
+// book brings an assignment's row in the ledger, which is given, up to date.
+func (r usageReader) book(key session.Key, id spec.AssignmentID, row budget.Row) error {
 	journal, err := r.ledgers.Journal(key, id)
 	if err != nil || len(journal.Calls())+len(row.Reserved) == 0 {
 		return err

@@ -54,36 +54,55 @@ func (h heartbeats) last(ctx context.Context) {
 // reached for some seconds, and with it an agent's work of hours. They are used
 // only when Temporal has answered that nobody waits for the activity any more.
 func (h heartbeats) send(ctx context.Context) {
-	const delivered, undelivered, replaced = "delivered", "undelivered", "replaced"
 	logger, state := activity.GetLogger(ctx), delivered
 	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
 		bounded, cancel := context.WithTimeout(ctx, beatLimit)
 		err := h.port.Beat(bounded, h.current())
 		cancel()
-		before := state
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
+		}
+		before := state
+		switch state = state.after(err); {
 		case errors.Is(err, ErrUnwanted):
 			activity.RecordHeartbeat(ctx, h.current())
-		case errors.Is(err, ErrReplaced):
-			state = replaced
+		case state == replaced:
 			h.replaced()
-		case err != nil:
-			state = undelivered
-		default:
-			state = delivered
 		}
 		if state == before { // an outage of hours is worth one line
 			continue
 		}
 		switch state {
 		case undelivered:
-			logger.Warn("the round's heartbeat failed; the round continues", "error", err)
+			logger.Warn("the heartbeat failed; the work continues", "error", err)
 		case replaced:
-			logger.Warn("Temporal has timed out this execution of the round; its successor waits for the result")
-		default:
-			logger.Info("the round's heartbeats succeed again")
+			logger.Warn("Temporal has timed out this execution; its successor waits for the result")
+		case delivered:
+			logger.Info("heartbeats succeed again")
 		}
 	}
+}
+
+// beatState is how the last heartbeat ended.
+type beatState string
+
+const (
+	delivered   beatState = "delivered"
+	undelivered beatState = "undelivered"
+	// replaced: Temporal has started another execution.
+	replaced beatState = "replaced"
+)
+
+// after is the state after a heartbeat that ended with err. That nobody waits for the activity
+// any more changes nothing: the activity's context says so.
+func (s beatState) after(err error) beatState {
+	switch {
+	case err == nil:
+		return delivered
+	case errors.Is(err, ErrUnwanted):
+		return s
+	case errors.Is(err, ErrReplaced):
+		return replaced
+	}
+	return undelivered
 }

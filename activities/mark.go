@@ -45,7 +45,7 @@ func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
 	case a.Action == session.AnswerApprove:
 		a.Work = c.WorkOf(a.Phase)
-	case a.Action == session.AnswerSkip && !a.Settles:
+	case a.Action == session.AnswerSkip && !a.CountsAsDone:
 		a.Work = c.WorkOf("")
 	}
 	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request })

@@ -94,32 +94,61 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 // that has Temporal start the next execution after the wait. over: the team's patience is
 // over, and people are not notified yet.
 func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool, err error) {
-	patience := outage.PatienceUntil(o.retry.WaitsOut())
 	for {
-		now := o.clock()
-		if !outage.Noticed && (o.order == OutageOver || !now.Before(patience)) {
+		next, left := o.next(outage, o.clock())
+		switch next {
+		case notifyOrFail:
 			return true, nil
-		}
-		until := outage.Until
-		if !outage.Noticed && patience.Before(until) {
-			until = patience
-		}
-		left := min(until.Sub(now), session.MaxRetryAfter.Std())
-		lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
-		switch {
-		case left <= 0:
+		case tryAgain:
 			return false, nil
-		case lasts && o.signalLongOutage(ctx, &outage): // the session knows of a wait without a worker
-			o.breaker.giveBack(ctx)
-			return false, recoverable(outage.Failure, left)
-		case lasts:
+		case giveSlotBack:
+			if o.signalLongOutage(ctx, &outage) { // the session knows of a wait without a worker
+				o.breaker.giveBack(ctx)
+				return false, recoverable(outage.Failure, left)
+			}
 			left = min(left, signalEvery)
+		case keepSlot:
 		}
 		o.exec.setProgress(outage.String())
 		if err := sleepUnlessStopped(ctx, left); err != nil {
 			return false, err
 		}
 	}
+}
+
+// outageStep is what a round does next about an outage.
+type outageStep int
+
+const (
+	// tryAgain: the wait is over.
+	tryAgain outageStep = iota
+	// keepSlot: the wait is short.
+	keepSlot
+	// giveSlotBack: the wait is long, and needs no worker.
+	giveSlotBack
+	// notifyOrFail: the team's patience is over, and people are not notified yet.
+	notifyOrFail
+)
+
+// next decides what the round does about an outage, and how long it waits.
+func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, time.Duration) {
+	patience := outage.PatienceUntil(o.retry.WaitsOut())
+	if !outage.Noticed && (o.order == OutageOver || !now.Before(patience)) {
+		return notifyOrFail, 0
+	}
+	until := outage.Until
+	if !outage.Noticed && patience.Before(until) {
+		until = patience
+	}
+	left := min(until.Sub(now), session.MaxRetryAfter.Std())
+	lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
+	switch {
+	case left <= 0:
+		return tryAgain, 0
+	case lasts:
+		return giveSlotBack, left
+	}
+	return keepSlot, left
 }
 
 // signalLongOutage tells the session of an outage that lasts, so that a session that ends can cut

@@ -15,8 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// restoration decides what of a session's finished work still stands: work is a
-// function of its basis, so it stands as long as the basis does.
+// restoration decides which finished work of a session is reused: work is a
+// function of its basis, so it is reused while its basis is unchanged.
 type restoration struct {
 	*Admissions
 	ctx    context.Context
@@ -36,13 +36,13 @@ type restoration struct {
 	costs map[spec.AssignmentID]cost.Usage
 	// dropped is what assignments have cost that the team does not have any more.
 	dropped cost.Usage
-	// found is the work that there is; done what of it stands, in phases that
-	// are complete; partial what stands in phases that are not.
+	// found is all recorded work; done is what of it is reused in phases that
+	// are complete, partial in phases that are not.
 	found   map[spec.AssignmentID]finished
 	done    map[spec.AssignmentID]session.CheckpointAssignment
 	partial []RestoredWork
-	// todo has the phases to run; changed says of a phase why what builds on
-	// it cannot stand.
+	// todo has the phases to run; changed says of a phase why the work that depends on
+	// it is not reused.
 	todo    []string
 	changed map[string]string
 	// inputs and conflicts are those of the phases that may start at once.
@@ -88,8 +88,8 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 	return r, nil
 }
 
-// standing refuses a session that another run has taken on already, and notes
-// what assignments have cost that are gone from the team.
+// standing refuses a session that another run has already taken over, and adds up
+// what assignments have cost that the team does not have any more.
 func (r *restoration) standing() error {
 	if r.in.Incarnation == 1 && r.in.Base == "" {
 		return nil
@@ -108,7 +108,7 @@ func (r *restoration) standing() error {
 	return r.sumDropped()
 }
 
-// sumDropped adds up what assignments have cost that are gone from the team.
+// sumDropped adds up what assignments have cost that the team does not have any more.
 func (r *restoration) sumDropped() error {
 	l, err := r.Ledgers.Ledger(r.key)
 	if err != nil {
@@ -122,8 +122,8 @@ func (r *restoration) sumDropped() error {
 	return nil
 }
 
-// find gathers the work that there is: the checkpoint's and, where assignments
-// had finished in a phase that had not, their records'.
+// find collects the recorded work: the checkpoint's and, of phases that were not
+// complete, that of the assignments' records.
 func (r *restoration) find() error {
 	if r.in.Base == "" {
 		return nil
@@ -193,7 +193,7 @@ func (r *restoration) findRecorded() error {
 	return r.findSkipped()
 }
 
-// recordedWork is an assignment's own work in its record, before any mending of
+// recordedWork is an assignment's own work in its record, without its fixes of
 // the merged tree.
 func recordedWork(record session.Record, spent cost.Usage) (RestoredWork, bool) {
 	for _, round := range slices.Backward(record.Rounds) {
@@ -226,7 +226,7 @@ func (r *restoration) phase(p spec.Phase) error {
 			return err
 		}
 	}
-	return v.settle(selected)
+	return v.decideRest(selected)
 }
 
 // mustRun says why a phase has to run whatever work it has; empty: it need not.

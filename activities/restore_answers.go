@@ -54,11 +54,11 @@ func (r *restoration) notes() map[string]string {
 	return notes
 }
 
-// findSkipped takes the assignments that a person has settled without work for done:
+// findSkipped takes the assignments that a person has skipped for done:
 // those of phases that were not recorded since. One that was at work again, or whose
 // phase was sent back, after that has to be asked about anew.
 func (r *restoration) findSkipped() error {
-	if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Settles }) {
+	if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.CountsAsDone }) {
 		return nil
 	}
 	nothing, err := r.Files.Overlay(r.ctx, r.in.Workspace, r.in.Workspace)
@@ -84,7 +84,7 @@ func (r *restoration) skipped(id spec.AssignmentID) bool {
 			continue
 		}
 		undone := slices.ContainsFunc(r.base.Reworks, func(w session.Rework) bool { return w.At.After(a.At) && slices.Contains(w.Open, id.Phase) })
-		return a.Settles && !undone
+		return a.CountsAsDone && !undone
 	}
 	return false
 }

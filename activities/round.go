@@ -134,7 +134,7 @@ func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	if err := r.rest(ctx); err != nil {
 		return nil, r.interrupted(ctx, err)
 	}
-	open, err := r.breaker.pass(ctx)
+	open, err := r.breaker.allow(ctx)
 	if open != nil {
 		err = r.outage.turnedAway(ctx, open)
 	}

@@ -126,7 +126,7 @@ func (l *roundLog) continueEarlier(now time.Time) bool {
 	if l.in.After == "" || this == nil {
 		return false
 	}
-	this.Key, this.Agent, this.Pass = l.round, l.in.Agent, nil
+	this.Key, this.Agent, this.Permit = l.round, l.in.Agent, nil
 	if o := this.Outage; o != nil {
 		o.Noticed = l.in.Outage == OutageNoticed
 		if l.in.Outage == OutageRetry {
@@ -140,7 +140,7 @@ func (l *roundLog) continueEarlier(now time.Time) bool {
 func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) error {
 	calls := journal.Calls()
 	l.mu.Lock()
-	write := l.settleEpochs(calls)
+	write := l.findEpochs(calls)
 	l.entry().Epoch = l.epochLocked() // a record that only fences has none
 	progress := len(calls) - len(journal.Unsettled())
 	if progress > l.log.Calls { // the lost worker had achieved something
@@ -154,11 +154,11 @@ func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) err
 	return nil
 }
 
-// settleEpochs fills in the epochs that the record does not know: where it was
+// findEpochs fills in the epochs that the record does not know: where it was
 // lost, the journal still has those that were paid for. It returns true if
 // the incarnation's first one will not follow from the journal later: the record has
 // to have it before anything is paid.
-func (l *roundLog) settleEpochs(paid []budget.Call) (write bool) {
+func (l *roundLog) findEpochs(paid []budget.Call) (write bool) {
 	highest, ofThisRun := max(l.record.Epoch, 1), 0
 	for _, call := range paid {
 		highest = max(highest, call.Key.Epoch)
@@ -229,11 +229,11 @@ func (l *roundLog) change(change func(*session.RoundLog)) {
 	change(&l.log)
 }
 
-// setPass notes how the breaker of the agent let the round through, without a new revision.
-func (l *roundLog) setPass(p *session.BreakerPass) {
+// setPermit notes how the breaker of the agent let the round begin, without a new revision.
+func (l *roundLog) setPermit(p *session.BreakerPermit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.Pass = p
+	l.log.Permit = p
 }
 
 // noteStart notes durably that the agent, or what stands in for it, is about to be

@@ -208,7 +208,7 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 // roundInput asks for the first round of the one assignment.
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
-		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: session.BreakerPass{Holder: d.lease},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: session.BreakerPermit{Holder: d.lease},
 		OnExceeded: d.onExceeded, After: d.after,
 	}
 }

@@ -135,8 +135,8 @@ func (v *reuse) phaseStands() bool {
 	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
 }
 
-// settle takes the phase's standing work over, and says what is left to do.
-func (v *reuse) settle(selected bool) error {
+// decideRest takes over the phase's work that is reused, and decides what is left to do.
+func (v *reuse) decideRest(selected bool) error {
 	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseStands() {
 		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run", v.phase.Name))
 	}

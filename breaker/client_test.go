@@ -86,7 +86,7 @@ func five() spec.Breaker {
 
 func failureOf(b spec.Breaker, id string, generation int64) session.BreakerReport {
 	return session.BreakerReport{
-		ID: id, Breaker: b, Outcome: failures.CountsAsFailure, BreakerPass: session.BreakerPass{Generation: generation},
+		ID: id, Breaker: b, Outcome: failures.CountsAsFailure, BreakerPermit: session.BreakerPermit{Generation: generation},
 		Category: failures.RateLimited, Message: "slow down",
 	}
 }

@@ -21,7 +21,7 @@ var testBreaker = spec.Breaker{Threshold: 2, Cooldown: textfmt.Duration(time.Min
 
 func outcome(id string, weight failures.Weight, generation int64) session.BreakerReport {
 	return session.BreakerReport{
-		ID: id, Breaker: testBreaker, Outcome: weight, BreakerPass: session.BreakerPass{Generation: generation}, Category: failures.APIError, Message: "503",
+		ID: id, Breaker: testBreaker, Outcome: weight, BreakerPermit: session.BreakerPermit{Generation: generation}, Category: failures.APIError, Message: "503",
 	}
 }
 

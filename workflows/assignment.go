@@ -24,8 +24,8 @@ type assignment struct {
 	beside []session.CheckpointAssignment
 	// awaits is the breaker that the assignment waits for.
 	awaits *session.BreakerWait
-	// settled: a person wants the phase's merged tree as it is.
-	settled bool
+	// accepted: a person accepts the phase's merged tree as it is.
+	accepted bool
 }
 
 // AssignmentWork is how far an assignment has come in one pass of its phase. A run of the
@@ -166,12 +166,12 @@ func (a *assignment) add(r session.RoundResult) {
 // not done with it because it sends others' back.
 func (a *assignment) ownWork() bool { return !a.Integrating && len(a.SendsBack) == 0 }
 
-// skip settles an assignment without its work: with what changes nothing, or, on
+// skip ends an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
 func (a *assignment) skip(nothing spec.Digest) {
 	if a.Integrating {
 		// Nobody resolves what the personas disagree on: the later version stands.
-		a.Status, a.settled = session.Completed, true
+		a.Status, a.accepted = session.Completed, true
 		a.Integrated = append(a.Integrated, session.Work{Delta: nothing})
 		return
 	}

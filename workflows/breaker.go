@@ -68,7 +68,7 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 			return lease{}, err
 		}
 	}
-	got := lease{breaker: turned.Breaker, BreakerPass: awaited.Lease}
+	got := lease{breaker: turned.Breaker, BreakerPermit: awaited.Lease}
 	if err == nil && rs.ending.stopping() {
 		releaseLease(ctx, got)
 		return lease{}, rs.leaveBreaker(ctx, a)
@@ -106,7 +106,7 @@ func (rs *rounds) updateWait(ctx workflow.Context, a *assignment, state session.
 // round is an ordinary one.
 type lease struct {
 	breaker spec.Breaker
-	session.BreakerPass
+	session.BreakerPermit
 }
 
 // releaseLease ends a probe that may not have begun; one that has begun has ended its lease

@@ -53,7 +53,7 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	env = s.play(t, awaiting(func(_ context.Context, in activities.AwaitInput) (activities.Awaited, error) {
 		waits = append(waits, in)
 		seen = append(seen, status(t, env))
-		return activities.Awaited{Lease: session.BreakerPass{Holder: "lease"}}, nil
+		return activities.Awaited{Lease: session.BreakerPermit{Holder: "lease"}}, nil
 	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/a.1", "build/a.1", "build/a.1"}, s.order(), "the same round each time")
@@ -128,14 +128,14 @@ func TestLeaseOfARoundThatDoesNotBeginIsGivenBack(t *testing.T) {
 	}
 	var sent []session.BreakerReport
 	env = s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return activities.Awaited{Lease: session.BreakerPass{Generation: 3, Holder: "wait"}}, nil
+		return activities.Awaited{Lease: session.BreakerPermit{Generation: 3, Holder: "wait"}}, nil
 	}, func(_ context.Context, reports []session.BreakerReport) ([]session.BreakerReport, error) {
 		sent = append(sent, reports...)
 		return nil, nil
 	}), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
 	require.Len(t, sent, 1)
-	require.Equal(t, session.BreakerPass{Generation: 3, Holder: "wait"}, sent[0].BreakerPass)
+	require.Equal(t, session.BreakerPermit{Generation: 3, Holder: "wait"}, sent[0].BreakerPermit)
 	require.Equal(t, "provider", sent[0].Breaker.Name)
 	require.Equal(t, failures.Neutral, sent[0].Outcome)
 }

@@ -35,7 +35,7 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 			}
 		}
 		integrator.beside = entries(p.work)
-		if ok, err := m.rounds.run(ctx, integrator); err != nil || !ok || integrator.settled {
+		if ok, err := m.rounds.run(ctx, integrator); err != nil || !ok || integrator.accepted {
 			return ok, err
 		}
 	}
@@ -61,7 +61,7 @@ func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (me
 	}
 	integrator.Integrating, integrator.From, integrator.Feedback = true, result.Tree, result.Feedback
 	ok, err := m.waitForRound(ctx, integrator, *result.Failure)
-	return ok, ok && !integrator.settled, err
+	return ok, ok && !integrator.accepted, err
 }
 
 // waitForRound waits until the integrator has its next round: for a while, or for a

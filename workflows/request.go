@@ -12,8 +12,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// request is a question to a person, of any kind. It is open until it is answered,
-// withdrawn or expired.
+// request is a question to a person, of any kind:
+//
+//	answer  applied  closed  the request
+//	-       -        -       is open
+//	-       -        yes     was withdrawn or has expired, or the session ends
+//	set     -        -       is answered, and what waits for it continues
+//	set     yes      any     is done: the session has done as the answer says
+//	set     -        yes     is answered in vain: the session ends, or the phase is done again
+//
+// A session that continues as new hands over the first and the third. They are then continued
+// until what waits for them takes them up.
 type request struct {
 	session.Request
 	// stop is how a budget has stopped the assignment; nil: the request is about none.

@@ -309,7 +309,7 @@ func (rs *requests) interrupted(ctx workflow.Context, r *request, err error) err
 func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimerWithOptions(waiting, rs.patience(ctx, r), workflow.TimerOptions{
+	timer := workflow.NewTimerWithOptions(waiting, rs.timeLeft(ctx, r), workflow.TimerOptions{
 		// The timeline is the first that a person sees of a session in the Web UI.
 		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. See the tab User Metadata", a.AssignmentID), 200),
 	})
@@ -335,8 +335,8 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	return errSessionEnds
 }
 
-// patience is how long the team still lets a request be open.
-func (rs *requests) patience(ctx workflow.Context, r *request) time.Duration {
+// timeLeft is how long the team still lets a request be open.
+func (rs *requests) timeLeft(ctx workflow.Context, r *request) time.Duration {
 	if r.Until.IsZero() {
 		return rs.team.Help.GiveUpAfter.Std()
 	}
@@ -352,7 +352,7 @@ func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) erro
 	rs.remove(r)
 	state := session.Running
 	if r.answer != nil && r.answer.Action == session.AnswerSkip && r.ownWork {
-		r.answer.Settles, state = true, session.Skipped
+		r.answer.CountsAsDone, state = true, session.Skipped
 	}
 	if err := rs.save(ctx, a, state, r.answer); err != nil {
 		return err

@@ -263,7 +263,7 @@ func (t *ticket) deliver(ctx workflow.Context) error {
 	if temporal.IsCanceledError(err) {
 		return err
 	}
-	wait := t.settle(err)
+	wait := t.noteOutcome(err)
 	if err := t.show(ctx); err != nil || wait == 0 {
 		return err
 	}
@@ -339,13 +339,13 @@ func (t *ticket) comment(ctx workflow.Context) error {
 
 // call has one try at an activity of [spec.TicketQueue].
 func (t *ticket) call(ctx workflow.Context, name activities.Name, in, out any) error {
-	patience := pollerPatience
+	timeout := pollerTimeout
 	if t.outbox.Failed > 0 {
-		patience = pollerPatienceMax
+		timeout = pollerTimeoutMax
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              spec.TicketQueue(t.Store),
-		ScheduleToStartTimeout: patience,
+		ScheduleToStartTimeout: timeout,
 		StartToCloseTimeout:    ticketCallLimit,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
 	})

@@ -14,15 +14,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The patience of a ticket's workflow.
+// The waits of a ticket's workflow.
 const (
 	// ticketCallLimit bounds one call of the ticket system. A worker that dies in
 	// the middle of one goes unnoticed until then.
 	ticketCallLimit = 2 * time.Minute
-	// pollerPatience is how long a call waits for a worker before the ticket says
-	// that there is none; pollerPatienceMax once it has said so.
-	pollerPatience    = time.Minute
-	pollerPatienceMax = 5 * time.Minute
+	// pollerTimeout is how long a call waits for a worker before the ticket says
+	// that there is none; pollerTimeoutMax once it has said so.
+	pollerTimeout    = time.Minute
+	pollerTimeoutMax = 5 * time.Minute
 	// firstWait doubles up to steadyWait; after patientTries tries in a row it
 	// doubles on up to longWait.
 	firstWait    = 5 * time.Second
@@ -43,7 +43,7 @@ const (
 func faultOf(err error) (fault activities.TicketFault, said bool) {
 	if queued(err) {
 		return activities.TicketFault{Kind: session.Unreached, Message: fmt.Sprintf(
-			"no worker has taken it up within %s; start one whose worker file has `jira`, with its credentials", pollerPatience)}, true
+			"no worker has taken it up within %s; start one whose worker file has `jira`, with its credentials", pollerTimeout)}, true
 	}
 	return detail[activities.TicketFault](err, activities.TicketTroubled)
 }
@@ -54,8 +54,8 @@ func queued(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// settle notes the outcome of a try, and returns the wait before the next one.
-func (t *ticket) settle(err error) time.Duration {
+// noteOutcome notes the outcome of a try, and returns the wait before the next one.
+func (t *ticket) noteOutcome(err error) time.Duration {
 	o := &t.outbox
 	switch {
 	case err == nil:

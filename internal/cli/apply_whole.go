@@ -88,7 +88,7 @@ func settledBy(k storedSession, id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(k.Answers) {
 		if a.Phase == id.Phase && a.Persona == id.Persona {
 			r := k.Reworking(id.Phase)
-			return a.Settles && (r == nil || r.At.Before(a.At))
+			return a.CountsAsDone && (r == nil || r.At.Before(a.At))
 		}
 	}
 	return false

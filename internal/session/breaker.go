@@ -9,9 +9,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// BreakerPass is how a breaker let a round through. It is fixed when the round
+// BreakerPermit is how a breaker let a round through. It is fixed when the round
 // begins, so that its outcome is weighed against that moment.
-type BreakerPass struct {
+type BreakerPermit struct {
 	// Generation is the breaker's when the round began.
 	Generation int64 `json:"generation"`
 	// Holder names the lease that a probe holds; empty for an ordinary round.
@@ -19,8 +19,8 @@ type BreakerPass struct {
 }
 
 // GiveBack is the report of a probe's lease under which nothing was tried.
-func (p BreakerPass) GiveBack(b spec.Breaker, now time.Time) BreakerReport {
-	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPass: p, Outcome: failures.Neutral}
+func (p BreakerPermit) GiveBack(b spec.Breaker, now time.Time) BreakerReport {
+	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPermit: p, Outcome: failures.Neutral}
 }
 
 // BreakerReport is the outcome of a round on its way to the agent's breaker.
@@ -29,7 +29,7 @@ type BreakerReport struct {
 	ID      string          `json:"id"`
 	Breaker spec.Breaker    `json:"breaker"`
 	Outcome failures.Weight `json:"outcome"`
-	BreakerPass
+	BreakerPermit
 	// Category and Message say how the round failed.
 	Category failures.Category `json:"category,omitempty"`
 	Message  string            `json:"message,omitempty"`

@@ -228,9 +228,8 @@ type RoundLog struct {
 	// AttemptAt is when the attempt under way was begun, by whichever execution; zero:
 	// none is.
 	AttemptAt time.Time `json:"attempt_at,omitzero"`
-	// Pass is how the breaker of the round's agent let it through; nil: it has
-	// not been asked.
-	Pass *BreakerPass `json:"pass,omitempty"`
+	// Permit is that of the breaker of the round's agent; nil: it has given none yet.
+	Permit *BreakerPermit `json:"permit,omitempty"`
 }
 
 // Round is the entry of an activity, for changing; nil if there is none.

@@ -197,8 +197,8 @@ type Answer struct {
 	Phase   string    `json:"phase,omitempty"`
 	Persona string    `json:"persona,omitempty"`
 	At      time.Time `json:"at,omitzero"`
-	// Settles: the assignment counts as done from now on, without work of its own.
-	Settles bool `json:"settles,omitempty"`
+	// CountsAsDone: the assignment is done from now on, without work of its own.
+	CountsAsDone bool `json:"counts_as_done,omitempty"`
 	// Work names what an approval is for (see [Checkpoint.WorkOf]), or all the work
 	// that is let stand although parts of it do not fit together.
 	Work spec.Digest `json:"work,omitempty"`

@@ -41,9 +41,9 @@ func (s State) Done() bool {
 	return s == Completed || s == Restored || s == Supplied || s == Skipped
 }
 
-// Settled is the state of a phase or assignment once its session has ended: what
+// AtEnd is the state of a phase or assignment once its session has ended: what
 // was under way is yet to do, and what waited for approval was done.
-func (s State) Settled() State {
+func (s State) AtEnd() State {
 	switch s {
 	case Running, Waiting, HelpIsNeeded:
 		return Pending
@@ -98,7 +98,7 @@ type PhaseStatus struct {
 	Seconds float64 `json:"seconds,omitzero"`
 }
 
-// Close settles what was under way when the session ended: what a person has to help
+// Close sets the states of what was under way when the session ended: what a person has to help
 // with has failed, the rest is yet to do.
 func (p *PhaseStatus) Close(help []Request) {
 	for i := range p.Assignments {
@@ -111,7 +111,7 @@ func (p *PhaseStatus) Close(help []Request) {
 		}
 		a.Progress, a.Awaits = "", nil
 	}
-	p.Status = p.Status.Settled()
+	p.Status = p.Status.AtEnd()
 }
 
 // Done is the state of the phase once all its assignments are done: supplied if

@@ -13,9 +13,9 @@ backend() {
 		leave "A store that maps codes to addresses."
 	else
 		turn "reading why it failed: $(text message)" 6900 310
-		turn "telling addresses apart that meet in one code" 7300 900
+		turn "handling code collisions" 7300 900
 		store put_careful
-		leave "A store that maps codes to addresses and tells apart those that meet in one code."
+		leave "A store that maps codes to addresses and handles code collisions."
 	fi
 }
 
@@ -57,7 +57,7 @@ func TestSameAddressSameCode(t *testing.T) {
 	}
 }
 
-func TestAddressesThatMeetInOneCodeAreToldApart(t *testing.T) {
+func TestAddressesWithTheSameCode(t *testing.T) {
 	s := NewStore()
 	s.code = func(_ string, try int) string { return [...]string{"first", "second"}[try] }
 	a, b := s.Put("https://example.com/a"), s.Put("https://example.com/b")
