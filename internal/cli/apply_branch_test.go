@@ -39,7 +39,12 @@ func TestAResultBecomesACommit(t *testing.T) {
 	runGit(t, repo, "", "add", "top.txt")
 	status, before := runGit(t, repo, "", "status", "--porcelain"), tree(t, repo)
 
-	got := d.run("apply", "s", "--branch", "team/s", "--dry-run")
+	got := d.run("apply", "s")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "maestro apply s --branch NAME   creates a commit for `git merge`, based on the session's start\n")
+	require.Equal(t, before, tree(t, repo))
+
+	got = d.run("apply", "s", "--branch", "team/s", "--dry-run")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stderr.String(), "would commit 7 files on "+first[:10])
 	require.NotContains(t, runGit(t, repo, "", "branch", "--list"), "team/s")

@@ -261,7 +261,7 @@ func (c *breakerCommand) set(ctx context.Context, name string, change func(conte
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
 	answer, err := change(bounded, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, id)
@@ -269,7 +269,7 @@ func (c *breakerCommand) set(ctx context.Context, name string, change func(conte
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case unanswered(bounded, err):
-		return failf("no worker answered for breaker %s within %s; start one with `maestro worker`. It may still process this request: check with `maestro breaker show %s` before you try again", name, answerPatience, name)
+		return failf("no worker answered for breaker %s within %s; start one with `maestro worker`. It may still process this request: check with `maestro breaker show %s` before you try again", name, answerTimeout, name)
 	case err != nil:
 		return failf("breaker %s: %w", name, err)
 	}

@@ -76,10 +76,10 @@ func TestOutcomesHaveTheirCodes(t *testing.T) {
 	for state, want := range map[session.State]int{
 		session.Completed: 0, session.Failed: 1, session.WasCancelled: 1, session.HelpIsNeeded: 3, session.AwaitingApproval: 3,
 	} {
-		require.True(t, settled(state))
+		require.True(t, hasOutcome(state))
 		require.Equal(t, want, outcomeCode(state))
 	}
-	require.False(t, settled(session.Running))
+	require.False(t, hasOutcome(session.Running))
 }
 
 // Who begins to watch late sees when things happened, and no cost that is not of then.

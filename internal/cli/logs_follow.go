@@ -76,7 +76,7 @@ func (r *logReader) follow(ctx context.Context) error {
 		if err == nil {
 			err = f.step(ctx, status)
 		}
-		if err == nil && settled(status.Status) {
+		if err == nil && hasOutcome(status.Status) {
 			return f.end(status)
 		}
 		if err != nil && ctx.Err() == nil {

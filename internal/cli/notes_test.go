@@ -30,6 +30,35 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	require.NotContains(t, out.String(), "\x1b")
 }
 
+// A phase that is merged is at work, although all its assignments are done. A line says so, and
+// another one after a while in which nothing has changed.
+func TestLinesOfAMergeAndOfAQuietTime(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	a := newApp(Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return now }})
+	lines := newLineObserver(a.console, &sessionstatus.Watcher{Now: a.env.Now})
+	look := func(states ...session.State) string {
+		out.Reset()
+		p := session.PhaseStatus{Name: "build", Status: session.Running}
+		for i, state := range states {
+			p.Assignments = append(p.Assignments, session.AssignmentStatus{
+				Persona: []string{"backend", "frontend"}[i], AssignmentSummary: session.AssignmentSummary{Status: state},
+			})
+		}
+		lines.update(t.Context(), sessionstatus.Session{Status: session.Status{Session: "s", Phases: []session.PhaseStatus{p}}})
+		return out.String()
+	}
+	require.NotContains(t, look(session.Completed, session.Running), "merging")
+	require.Empty(t, look(session.Completed, session.Running))
+	now = now.Add(stillRunningAfter)
+	require.Contains(t, look(session.Completed, session.Running), "  still running: build/frontend\n")
+	require.Contains(t, look(session.Completed, session.Completed), "  build: merging and checking its work\n")
+	require.Empty(t, look(session.Completed, session.Completed))
+	now = now.Add(stillRunningAfter)
+	require.Contains(t, look(session.Completed, session.Completed), "  still running: build (merging and checking its work)\n")
+}
+
 func TestWarningsAreNotes(t *testing.T) {
 	t.Parallel()
 	when := time.Unix(1500, 0)

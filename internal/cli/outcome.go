@@ -19,8 +19,8 @@ func outcomeCode(s session.State) int {
 	}
 }
 
-// settled reports whether a session has ended or waits for a person.
-func settled(s session.State) bool {
+// hasOutcome reports whether a session has ended or waits for a person.
+func hasOutcome(s session.State) bool {
 	return s.Closed() || s == session.HelpIsNeeded || s == session.AwaitingApproval
 }
 

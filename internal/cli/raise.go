@@ -38,7 +38,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 		Long: "Raise a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
 			"with --persona, --phase or --session, that one. " +
 			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
-			"If no worker answers within " + answerPatience.String() + ", the raise is applied as soon as one does.\n\n" +
+			"If no worker answers within " + answerTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
 			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs neither a worker nor Temporal.",
 		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,7 +96,7 @@ func (c *budgetRaise) raise(ctx context.Context, session string, r workflows.Rai
 		doc.Raised = &raised
 		c.printErr("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
 	default:
-		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
+		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerTimeout, session)
 	}
 	if c.output == outputJSON {
 		return c.printJSON(doc)

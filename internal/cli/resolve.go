@@ -57,7 +57,7 @@ func newResolve(a *app) *cobra.Command {
 		Short: "Answer a session's request for help",
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
-			"If no worker answers within " + answerPatience.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
+			"If no worker answers within " + answerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
 			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
@@ -240,7 +240,7 @@ func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h
 func (d answerDocument) sentence(h session.Request) string {
 	if !d.Taken {
 		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
-			answerPatience, d.Session, d.Answer.Action, h.ID)
+			answerTimeout, d.Session, d.Answer.Action, h.ID)
 	}
 	of, told := subject(h), ""
 	if d.Answer.Note != "" {

@@ -242,7 +242,7 @@ func (c *resumeCommand) sendContinue(ctx context.Context, conn *temporalutil.Con
 	case answered:
 		c.printErr("session %s continues after phase %s", sessionID, phase)
 	default:
-		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
+		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerTimeout, sessionID, phase)
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 
 // The bounds of what a person waits for.
 const (
-	// answerPatience bounds the wait for a worker to accept an answer.
-	answerPatience = 10 * time.Second
-	// settlePatience bounds the wait for a session to apply it.
-	settlePatience = time.Minute
+	// answerTimeout bounds the wait for a worker to accept an answer.
+	answerTimeout = 10 * time.Second
+	// applyTimeout bounds the wait for a session to apply it.
+	applyTimeout = time.Minute
 )
 
 // message is what a person sends to a running session: an update or, under the same name,
@@ -46,16 +46,16 @@ func (c *connector) describe(ctx context.Context, w *sessionstatus.Watcher) (*wo
 // send sends a message to a session: as an update, with the result in answer, or if no
 // worker takes it in time, as a signal; answered is false then.
 func (c *connector) send(ctx context.Context, conn *temporalutil.Connection, session string, m message, answer any) (answered bool, err error) {
-	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
 		WorkflowID: session, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
 	if err == nil { // the session has it, and may have agents to stop before it has done it
-		settling, cancel := context.WithTimeout(ctx, settlePatience)
+		applying, cancel := context.WithTimeout(ctx, applyTimeout)
 		defer cancel()
-		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
-			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, c.commandLine("status "+session))
+		if err = handle.Get(applying, answer); unanswered(applying, err) && ctx.Err() == nil {
+			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, applyTimeout, c.commandLine("status "+session))
 		}
 	}
 	switch {

@@ -47,6 +47,11 @@ func (c *statusCommand) run(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer done()
+	return c.show(ctx, w)
+}
+
+// show prints the status of a session that a look has.
+func (c *statusCommand) show(ctx context.Context, w *sessionstatus.Watcher) error {
 	v, err := w.Look(ctx)
 	if err != nil {
 		return c.explainLook(ctx, w, err)

@@ -47,16 +47,18 @@ func newWatch(a *app) *cobra.Command {
 			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, done, err := a.watch(cmd.Context(), args[0])
-			var unreachable *temporalutil.UnreachableError
-			if errors.As(err, &unreachable) && (&statusCommand{a.console, a.connector, a.guide}).run(cmd.Context(), args[0]) == nil {
-				return exit(exitUnreachable)
-			}
+			w, done, err := a.watchOrRead(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			defer done()
-			return a.follow(cmd.Context(), w)
+			if w.Conn != nil {
+				return a.follow(cmd.Context(), w)
+			}
+			if err := (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), w); err != nil {
+				return err
+			}
+			return exit(exitUnreachable)
 		},
 	}
 	a.addPlainFlag(cmd.Flags())
@@ -99,7 +101,7 @@ func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus
 	}
 	to := newLineObserver(a.console, w)
 	defer to.detail.close()
-	return track(ctx, w, to, settled)
+	return track(ctx, w, to, hasOutcome)
 }
 
 // track sends a session's states to an observer until over accepts one, or ctx ends, and

@@ -46,7 +46,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 	}
 	model := tui.New(&viewSource{app: a, session: w.Session}, tui.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
-	over := settled
+	over := hasOutcome
 	if typed {
 		over = session.State.Closed
 	}
@@ -78,7 +78,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 		a.print("%s", line)
 	}
 	switch {
-	case ctx.Err() == nil && model.Left() && settled(v.Status.Status): // the user has seen what it waits for
+	case ctx.Err() == nil && model.Left() && hasOutcome(v.Status.Status): // the user has seen what it waits for
 		return v, nil
 	case ctx.Err() != nil || model.Left():
 		return v, context.Canceled
