@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/usage"
 )
 
 // column is a column of costs in a table.
@@ -17,24 +18,26 @@ type column struct {
 	head string
 	// optional: it is left out where it is empty in all rows.
 	optional bool
-	text     func(s spending) string
+	text     func(s usage.Spending) string
 }
 
 func costColumns() []column {
 	part := func(head string, optional bool, of func(cost.Usage) int64) column {
-		return column{head, optional, func(s spending) string { return terminal.Figure(of(s.Usage)) }}
+		return column{head, optional, func(s usage.Spending) string { return terminal.Figure(of(s.Usage)) }}
 	}
 	return []column{
-		{"CALLS", false, func(s spending) string { return terminal.Figure(int64(s.Calls)) }},
+		{"CALLS", false, func(s usage.Spending) string { return terminal.Figure(int64(s.Calls)) }},
 		part("INPUT", false, func(u cost.Usage) int64 { return u.InputTokens }),
 		part("OUTPUT", false, func(u cost.Usage) int64 { return u.OutputTokens }),
 		part("CACHE READ", true, func(u cost.Usage) int64 { return u.CacheReadTokens }),
 		part("CACHE WRITE", true, func(u cost.Usage) int64 { return u.CacheWriteTokens }),
 		part("REASONING", true, func(u cost.Usage) int64 { return u.ReasoningTokens }),
-		{"TOKENS", false, func(s spending) string { return terminal.Figure(s.Tokens) }},
-		{"USD", false, func(s spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
-		{"UNSETTLED", true, func(s spending) string { return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
-		{"RESERVED", true, func(s spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
+		{"TOKENS", false, func(s usage.Spending) string { return terminal.Figure(s.Tokens) }},
+		{"USD", false, func(s usage.Spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
+		{"UNSETTLED", true, func(s usage.Spending) string {
+			return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount())
+		}},
+		{"RESERVED", true, func(s usage.Spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
 	}
 }
 
@@ -46,68 +49,68 @@ func callsNote(calls int, about string, a cost.Amount) string {
 	return textfmt.Count(calls, "call") + ": " + about + terminal.Amount(a)
 }
 
-// writeUsage prints costs for people.
-func (a *app) writeUsage(doc usageDocument) {
-	if len(doc.Rows) == 0 {
-		a.printErr("no costs")
+// write prints costs for people.
+func (c *usageCommand) write() {
+	if len(c.doc.Rows) == 0 {
+		c.printErr("no costs")
 	} else {
-		a.costTable(doc).Write(a.stdout)
+		c.table().Write(c.stdout)
 	}
-	if len(doc.Budgets) > 0 {
-		a.print("")
-		budgetTable(a.palette, doc.Budgets).Write(a.stdout)
+	if len(c.doc.Budgets) > 0 {
+		c.print("")
+		budgetTable(c.palette, c.doc.Budgets).Write(c.stdout)
 	}
-	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
-		a.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
+	if c.doc.Session != "" && c.doc.Total.Unsettled.Calls > 0 {
+		c.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(c.doc.Total.Unsettled.Calls, "call"), c.doc.Session)
 	}
 }
 
-func (a *app) costTable(doc usageDocument) *terminal.Table {
-	columns := slices.DeleteFunc(costColumns(), func(c column) bool { return c.optional && c.text(doc.Total) == "-" })
-	t := terminal.NewTable(a.palette)
+func (c *usageCommand) table() *terminal.Table {
+	columns := slices.DeleteFunc(costColumns(), func(col column) bool { return col.optional && col.text(c.doc.Total) == "-" })
+	t := terminal.NewTable(c.palette)
 	var heads []string
-	for _, key := range doc.By {
+	for _, key := range c.doc.By {
 		heads = append(heads, strings.ToUpper(key))
 	}
-	for _, c := range columns {
-		heads = append(heads, c.head)
+	for _, col := range columns {
+		heads = append(heads, col.head)
 	}
 	t.Head(heads...)
-	for _, row := range doc.Rows {
+	for _, row := range c.doc.Rows {
 		var cells []terminal.Cell
-		for _, key := range doc.By {
-			cells = append(cells, terminal.Plain(terminal.Dash(safetext.Line(*row.key(key)))))
+		for _, key := range c.doc.By {
+			cells = append(cells, terminal.Plain(terminal.Dash(safetext.Line(*row.Key(key)))))
 		}
-		for _, c := range columns {
-			cells = append(cells, terminal.Plain(c.text(row.spending)))
+		for _, col := range columns {
+			cells = append(cells, terminal.Plain(col.text(row.Spending)))
 		}
 		t.Add(cells...)
 	}
-	cells := make([]terminal.Cell, len(doc.By))
+	cells := make([]terminal.Cell, len(c.doc.By))
 	cells[0] = terminal.Painted("total", terminal.Bold)
-	for _, c := range columns {
-		cells = append(cells, terminal.Painted(c.text(doc.Total), terminal.Bold))
+	for _, col := range columns {
+		cells = append(cells, terminal.Painted(col.text(c.doc.Total), terminal.Bold))
 	}
 	t.Add(cells...)
 	return t
 }
 
-// writeUsageCSV prints costs for spreadsheets: a row for each sum, without a total.
-func (a *app) writeUsageCSV(doc usageDocument) error {
-	w := csv.NewWriter(a.stdout)
-	head := slices.Concat(doc.By, []string{
+// writeCSV prints costs for spreadsheets: a row for each sum, without a total.
+func (c *usageCommand) writeCSV() error {
+	w := csv.NewWriter(c.stdout)
+	head := slices.Concat(c.doc.By, []string{
 		"calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "tokens", "cost_usd",
 		"unsettled_calls", "unsettled_tokens", "unsettled_usd", "reserved_calls", "reserved_tokens", "reserved_usd",
 	})
 	if err := w.Write(head); err != nil {
 		return err
 	}
-	for _, row := range doc.Rows {
+	for _, row := range c.doc.Rows {
 		var record []string
-		for _, key := range doc.By {
-			record = append(record, *row.key(key))
+		for _, key := range c.doc.By {
+			record = append(record, *row.Key(key))
 		}
-		if err := w.Write(append(record, row.csv()...)); err != nil {
+		if err := w.Write(append(record, csvOf(row.Spending)...)); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}

@@ -1,0 +1,119 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// Session is what a store knows of the costs of a session.
+type Session struct {
+	Rows   []Row
+	Ledger budget.Ledger
+	// Damage is the damage of the status document, which leaves the team and the order of
+	// the phases unknown; nil: there is none.
+	Damage error
+
+	started time.Time
+}
+
+// OfSession reads the costs of a session, in the order of its phases.
+func OfSession(s *store.Store, key session.Key) (read Session, err error) {
+	// The state is read first, so that the ledger is not older.
+	e, err := s.Execution(key)
+	switch {
+	case errors.Is(err, session.ErrCorrupt):
+		read.Damage = err
+		e = session.Execution{}
+	case errors.Is(err, session.ErrNotFound):
+		e = session.Execution{}
+	case err != nil:
+		return read, err
+	}
+	if e.StartedAt != nil {
+		read.started = *e.StartedAt
+	}
+	if read.Ledger, err = s.Ledger(key); err != nil {
+		return read, err
+	}
+	ids := read.Ledger.Assignments()
+	order := map[string]int{}
+	for i, p := range e.Phases {
+		order[p.Name] = i - len(e.Phases) // before those that the team has no more
+	}
+	slices.SortStableFunc(ids, func(x, y spec.AssignmentID) int { return order[x.Phase] - order[y.Phase] })
+	for _, id := range ids {
+		own := Row{Team: e.Team, Session: key.Session, Phase: id.Phase, Persona: id.Persona}
+		rows, err := ofAssignment(s, key, id, own, read.Ledger.Row(id))
+		if err != nil {
+			return read, err
+		}
+		read.Rows = append(read.Rows, rows...)
+	}
+	return read, nil
+}
+
+// OfStore reads the costs of all sessions of a namespace, the newest first. The damage of
+// their status documents is passed to damaged.
+func OfStore(ctx context.Context, s *store.Store, namespace string, damaged func(error)) ([]Row, error) {
+	keys, err := s.Sessions(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	var all []Session
+	for _, key := range keys {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		read, err := OfSession(s, key)
+		if read.Damage != nil {
+			damaged(read.Damage)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, read)
+	}
+	slices.SortStableFunc(all, func(x, y Session) int { return y.started.Compare(x.started) })
+	var rows []Row
+	for _, read := range all {
+		rows = append(rows, read.Rows...)
+	}
+	return rows, nil
+}
+
+// ofAssignment takes an assignment's row apart. Of calls whose cost is not known the
+// journal says who made them, and when.
+func ofAssignment(s *store.Store, key session.Key, id spec.AssignmentID, own Row, row budget.Row) ([]Row, error) {
+	var rows []Row
+	if len(row.Unsettled)+len(row.Reserved) > 0 {
+		j, err := s.Journal(key, id)
+		if err != nil {
+			return nil, err
+		}
+		row = j.Row(row.Reserved)
+		for _, c := range slices.Concat(j.Unsettled(), j.Open()) {
+			call := own
+			call.Agent, call.Model, call.Day = c.Agent, c.Model, budget.Date(c.BeganAt)
+			if c.State == budget.Unsettled {
+				call.Day = budget.Date(c.EndedAt)
+				call.Unsettled = Unsettled{1, c.Estimate}
+			} else {
+				call.Reserved = Reserved{1, row.Reserved[c.ID]}
+			}
+			rows = append(rows, call)
+		}
+	}
+	for _, spent := range row.Spent {
+		known := own
+		known.Agent, known.Model, known.Day, known.Spending = spent.Agent, spent.Model, spent.Date, Spent(spent.Calls, spent.Usage)
+		rows = append(rows, known)
+	}
+	return rows, nil
+}
