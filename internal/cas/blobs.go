@@ -48,9 +48,9 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if s.knownDurable(name) {
 		durability = storage.UntilPowerLoss
 	}
-	made, err := s.blobs.PutBlob(string(name), data, durability)
+	made, err := s.blobs.PutBlob(name, data, durability)
 	if err == nil && made != nil && durability != storage.Durable { // it was removed meanwhile
-		err = s.blobs.FlushBlobs([]string{string(name)})
+		err = s.blobs.FlushBlobs([]spec.Digest{name})
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
@@ -106,7 +106,7 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if b, ok := w.(*bytes.Buffer); ok {
-		if info, err := s.blobs.StatBlob(string(name)); err == nil {
+		if info, err := s.blobs.StatBlob(name); err == nil {
 			b.Grow(int(info.Size) + bytes.MinRead)
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 
 // openBlob opens a blob for reading.
 func (s *Store) openBlob(name spec.Digest) (io.ReadCloser, error) {
-	r, err := s.blobs.OpenBlob(string(name))
+	r, err := s.blobs.OpenBlob(name)
 	if err != nil {
 		return nil, s.noBlob(name, err)
 	}
@@ -132,7 +132,7 @@ func (s *Store) openBlob(name spec.Digest) (io.ReadCloser, error) {
 
 // BlobSize is the size of a blob in bytes. Errors are those of [Store.Blob].
 func (s *Store) BlobSize(name spec.Digest) (int64, error) {
-	info, err := s.blobs.StatBlob(string(name))
+	info, err := s.blobs.StatBlob(name)
 	if err != nil {
 		return 0, s.noBlob(name, err)
 	}
@@ -146,7 +146,7 @@ func (s *Store) noBlob(name spec.Digest, err error) error {
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
 		s.dropIndexes()
-		return &Fault{Path: storage.BlobKey(string(name)), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
+		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("open a blob: %w", err)
 }
@@ -179,8 +179,8 @@ func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader) (int64, erro
 // quarantineBlob quarantines a blob that did not verify and returns the error to report.
 func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	s.flushed.within(s.now()).Clear()
-	key := storage.BlobKey(string(name))
-	moved, err := s.blobs.QuarantineBlob(ctx, string(name))
+	key := storage.BlobKey(name)
+	moved, err := s.blobs.QuarantineBlob(ctx, name)
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
@@ -193,5 +193,5 @@ func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 
 // WrongKind reports a sound blob that is not what it was asked for as.
 func (s *Store) WrongKind(name spec.Digest, what string, cause error) error {
-	return &Fault{Path: storage.BlobKey(string(name)), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
+	return &Fault{Path: storage.BlobKey(name), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
 }

@@ -66,7 +66,7 @@ func (s *Store) loadIndex(dir string) *index {
 	x := decodeIndex(data)
 	// A manifest that was pruned meanwhile vouches for nothing; one that was not
 	// is young now, and then neither is what it names.
-	if x == nil || s.blobs.UseBlob(string(x.manifest)) != nil {
+	if x == nil || s.blobs.UseBlob(x.manifest) != nil {
 		return nil
 	}
 	return x

@@ -22,12 +22,12 @@ func TestAnIndexKeepsItsManifest(t *testing.T) {
 	name, err := s.PutManifest(t.Context(), Manifest{})
 	require.NoError(t, err)
 	s.saveIndex("/somewhere", &index{manifest: name, files: map[string]indexed{}})
-	path := filepath.Join(dir, filepath.FromSlash(storage.BlobKey(string(name))))
+	path := filepath.Join(dir, filepath.FromSlash(storage.BlobKey(name)))
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 
 	require.NotNil(t, s.loadIndex("/somewhere"))
-	info, err := files.StatBlob(string(name))
+	info, err := files.StatBlob(name)
 	require.NoError(t, err)
 	require.True(t, info.Used.After(old.Add(24*time.Hour)), "a prune takes it for unused since %s", info.Used)
 

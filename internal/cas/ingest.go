@@ -42,7 +42,7 @@ type ingestion struct {
 	// seen is what can be remembered of it.
 	seen map[string]indexed
 	// unflushed lists the blobs that must yet be made durable.
-	unflushed []string
+	unflushed []spec.Digest
 	// stored are the blobs of this ingestion, as it has made them; nil:
 	// they were there.
 	stored map[spec.Digest]*storage.BlobInfo
@@ -209,7 +209,7 @@ func (in *ingestion) put(name spec.Digest, data []byte) error {
 	if in.has(name) {
 		return nil
 	}
-	made, err := in.store.blobs.PutBlob(string(name), data, storage.UntilPowerLoss)
+	made, err := in.store.blobs.PutBlob(name, data, storage.UntilPowerLoss)
 	if err == nil {
 		in.keepBlob(name, made)
 	}
@@ -239,22 +239,22 @@ func (in *ingestion) keepBlob(name spec.Digest, made *storage.BlobInfo) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stored[name] = made
-	in.unflushed = append(in.unflushed, string(name))
+	in.unflushed = append(in.unflushed, name)
 }
 
 // withdraw removes the blobs that the ingestion has made, unless somebody else has begun
 // to use them: what was not collected as a whole only takes up room.
 func (in *ingestion) withdraw() error {
-	return in.store.blobs.SweepBlobs(func(remove func(string) error) error {
+	return in.store.blobs.SweepBlobs(func(remove func(spec.Digest) error) error {
 		for name, made := range in.stored {
 			if made == nil {
 				continue
 			}
-			now, err := in.store.blobs.StatBlob(string(name))
+			now, err := in.store.blobs.StatBlob(name)
 			if err != nil || !made.Untouched(now) {
 				continue
 			}
-			if err := remove(string(name)); err != nil {
+			if err := remove(name); err != nil {
 				return err
 			}
 		}
@@ -308,7 +308,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spe
 	case in.has(e.SHA256):
 		return e, nil
 	}
-	made, err := temp.Commit(ctx, string(e.SHA256))
+	made, err := temp.Commit(ctx, e.SHA256)
 	if err == nil {
 		in.keepBlob(e.SHA256, made)
 	}

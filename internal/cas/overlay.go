@@ -76,7 +76,7 @@ func (s *Store) present(p string, e Entry) error {
 	if e.SHA256 == "" {
 		return nil
 	}
-	info, err := s.blobs.StatBlob(string(e.SHA256))
+	info, err := s.blobs.StatBlob(e.SHA256)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)

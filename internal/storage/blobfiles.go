@@ -16,21 +16,23 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // blobBuffers lends buffers for comparing and hashing.
 var blobBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // blobPath is the file of a blob.
-func (d *Directory) blobPath(digest string) (string, error) {
-	if err := CheckDigest(digest); err != nil {
-		return "", err
+func (d *Directory) blobPath(digest spec.Digest) (string, error) {
+	if !digest.Valid() {
+		return "", fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
 	}
 	return filepath.Join(d.root, filepath.FromSlash(BlobKey(digest))), nil
 }
 
 // PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
-func (d *Directory) PutBlob(digest string, data []byte, durability Durability) (made *BlobInfo, err error) {
+func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made *BlobInfo, err error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
@@ -143,7 +145,7 @@ func (b *blobFile) Write(p []byte) (int, error) {
 }
 
 // Commit implements [BlobWriter].
-func (b *blobFile) Commit(ctx context.Context, digest string) (*BlobInfo, error) {
+func (b *blobFile) Commit(ctx context.Context, digest spec.Digest) (*BlobInfo, error) {
 	if err := b.file.Close(); err != nil {
 		return nil, err
 	}
@@ -161,7 +163,7 @@ func (b *blobFile) Close() error {
 
 // installBlob makes a file the blob that it is, unless that is stored already, undamaged.
 // made is the blob that it has made; nil: it was there.
-func (d *Directory) installBlob(ctx context.Context, temp, digest string, size int64) (made *BlobInfo, err error) {
+func (d *Directory) installBlob(ctx context.Context, temp string, digest spec.Digest, size int64) (made *BlobInfo, err error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
@@ -181,7 +183,7 @@ func (d *Directory) installBlob(ctx context.Context, temp, digest string, size i
 }
 
 // hashFile returns the digest of a file's content.
-func hashFile(ctx context.Context, path string) (string, error) {
+func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -197,7 +199,7 @@ func hashFile(ctx context.Context, path string) (string, error) {
 		n, err := f.Read(*b)
 		_, _ = h.Write((*b)[:n])
 		if errors.Is(err, io.EOF) {
-			return hex.EncodeToString(h.Sum(nil)), nil
+			return spec.Digest(hex.EncodeToString(h.Sum(nil))), nil
 		}
 		if err != nil {
 			return "", err
@@ -211,7 +213,7 @@ func hashFile(ctx context.Context, path string) (string, error) {
 const fewFiles = 12
 
 // FlushBlobs implements [Blobs].
-func (d *Directory) FlushBlobs(digests []string) error {
+func (d *Directory) FlushBlobs(digests []spec.Digest) error {
 	paths := make([]string, len(digests))
 	for i, digest := range digests {
 		var err error
@@ -243,7 +245,7 @@ func (d *Directory) flushFiles(files []string) error {
 }
 
 // OpenBlob implements [Blobs]. What it returns is a file.
-func (d *Directory) OpenBlob(digest string) (io.ReadCloser, error) {
+func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return nil, err
@@ -259,7 +261,7 @@ func (d *Directory) OpenBlob(digest string) (io.ReadCloser, error) {
 }
 
 // StatBlob implements [Blobs].
-func (d *Directory) StatBlob(digest string) (BlobInfo, error) {
+func (d *Directory) StatBlob(digest spec.Digest) (BlobInfo, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return BlobInfo{}, err
@@ -275,7 +277,7 @@ func (d *Directory) StatBlob(digest string) (BlobInfo, error) {
 }
 
 // UseBlob implements [Blobs]: the time of a blob's file is that of its last use.
-func (d *Directory) UseBlob(digest string) error {
+func (d *Directory) UseBlob(digest spec.Digest) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return err
@@ -295,7 +297,7 @@ func (d *Directory) use(path string) error {
 }
 
 // ListBlobs implements [Blobs].
-func (d *Directory) ListBlobs(ctx context.Context, blob, stray func(name string)) error {
+func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key string)) error {
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -314,8 +316,8 @@ func (d *Directory) ListBlobs(ctx context.Context, blob, stray func(name string)
 			return err
 		}
 		for _, f := range files {
-			digest := dir.Name() + f.Name()
-			if len(dir.Name()) != digestPrefix || CheckDigest(digest) != nil || !f.Type().IsRegular() {
+			digest := spec.Digest(dir.Name() + f.Name())
+			if len(dir.Name()) != digestPrefix || !digest.Valid() || !f.Type().IsRegular() {
 				stray(blobDir + "/" + dir.Name() + "/" + f.Name())
 				continue
 			}
@@ -326,9 +328,9 @@ func (d *Directory) ListBlobs(ctx context.Context, blob, stray func(name string)
 }
 
 // SweepBlobs implements [Blobs] by a lock of the file system.
-func (d *Directory) SweepBlobs(sweep func(remove func(digest string) error) error) error {
+func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
 	return d.withSweepLock(unix.LOCK_EX, func() error {
-		return sweep(func(digest string) error {
+		return sweep(func(digest spec.Digest) error {
 			path, err := d.blobPath(digest)
 			if err == nil {
 				err = os.Remove(path)
@@ -343,7 +345,7 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest string) error) erro
 
 // QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the
 // meantime; so what was moved is looked at again, and an undamaged blob is put back.
-func (d *Directory) QuarantineBlob(ctx context.Context, digest string) (string, error) {
+func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err

@@ -2,11 +2,12 @@ package storage
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Blobs keeps content that is written once, under its SHA-256 in lower-case hex. A digest
@@ -18,32 +19,32 @@ type Blobs interface {
 	// used; if it is damaged, it is replaced. made is the blob that the call has made; nil:
 	// it was there. Before a document is written durably that names a blob, the blob is
 	// put durably, or flushed.
-	PutBlob(digest string, data []byte, d Durability) (made *BlobInfo, err error)
+	PutBlob(digest spec.Digest, data []byte, d Durability) (made *BlobInfo, err error)
 	// NewBlob begins a blob of any size.
 	NewBlob() (BlobWriter, error)
 	// FlushBlobs makes blobs durable, whoever has put them.
-	FlushBlobs(digests []string) error
+	FlushBlobs(digests []spec.Digest) error
 	// OpenBlob reads a blob. The reader compares the content with the digest.
-	OpenBlob(digest string) (io.ReadCloser, error)
+	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
 	// StatBlob returns what is known of a blob without reading it.
-	StatBlob(digest string) (BlobInfo, error)
+	StatBlob(digest spec.Digest) (BlobInfo, error)
 	// UseBlob marks a blob as used now. No sweep is then under way that may remove it.
-	UseBlob(digest string) error
+	UseBlob(digest spec.Digest) error
 	// ListBlobs calls blob for each blob, and stray for the key of whatever else lies
 	// among them.
-	ListBlobs(ctx context.Context, blob, stray func(name string)) error
+	ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key string)) error
 	// SweepBlobs runs sweep while no blob is marked as used. remove removes a blob.
-	SweepBlobs(sweep func(remove func(digest string) error) error) error
+	SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error
 	// QuarantineBlob moves a damaged blob out of the way and returns its new key. If it
 	// has been repaired meanwhile, it stays, and the key is empty.
-	QuarantineBlob(ctx context.Context, digest string) (string, error)
+	QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error)
 }
 
 // BlobWriter is a blob that is being written.
 type BlobWriter interface {
 	io.Writer
 	// Commit stores what was written under its digest, as PutBlob does until a power loss.
-	Commit(ctx context.Context, digest string) (made *BlobInfo, err error)
+	Commit(ctx context.Context, digest spec.Digest) (made *BlobInfo, err error)
 	// Close discards what was not committed.
 	Close() error
 }
@@ -62,25 +63,12 @@ func (b BlobInfo) Untouched(later BlobInfo) bool {
 }
 
 const (
-	blobDir      = "blobs/sha256"
-	digestLength = 64
+	blobDir = "blobs/sha256"
 	// digestPrefix is how much of a digest names a directory.
 	digestPrefix = 2
 )
 
-// CheckDigest refuses what is not a SHA-256 in lower-case hex.
-func CheckDigest(digest string) error {
-	bad := len(digest) != digestLength
-	for _, c := range digest {
-		bad = bad || (c < '0' || c > '9') && (c < 'a' || c > 'f')
-	}
-	if bad {
-		return fmt.Errorf("%w: a blob's name is %d lower-case hex digits, not %.80q", ErrKey, digestLength, digest)
-	}
-	return nil
-}
-
 // BlobKey is the key of a blob, whose digest is valid.
-func BlobKey(digest string) string {
-	return blobDir + "/" + digest[:digestPrefix] + "/" + digest[digestPrefix:]
+func BlobKey(digest spec.Digest) string {
+	return blobDir + "/" + string(digest[:digestPrefix]+"/"+digest[digestPrefix:])
 }

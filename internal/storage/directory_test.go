@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/storage/storagetest"
 )
@@ -25,7 +26,7 @@ func TestADirectoryIsAStorage(t *testing.T) {
 	t.Parallel()
 	storagetest.Run(t, func(t *testing.T) (storagetest.Opener, storagetest.Damage) {
 		dir := t.TempDir()
-		damage := func(t *testing.T, digest string, content []byte) {
+		damage := func(t *testing.T, digest spec.Digest, content []byte) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(storage.BlobKey(digest))), content, 0o600))
 		}
 		return func() storage.Storage { return open(t, dir) }, damage

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // stage is a directory among the temporary files of another. What is written there is not
@@ -30,7 +32,7 @@ func (d *Directory) Stage() (Stage, error) {
 }
 
 // Publish implements [Stage] by renaming: each blob, and then the directory of the documents.
-func (s *stage) Publish(ctx context.Context, key string, blobs []string) error {
+func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) error {
 	from, err := s.path(key)
 	if err != nil {
 		return err
@@ -67,7 +69,7 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []string) error {
 }
 
 // publishBlob moves a blob, unless it is there already, and returns its file.
-func (s *stage) publishBlob(ctx context.Context, digest string) (path string, err error) {
+func (s *stage) publishBlob(ctx context.Context, digest spec.Digest) (path string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}

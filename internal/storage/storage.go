@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // ErrNotFound says that there is no such document. ErrConflict says that a document has
@@ -107,7 +109,7 @@ type Stage interface {
 	// Publish moves the documents and journals below a key, and blobs, durably to where the
 	// stage was made; blobs that are there stay. Whatever ends it, all that is below the key
 	// is then there, or nothing. It is ErrConflict if something is below the key already.
-	Publish(ctx context.Context, key string, blobs []string) error
+	Publish(ctx context.Context, key string, blobs []spec.Digest) error
 	// Close removes what was not published.
 	Close() error
 }

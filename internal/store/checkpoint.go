@@ -126,7 +126,7 @@ func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 // names is not pruned for a day.
 func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	// Where the store cannot be written, nothing can be built or pruned.
-	_ = s.docs.UseBlob(string(name))
+	_ = s.docs.UseBlob(name)
 	c, err := s.checkpoint(ctx, name)
 	return c.Checkpoint, err
 }

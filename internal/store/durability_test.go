@@ -20,7 +20,7 @@ func TestWhatIsNamedIsDurableFirst(t *testing.T) {
 
 	name, err := s.PutBlob(t.Context(), []byte("late"))
 	require.NoError(t, err)
-	order.Forget(string(name))
+	order.Forget(name)
 	_, err = s.PutBlob(t.Context(), []byte("names "+name))
 	require.NoError(t, err)
 	require.Len(t, order.Wrong, 1, "it is noticed")

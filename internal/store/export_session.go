@@ -251,7 +251,7 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if err := header(storage.BlobKey(string(name)), size); err != nil {
+		if err := header(storage.BlobKey(name), size); err != nil {
 			return err
 		}
 		if _, err := e.store.CopyBlob(ctx, name, t); err != nil {

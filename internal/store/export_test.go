@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -17,7 +18,7 @@ func Seal(v any) ([]byte, error) { return seal(v) }
 type DurabilityOrder struct {
 	storage.Storage
 	mu      sync.Mutex
-	durable map[string]bool
+	durable map[spec.Digest]bool
 	// Named counts blobs that were named by what became durable.
 	Named int
 	// Wrong lists what became durable before a blob that it names.
@@ -26,14 +27,14 @@ type DurabilityOrder struct {
 
 // RecordDurability looks at all that a store writes from now on.
 func RecordDurability(s *Store) *DurabilityOrder {
-	o := &DurabilityOrder{Storage: s.docs, durable: map[string]bool{}}
+	o := &DurabilityOrder{Storage: s.docs, durable: map[spec.Digest]bool{}}
 	s.docs = o
 	s.Store = cas.New(o, cas.Options{Clock: s.now, StoreDir: s.dir, IndexDir: s.dir + "/index"})
 	return o
 }
 
 // Forget takes a blob for one that is not durable.
-func (o *DurabilityOrder) Forget(digest string) { delete(o.durable, digest) }
+func (o *DurabilityOrder) Forget(digest spec.Digest) { delete(o.durable, digest) }
 
 var digestPattern = regexp.MustCompile("[0-9a-f]{64}")
 
@@ -41,19 +42,20 @@ var digestPattern = regexp.MustCompile("[0-9a-f]{64}")
 func (o *DurabilityOrder) check(what string, data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, digest := range digestPattern.FindAllString(string(data), -1) {
+	for _, found := range digestPattern.FindAllString(string(data), -1) {
+		digest := spec.Digest(found)
 		if _, err := o.StatBlob(digest); err != nil {
 			continue // a digest of something else
 		}
 		o.Named++
 		if !o.durable[digest] {
-			o.Wrong = append(o.Wrong, what+" before "+digest)
+			o.Wrong = append(o.Wrong, what+" before "+found)
 		}
 	}
 }
 
 // became notes that blobs are durable, all at once.
-func (o *DurabilityOrder) became(digests ...string) error {
+func (o *DurabilityOrder) became(digests ...spec.Digest) error {
 	o.mu.Lock()
 	for _, digest := range digests {
 		o.durable[digest] = true
@@ -68,7 +70,7 @@ func (o *DurabilityOrder) became(digests ...string) error {
 		if err != nil {
 			return err
 		}
-		o.check("blob "+digest, data)
+		o.check("blob "+string(digest), data)
 		if err := r.Close(); err != nil {
 			return err
 		}
@@ -76,7 +78,7 @@ func (o *DurabilityOrder) became(digests ...string) error {
 	return nil
 }
 
-func (o *DurabilityOrder) PutBlob(digest string, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
 	made, err := o.Storage.PutBlob(digest, data, d)
 	if err == nil && d == storage.Durable {
 		err = o.became(digest)
@@ -84,7 +86,7 @@ func (o *DurabilityOrder) PutBlob(digest string, data []byte, d storage.Durabili
 	return made, err
 }
 
-func (o *DurabilityOrder) FlushBlobs(digests []string) error {
+func (o *DurabilityOrder) FlushBlobs(digests []spec.Digest) error {
 	if err := o.Storage.FlushBlobs(digests); err != nil {
 		return err
 	}

@@ -127,11 +127,7 @@ func (s *stagedStore) publish(ctx context.Context, key session.Key, blobs []spec
 	if err != nil {
 		return err
 	}
-	digests := make([]string, len(blobs))
-	for i, name := range blobs {
-		digests[i] = string(name)
-	}
-	if err = s.stage.Publish(ctx, doc, digests); errors.Is(err, storage.ErrConflict) {
+	if err = s.stage.Publish(ctx, doc, blobs); errors.Is(err, storage.ErrConflict) {
 		err = fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
 	}
 	return err
@@ -239,7 +235,7 @@ func damagedArchive(entry string, err error) error {
 func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) error {
 	r := &archiveReader{ctx, t, h.Name}
 	if digest, ok := strings.CutPrefix(h.Name, "blobs/sha256/"); ok {
-		return s.unpackBlob(ctx, h.Name, strings.Replace(digest, "/", "", 1), r)
+		return s.unpackBlob(ctx, h.Name, spec.Digest(strings.Replace(digest, "/", "", 1)), r)
 	}
 	data, err := io.ReadAll(r)
 	if err == nil {
@@ -252,7 +248,7 @@ func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) erro
 }
 
 // unpackBlob writes a blob, whose content need not be what its name says.
-func (s *Store) unpackBlob(ctx context.Context, entry, digest string, r io.Reader) error {
+func (s *Store) unpackBlob(ctx context.Context, entry string, digest spec.Digest, r io.Reader) error {
 	if _, err := s.docs.StatBlob(digest); err == nil {
 		return archiveFault(entry, "is in the archive twice; export it again")
 	}

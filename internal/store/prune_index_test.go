@@ -23,10 +23,10 @@ type watchedBlobs struct {
 	before func()
 }
 
-func (w *watchedBlobs) PutBlob(digest string, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+func (w *watchedBlobs) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.put[spec.Digest(digest)] = true
+	w.put[digest] = true
 	if before := w.before; before != nil {
 		w.before = nil
 		before()

@@ -40,7 +40,7 @@ var beginnings = map[blobKind][]byte{
 
 // kindOf tells what a blob looks like.
 func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
-	f, err := s.docs.OpenBlob(string(name))
+	f, err := s.docs.OpenBlob(name)
 	if err != nil {
 		return plainBlob, err
 	}
@@ -93,14 +93,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.count(append(structured, plain...))
 	}
-	if err := p.store.docs.SweepBlobs(func(remove func(string) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
+	if err := p.store.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.docs.SweepBlobs(func(remove func(string) error) error { return p.remove(batch, remove) }); err != nil {
+		if err := p.store.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(batch, remove) }); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
-	info, err := p.store.docs.StatBlob(string(name))
+	info, err := p.store.docs.StatBlob(name)
 	return err == nil && !info.Used.Before(p.horizon), err
 }
 
@@ -184,7 +184,7 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 
 // sweepTrees removes blobs that name others, except those that somebody has
 // begun to use since they were listed: then what they name stays, too.
-func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(string) error) error {
+func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(spec.Digest) error) error {
 	var old []spec.Digest
 	for _, name := range names {
 		young, err := p.isYoung(name)
@@ -201,9 +201,9 @@ func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove fu
 }
 
 // remove removes those of the blobs that are not needed and still old.
-func (p *pruning) remove(names []spec.Digest, remove func(string) error) error {
+func (p *pruning) remove(names []spec.Digest, remove func(spec.Digest) error) error {
 	for _, name := range names {
-		info, err := p.store.docs.StatBlob(string(name))
+		info, err := p.store.docs.StatBlob(name)
 		if errors.Is(err, storage.ErrNotFound) || p.marks.needed[name] != "" {
 			continue
 		}
@@ -211,7 +211,7 @@ func (p *pruning) remove(names []spec.Digest, remove func(string) error) error {
 			continue
 		}
 		if err == nil {
-			err = remove(string(name))
+			err = remove(name)
 		}
 		if err != nil {
 			return fmt.Errorf("remove blob %s: %w", name.Short(), err)
@@ -225,7 +225,7 @@ func (p *pruning) remove(names []spec.Digest, remove func(string) error) error {
 // count says what would be removed.
 func (p *pruning) count(names []spec.Digest) error {
 	for _, name := range names {
-		info, err := p.store.docs.StatBlob(string(name))
+		info, err := p.store.docs.StatBlob(name)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue
 		}

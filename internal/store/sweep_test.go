@@ -53,18 +53,18 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NoError(t, s.docs.SweepBlobs(func(remove func(string) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
+	require.NoError(t, s.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
 	put("used again itself")
-	require.NoError(t, s.docs.SweepBlobs(func(remove func(string) error) error { return p.remove(loose, remove) }))
+	require.NoError(t, s.docs.SweepBlobs(func(remove func(spec.Digest) error) error { return p.remove(loose, remove) }))
 
 	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint} {
-		_, err := s.docs.StatBlob(string(name))
+		_, err := s.docs.StatBlob(name)
 		require.NoError(t, err)
 	}
-	_, err = s.docs.StatBlob(string(waste.SHA256))
+	_, err = s.docs.StatBlob(waste.SHA256)
 	require.ErrorIs(t, err, storage.ErrNotFound)
 	require.Equal(t, 1, p.report.Blobs)
 
 	// A blob that is gone is not taken for stored.
-	require.ErrorIs(t, s.docs.UseBlob(string(waste.SHA256)), storage.ErrNotFound)
+	require.ErrorIs(t, s.docs.UseBlob(waste.SHA256), storage.ErrNotFound)
 }

@@ -125,7 +125,7 @@ func (v *verification) need(name spec.Digest, by string) {
 // allBlobs notes every blob that is there, and files that are none.
 func (v *verification) allBlobs(ctx context.Context) error {
 	err := v.store.docs.ListBlobs(ctx,
-		func(name string) { v.needed[spec.Digest(name)] = "" },
+		func(name spec.Digest) { v.needed[name] = "" },
 		func(key string) {
 			v.faults[key] = cas.Fault{Path: key, What: "not a blob; remove it, or move it elsewhere", Kind: session.ErrCorrupt}
 		})

@@ -14,18 +14,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Damage makes a stored blob hold other content than its name says.
-type Damage func(t *testing.T, digest string, content []byte)
+type Damage func(t *testing.T, digest spec.Digest, content []byte)
 
-func digestOf(data []byte) string {
+func digestOf(data []byte) spec.Digest {
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
-func contentOf(t *testing.T, s storage.Storage, digest string) []byte {
+func contentOf(t *testing.T, s storage.Storage, digest spec.Digest) []byte {
 	t.Helper()
 	r, err := s.OpenBlob(digest)
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func blobs(t *testing.T, open Opener, _ Damage) {
 		info, err := s.StatBlob(digest)
 		require.NoError(t, err)
 		require.Equal(t, int64(len(content)), info.Size)
-		require.NoError(t, s.FlushBlobs([]string{digest}))
+		require.NoError(t, s.FlushBlobs([]spec.Digest{digest}))
 	}
 }
 
@@ -80,7 +81,7 @@ func blobStreams(t *testing.T, open Opener, _ Damage) {
 		require.Equal(t, i == 0, err != nil, "it is there once it is committed")
 	}
 	require.True(t, bytes.Equal(content, contentOf(t, s, digest)))
-	require.Equal(t, []string{digest}, listed(t, s), "a blob that was discarded leaves nothing")
+	require.Equal(t, []spec.Digest{digest}, listed(t, s), "a blob that was discarded leaves nothing")
 }
 
 // concurrentBlobs: many put the same blobs at once; readers see whole ones.
@@ -170,7 +171,7 @@ func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 	require.NoError(t, err)
 	require.True(t, made.Untouched(now))
 	used := make(chan error, 1)
-	require.NoError(t, s.SweepBlobs(func(remove func(string) error) error {
+	require.NoError(t, s.SweepBlobs(func(remove func(spec.Digest) error) error {
 		go func() { used <- open().UseBlob(digest) }()
 		select {
 		case err := <-used:
@@ -196,7 +197,7 @@ func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 // hostileDigests: what is no digest is no blob.
 func hostileDigests(t *testing.T, open Opener, _ Damage) {
 	s := open()
-	for _, digest := range []string{"", "..", strings.Repeat("a", 63), strings.Repeat("a", 65), strings.Repeat("A", 64), "../../" + strings.Repeat("a", 58), strings.Repeat("/", 64)} {
+	for _, digest := range []spec.Digest{"", "..", digestLike("a", 63), digestLike("a", 65), digestLike("A", 64), "../../" + digestLike("a", 58), digestLike("/", 64)} {
 		_, err := s.PutBlob(digest, nil, storage.UntilPowerLoss)
 		require.ErrorIs(t, err, storage.ErrKey, digest)
 		_, err = s.OpenBlob(digest)
@@ -206,17 +207,19 @@ func hostileDigests(t *testing.T, open Opener, _ Damage) {
 		_, err = s.QuarantineBlob(t.Context(), digest)
 		require.ErrorIs(t, err, storage.ErrKey, digest)
 		require.ErrorIs(t, s.UseBlob(digest), storage.ErrKey, digest)
-		require.ErrorIs(t, s.FlushBlobs([]string{digest}), storage.ErrKey, digest)
-		require.ErrorIs(t, s.SweepBlobs(func(remove func(string) error) error { return remove(digest) }), storage.ErrKey, digest)
+		require.ErrorIs(t, s.FlushBlobs([]spec.Digest{digest}), storage.ErrKey, digest)
+		require.ErrorIs(t, s.SweepBlobs(func(remove func(spec.Digest) error) error { return remove(digest) }), storage.ErrKey, digest)
 	}
 }
 
+func digestLike(digit string, n int) spec.Digest { return spec.Digest(strings.Repeat(digit, n)) }
+
 // listed are the blobs of a storage that has nothing else among them, sorted.
-func listed(t *testing.T, s storage.Storage) []string {
+func listed(t *testing.T, s storage.Storage) []spec.Digest {
 	t.Helper()
-	var all []string
+	var all []spec.Digest
 	require.NoError(t, s.ListBlobs(t.Context(),
-		func(digest string) { all = append(all, digest) },
+		func(digest spec.Digest) { all = append(all, digest) },
 		func(key string) { require.Fail(t, "not a blob", key) }))
 	slices.Sort(all)
 	return all

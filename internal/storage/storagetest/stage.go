@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -86,12 +87,12 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	names, err := open().List("a")
 	require.NoError(t, err)
 	require.Empty(t, names)
-	require.Equal(t, []string{digestOf(shared)}, listed(t, s))
+	require.Equal(t, []spec.Digest{digestOf(shared)}, listed(t, s))
 	require.ErrorIs(t, stage.Publish(t.Context(), "../a", nil), storage.ErrKey)
-	require.ErrorIs(t, stage.Publish(t.Context(), "a/b", []string{".."}), storage.ErrKey)
+	require.ErrorIs(t, stage.Publish(t.Context(), "a/b", []spec.Digest{".."}), storage.ErrKey)
 
 	seen := watchKey(t, open(), "a/b")
-	require.NoError(t, stage.Publish(t.Context(), "a/b", []string{digestOf(shared), digestOf(large)}))
+	require.NoError(t, stage.Publish(t.Context(), "a/b", []spec.Digest{digestOf(shared), digestOf(large)}))
 	require.Equal(t, "[c/ doc j]", <-seen, "first seen")
 	for key, want := range map[string]string{"a/b/doc": "a/b/doc", "a/b/c/doc": "a/b/c/doc", "a/b/j": "line\n"} {
 		data, _, err := open().Read(key)
