@@ -38,7 +38,7 @@ type Answer struct {
 
 // answered is the result of an answer.
 type answered struct {
-	said string
+	text string
 	err  error
 }
 
@@ -65,8 +65,8 @@ func (s Session) takers(a session.Action) []Request {
 	return all
 }
 
-// possible lists the keys that answer something, in words.
-func (m *Model) possible() []string {
+// answerKeys lists the keys that answer something, in words.
+func (m *Model) answerKeys() []string {
 	var all []string
 	for _, k := range actionKeys {
 		if len(m.session.takers(k.action)) > 0 {
@@ -86,7 +86,7 @@ func (m *Model) beginAnswer(key string) bool {
 	action := actionKeys[i].action
 	open := m.session.takers(action)
 	if len(open) == 0 {
-		m.told = []string{"no request for " + subjectOf(action)}
+		m.messages = []string{"no request for " + requestFor(action)}
 		return true
 	}
 	m.entry = &entry{action: action, open: open, wantAmount: action == Raise}
@@ -102,8 +102,8 @@ func (m *Model) beginAnswer(key string) bool {
 	return true
 }
 
-// subjectOf is what a request is for that takes an action.
-func subjectOf(a session.Action) string {
+// requestFor is what a request is for that takes an action.
+func requestFor(a session.Action) string {
 	return map[session.Action]string{
 		session.AnswerApprove: "an approval", session.AnswerReject: "an approval", session.AnswerRetry: "a retry", Raise: "a larger budget",
 	}[a]
@@ -116,7 +116,7 @@ func (m *Model) entryKey(msg tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+c":
 		return m.leave()
 	case "esc":
-		m.entry, m.told = nil, []string{"nothing was sent"}
+		m.entry, m.messages = nil, []string{"nothing was sent"}
 		return m.closed()
 	case "tab", "down":
 		e.at = (e.at + 1) % len(e.open)
@@ -152,55 +152,55 @@ func (m *Model) enter() tea.Cmd {
 	text := strings.TrimSpace(string(e.text))
 	switch {
 	case e.wantAmount && e.amount == "" && text == "":
-		m.told = []string{"type the amount to add, or press Esc"}
+		m.messages = []string{"type the amount to add, or press Esc"}
 		return nil
 	case e.wantAmount && e.amount == "":
-		e.amount, e.text, m.told = text, nil, nil
+		e.amount, e.text, m.messages = text, nil, nil
 		return nil
 	case e.action.LacksNote(text):
-		m.told = []string{"describe what is wrong: the personas get this text"}
+		m.messages = []string{"describe what is wrong: the personas get this text"}
 		return nil
 	}
 	a := Answer{Request: e.open[e.at], Action: e.action, Amount: e.amount, Note: text}
-	m.entry, m.told = nil, []string{"sending: " + string(a.Action) + " " + a.Request.Name}
-	m.sends++
+	m.entry, m.messages = nil, []string{"sending: " + string(a.Action) + " " + a.Request.Name}
+	m.inFlight++
 	return func() tea.Msg {
-		said, err := m.source.Answer(context.Background(), a)
-		return answered{said, err}
+		text, err := m.source.Answer(context.Background(), a)
+		return answered{text, err}
 	}
 }
 
-// takeAnswered tells the result of an answer.
+// takeAnswered shows the result of an answer.
 func (m *Model) takeAnswered(msg answered) tea.Cmd {
-	m.told, m.sends = nil, m.sends-1
-	text := msg.said
+	m.messages, m.inFlight = nil, m.inFlight-1
+	text := msg.text
 	if msg.err != nil {
 		text = "not sent: " + msg.err.Error()
 	}
 	for line := range strings.Lines(text) {
 		if line = safe(line); line != "" {
-			m.told = append(m.told, line)
+			m.messages = append(m.messages, line)
 		}
 	}
 	return m.closed()
 }
 
-// sending reports whether an answer is on its way.
-func (m *Model) sending() bool { return m.sends > 0 }
+// sending reports whether an answer is being sent.
+func (m *Model) sending() bool { return m.inFlight > 0 }
 
-// maxTold is how many lines say the result of an answer.
-const maxTold = 5
+// maxMessages is how many lines the result of an answer may have.
+const maxMessages = 5
 
 // prompt draws the line, or the result of the last answer.
 func (m *Model) prompt(t theme) []string {
 	e := m.entry
 	var lines []string
-	for _, text := range m.told {
+	for _, text := range m.messages {
 		for _, line := range fold(text, m.width-4) {
 			lines = append(lines, " "+t.paint(strong, "· "+line))
 		}
 	}
-	lines = lines[:min(len(lines), maxTold)]
+	lines = lines[:min(len(lines), maxMessages)]
 	if e == nil {
 		return lines
 	}
@@ -208,18 +208,18 @@ func (m *Model) prompt(t theme) []string {
 	if len(e.open) > 1 {
 		title += fmt.Sprintf(" (%d of %d, Tab: next)", e.at+1, len(e.open))
 	}
-	asks := "note (optional): "
+	label := "note (optional): "
 	switch {
 	case e.wantAmount && e.amount == "":
-		asks = "add " + safe(e.open[e.at].Amounts) + ": "
+		label = "add " + safe(e.open[e.at].Amounts) + ": "
 	case e.wantAmount:
 		title += " by " + e.amount
 	case e.action.Rule().NeedsNote:
-		asks = "what is wrong: "
+		label = "what is wrong: "
 	case e.action == session.AnswerRetry:
-		asks = "note for the agent: "
+		label = "note for the agent: "
 	}
-	room := max(m.width-4-len(asks), 8)
+	room := max(m.width-4-len(label), 8)
 	text := e.text[max(len(e.text)-room, 0):]
-	return append(lines, " "+t.paint(active, clip(title, m.width-2)), " "+t.paint(faint, asks)+string(text)+"▏")
+	return append(lines, " "+t.paint(active, clip(title, m.width-2)), " "+t.paint(faint, label)+string(text)+"▏")
 }

@@ -102,7 +102,7 @@ func (m *Model) footer() string {
 		return "enter sends  esc cancels"
 	}
 	keys, narrow := "↑↓ select  l logs  f files  w Web UI  ? help  q quit", "↑↓  l logs  f files  ? help  q quit"
-	if possible := m.possible(); len(possible) > 0 {
+	if possible := m.answerKeys(); len(possible) > 0 {
 		keys = strings.Join(possible, "  ") + "  ↑↓ select  l logs  f files  ? help  q quit"
 		narrow = strings.Join(possible, "  ") + "  ? help  q quit"
 	}
@@ -111,12 +111,12 @@ func (m *Model) footer() string {
 	}
 	if lipgloss.Width(keys) > m.width-2 {
 		keys = "? help  q quit"
-		for _, p := range slices.Backward(m.possible()) {
+		for _, p := range slices.Backward(m.answerKeys()) {
 			letter, _, _ := strings.Cut(p, " ")
 			keys = letter + "  " + keys
 		}
 	}
-	return cmp.Or(m.said, keys)
+	return cmp.Or(m.footnote, keys)
 }
 
 func (m *Model) paneFooter() string { return "↑↓ scroll  esc close" + m.ending() }

@@ -71,9 +71,9 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 		if i == l.cursor {
 			mark, path = t.paint(active, "▸ "), t.paint(strong, path)
 		}
-		right := fmt.Sprintf("%s  %s", flush(bytes(a.Size), 7), fit(safe(a.By.String()), min(24, width/4)))
+		right := fmt.Sprintf("%s  %s", alignRight(bytes(a.Size), 7), fit(safe(a.By.String()), min(24, width/4)))
 		if width < tokensFrom {
-			right = flush(bytes(a.Size), 7)
+			right = alignRight(bytes(a.Size), 7)
 		}
 		room := max(width-4-lipgloss.Width(right), 8)
 		lines = append(lines, clip(" "+mark+fit(path, room-1)+" "+t.paint(faint, right), width))

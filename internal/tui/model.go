@@ -63,13 +63,13 @@ type Model struct {
 	selected spec.AssignmentID
 	chosen   bool
 	trouble  string
-	// said is shown instead of the keys until the next key.
-	said string
-	// entry is the line in which an answer is typed, nil: none is; told says what became
-	// of the last one, until the next key.
-	entry *entry
-	told  []string
-	sends int // answers on their way
+	// footnote is shown instead of the keys until the next key.
+	footnote string
+	// entry is the line in which an answer is typed, nil: none is; messages have the result
+	// of the last one, until the next key. inFlight counts the answers that are being sent.
+	entry    *entry
+	messages []string
+	inFlight int
 	// pane, list and over it the list's pane are open over the picture; nil: not.
 	pane *pane
 	list *list
@@ -115,7 +115,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tick:
 		return m, again()
 	case Update:
-		return m, m.renew(msg.Session)
+		return m, m.setSession(msg.Session)
 	case Lost:
 		m.trouble = msg.Why
 	case Ended:
@@ -144,9 +144,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// renew sets the session's current state, and reads open logs again if
+// setSession sets the session's current state, and reads open logs again if
 // an attempt has ended since.
-func (m *Model) renew(s Session) tea.Cmd {
+func (m *Model) setSession(s Session) tea.Cmd {
 	m.session, m.trouble = s, ""
 	if !m.chosen || s.assignment(m.selected) == nil {
 		m.selected, m.chosen = s.busiest(), false
@@ -154,7 +154,7 @@ func (m *Model) renew(s Session) tea.Cmd {
 	if m.pane == nil || m.logs == (spec.AssignmentID{}) {
 		return nil
 	}
-	m.pane.tell(m.live(), m.height)
+	m.pane.setLive(m.live(), m.height)
 	if seen := m.stage(); seen != m.seen {
 		m.seen = seen
 		return m.readLogs()
@@ -205,7 +205,7 @@ func (m *Model) load(msg loaded) {
 
 // key handles a key press on the open page.
 func (m *Model) key(key string) tea.Cmd {
-	m.said, m.told = "", nil
+	m.footnote, m.messages = "", nil
 	switch {
 	case key == "ctrl+c":
 		return m.leave()
@@ -312,13 +312,13 @@ func (m *Model) readContent(of *pane, path string) tea.Cmd {
 // terminal that can do so.
 func (m *Model) address() tea.Cmd {
 	if m.session.WebUI == "" {
-		m.said = "the Web UI's address is unknown; set web_ui in the worker file"
+		m.footnote = "the Web UI's address is unknown; set web_ui in the worker file"
 		return nil
 	}
-	if m.said = safe(m.session.WebUI); len(m.said) > m.width-2 {
+	if m.footnote = safe(m.session.WebUI); len(m.footnote) > m.width-2 {
 		m.pane, m.logs = &pane{title: "Address of the session's page"}, spec.AssignmentID{}
 		m.pane.resize(m.width)
-		m.pane.set(m.said, m.height)
+		m.pane.set(m.footnote, m.height)
 	}
 	return tea.SetClipboard(m.session.WebUI)
 }

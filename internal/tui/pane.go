@@ -40,8 +40,8 @@ func (p *pane) stay(height int) {
 	p.follows = p.follows || !p.loading && p.offset >= p.most(height)
 }
 
-// tell changes what is happening now, below the text.
-func (p *pane) tell(live string, height int) {
+// setLive changes what is happening now, below the text.
+func (p *pane) setLive(live string, height int) {
 	if live == p.live {
 		return
 	}
@@ -110,7 +110,7 @@ func (p *pane) draw(t theme, width, height int, footer string) []string {
 	case len(p.lines) > rows:
 		where = fmt.Sprintf("%d-%d of %d", p.offset+1, min(p.offset+rows, len(p.lines)), len(p.lines))
 	}
-	lines := []string{apart(" "+t.paint(strong, p.title), t.paint(faint, where), width-1)}
+	lines := []string{justify(" "+t.paint(strong, p.title), t.paint(faint, where), width-1)}
 	for _, line := range p.lines[p.offset:min(p.offset+rows, len(p.lines))] {
 		if !t.colours {
 			line = ansi.Strip(line)

@@ -78,13 +78,13 @@ func (p Picture) Lines() []string {
 func (p Picture) head(t theme, cramped bool) []string {
 	s := p.Session
 	l := lookOf(s.State)
-	state, took := l.sign+" "+l.word, lasted(s.elapsed(p.Now))
+	state, took := l.sign+" "+l.word, formatDuration(s.elapsed(p.Now))
 	room := p.Width - lipgloss.Width(state) - len(took) - 6 // of which the id takes what it needs
 	title := " " + t.paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.paint(l.meaning, state)
 	if s.Incarnation > 1 && p.Width >= tokensFrom {
 		title += t.paint(faint, fmt.Sprintf(", run %d", s.Incarnation))
 	}
-	lines := []string{apart(title, took, p.Width-1)}
+	lines := []string{justify(title, took, p.Width-1)}
 	if !cramped {
 		about := "team " + s.Team
 		if s.Requirement != "" {
@@ -143,12 +143,12 @@ func share(spent, limit int64, of string) string {
 // headings names the columns of figures.
 func (p Picture) headings(t theme) string {
 	c := columnsFor(p.Width, longestName(p.Session.Phases)+8)
-	cells := []string{strings.Repeat(" ", c.name), strings.Repeat(" ", c.state), flush("time", c.time)}
+	cells := []string{strings.Repeat(" ", c.name), strings.Repeat(" ", c.state), alignRight("time", c.time)}
 	if c.tokens > 0 {
-		cells = append(cells, flush("tokens", c.tokens))
+		cells = append(cells, alignRight("tokens", c.tokens))
 	}
 	if c.cost > 0 {
-		cells = append(cells, flush("cost", c.cost))
+		cells = append(cells, alignRight("cost", c.cost))
 	}
 	return t.paint(faint, " "+strings.Join(cells, strings.Repeat(" ", gap)))
 }
@@ -176,7 +176,7 @@ func (p Picture) people(t theme, brief bool) []string {
 	for _, r := range s.Requests {
 		title := r.Title
 		if !r.Until.IsZero() && !s.State.Closed() {
-			title += " (gives up in " + lasted(r.Until.Sub(p.Now)) + ")"
+			title += " (gives up in " + formatDuration(r.Until.Sub(p.Now)) + ")"
 		}
 		add(bad, "!", title)
 		lines = append(lines, p.commands(t, r.Commands, brief)...)
@@ -203,15 +203,15 @@ func (p Picture) people(t theme, brief bool) []string {
 // breakers lists the breakers that assignments wait for, with the remaining time.
 func (p Picture) breakers() []Request {
 	var all []Request
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, phase := range p.Session.Phases {
 		for _, a := range phase.Assignments {
-			if a.Awaits == nil || told[a.Awaits.Breaker] {
+			if a.Awaits == nil || seen[a.Awaits.Breaker] {
 				continue
 			}
-			told[a.Awaits.Breaker] = true
+			seen[a.Awaits.Breaker] = true
 			all = append(all, Request{
-				Title: fmt.Sprintf("breaker %s is open, %s: %s", a.Awaits.Breaker, yet(a.Awaits.Until, p.Now), a.Awaits.Why),
+				Title: fmt.Sprintf("breaker %s is open, %s: %s", a.Awaits.Breaker, timeLeft(a.Awaits.Until, p.Now), a.Awaits.Why),
 				Commands: []Command{
 					{"maestro breaker show " + a.Awaits.Breaker, "shows details"},
 					{"maestro breaker reset " + a.Awaits.Breaker, "closes it now"},
@@ -237,7 +237,7 @@ func (p Picture) commands(t theme, all []Command, brief bool) []string {
 		text := safe(c.Text)
 		room := p.Width - 6 - longest - gap
 		if room >= 16 {
-			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, inBrief(safe(c.Does), room)))
+			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, firstClause(safe(c.Does), room)))
 			continue
 		}
 		for i, line := range fold(text, p.Width-6) {

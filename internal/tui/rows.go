@@ -157,7 +157,7 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 		mark, name = p.paint(active, "▸ "), p.paint(strong, name)
 	}
 	state := p.paint(l.meaning, l.word) + p.tried(a)
-	word := p.says(a)
+	word := p.describe(a)
 	body := r.body
 	if p.width < tokensFrom {
 		body = r.slim()
@@ -200,9 +200,9 @@ func (p *painter) tried(a Assignment) string {
 	return ", " + strings.Join(short, " ")
 }
 
-// says describes an assignment in a line: what it waits for, what its
+// describe describes an assignment in a line: what it waits for, what its
 // agent is doing or has done, or how its last attempt failed.
-func (p *painter) says(a Assignment) string {
+func (p *painter) describe(a Assignment) string {
 	var b strings.Builder
 	if a.Agent != "" {
 		fmt.Fprintf(&b, "(fallback %s) ", safe(a.Agent))
@@ -213,7 +213,7 @@ func (p *painter) says(a Assignment) string {
 	prefix := p.paint(faint, b.String())
 	switch {
 	case a.Awaits != nil:
-		return prefix + p.paint(slow, "breaker "+safe(a.Awaits.Breaker)+" is open, "+yet(a.Awaits.Until, p.now))
+		return prefix + p.paint(slow, "breaker "+safe(a.Awaits.Breaker)+" is open, "+timeLeft(a.Awaits.Until, p.now))
 	case a.State.Done():
 		return prefix + p.paint(faint, safe(a.Summary))
 	case a.State == session.HelpIsNeeded, a.State == session.Failed, a.Progress == "":
@@ -225,15 +225,15 @@ func (p *painter) says(a Assignment) string {
 	return prefix + p.paint(faint, safe(a.Progress))
 }
 
-// yet is the remaining time until a moment.
-func yet(until *time.Time, now time.Time) string {
+// timeLeft is the remaining time until a moment.
+func timeLeft(until *time.Time, now time.Time) string {
 	switch {
 	case until == nil:
 		return "until it is reset"
 	case !until.After(now):
 		return "probe due"
 	}
-	return lasted(until.Sub(now)+time.Second-1) + " left"
+	return formatDuration(until.Sub(now)+time.Second-1) + " left"
 }
 
 // line adds a row: what it is and how it stands, and the figures.
@@ -241,14 +241,14 @@ func (p *painter) line(of row, stands string, worked time.Duration, usage cost.U
 	cells := []string{stands}
 	duration := ""
 	if worked > 0 {
-		duration = lasted(worked)
+		duration = formatDuration(worked)
 	}
-	cells = append(cells, flush(duration, p.time))
+	cells = append(cells, alignRight(duration, p.time))
 	if p.tokens > 0 {
-		cells = append(cells, flush(tokens(usage.Tokens()), p.tokens))
+		cells = append(cells, alignRight(tokens(usage.Tokens()), p.tokens))
 	}
 	if p.cost > 0 {
-		cells = append(cells, flush(dollars(usage.CostUSD), p.cost))
+		cells = append(cells, alignRight(dollars(usage.CostUSD), p.cost))
 	}
 	if p.word > 0 {
 		cells = append(cells, clip(word, p.word))

@@ -26,22 +26,22 @@ func fit(line string, width int) string {
 	return line + strings.Repeat(" ", max(width-lipgloss.Width(line), 0))
 }
 
-// flush makes a text exactly width cells wide, at the right.
-func flush(text string, width int) string {
+// alignRight makes a text exactly width cells wide, at the right.
+func alignRight(text string, width int) string {
 	text = clip(text, width)
 	return strings.Repeat(" ", max(width-lipgloss.Width(text), 0)) + text
 }
 
-// inBrief is what fits of a sentence: all of it, or its first clause.
-func inBrief(sentence string, width int) string {
+// firstClause is what fits of a sentence: all of it, or its first clause.
+func firstClause(sentence string, width int) string {
 	if end := strings.IndexAny(sentence, ",;"); end > 0 && lipgloss.Width(sentence) > width {
 		sentence = sentence[:end]
 	}
 	return clip(sentence, width)
 }
 
-// apart puts two texts at both ends of a line; the left one is cut if needed.
-func apart(left, right string, width int) string {
+// justify puts two texts at both ends of a line; the left one is cut if needed.
+func justify(left, right string, width int) string {
 	if right == "" {
 		return clip(left, width)
 	}
@@ -80,8 +80,8 @@ func fold(text string, width int) []string {
 // safe is text of any origin as one line that is only seen.
 func safe(text string) string { return safetext.Line(text) }
 
-// lasted writes a duration in its two largest units.
-func lasted(d time.Duration) string {
+// formatDuration writes a duration in its two largest units.
+func formatDuration(d time.Duration) string {
 	d = max(d, 0).Truncate(time.Second)
 	seconds := int(d / time.Second)
 	switch {
