@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/maestro-hive/maestro/internal/failpoint"
 )
 
 // Directory keeps each document and each journal in a file below a directory. Files are
@@ -235,36 +233,4 @@ func (d *Directory) Rel(path string) string {
 		return path
 	}
 	return r
-}
-
-// swap replaces a file under the lock of whoever reads or writes it. It writes over the
-// file that was replaced last and exchanges the two: on many file systems that takes a
-// small part of the time that a new file takes. Where it cannot, it writes a new file.
-func (d *Directory) swap(path string, data []byte) error {
-	spare := filepath.Join(d.root, tempDir, "swap-"+string(VersionOf([]byte(d.Rel(path)))[:12]))
-	if err := overwrite(spare, path, data); err == nil && exchange(spare, path) == nil {
-		return nil
-	}
-	if err := d.WriteFile(path, data, UntilPowerLoss); err != nil {
-		return err
-	}
-	// The next one finds a file to write over.
-	if f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, fileMode); err == nil {
-		_ = f.Close()
-	}
-	return nil
-}
-
-// overwrite fills a file that is there, to take the place of another.
-func overwrite(path, target string, data []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY, fileMode)
-	if err != nil {
-		return err
-	}
-	defer closing(f, &err)
-	failpoint.Torn(target, f, data)
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Truncate(int64(len(data)))
 }

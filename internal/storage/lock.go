@@ -95,8 +95,7 @@ type held struct {
 	file *os.File
 }
 
-// Write implements [Locked]: a document that need not outlive a power loss is written over
-// the file that was replaced last.
+// Write implements [Locked].
 func (l *held) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
 	path, err := l.path(key)
 	if err != nil {
@@ -105,12 +104,7 @@ func (l *held) Write(key string, data []byte, version Version, durability Durabi
 	if err := hasVersion(path, version); err != nil {
 		return "", err
 	}
-	if durability == Durable {
-		err = l.WriteFile(path, data, Durable)
-	} else {
-		err = l.swap(path, data)
-	}
-	return VersionOf(data), err
+	return VersionOf(data), l.WriteFile(path, data, durability)
 }
 
 // Close implements [Locked].

@@ -14,11 +14,6 @@ func flushData(f *os.File) error {
 	return nil
 }
 
-// exchange makes two files take each other's names at once.
-func exchange(a, b string) error {
-	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-}
-
 // flushFileSystem makes the named files, and all that was written to their file system
 // before, outlive a power loss.
 func flushFileSystem(root string, _ []string) (err error) {

@@ -11,9 +11,6 @@ import (
 // flushData makes what was written to a file outlive a power loss.
 func flushData(f *os.File) error { return f.Sync() }
 
-// exchange makes two files take each other's names at once, where that can be done.
-func exchange(_, _ string) error { return errors.ErrUnsupported }
-
 // flushFileSystem makes the named files outlive a power loss.
 func flushFileSystem(_ string, files []string) error {
 	for _, path := range files {
