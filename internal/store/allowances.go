@@ -20,7 +20,7 @@ func allowanceKey(key session.Key) (string, error) { return documentKey(key, all
 // appendAllowances adds lines to a journal; when it returns they outlive a
 // power loss. Only the holder of the lock of the document that they belong to may
 // call it.
-func (s *Store) appendAllowances(key string, all []budget.Allowance) error {
+func (s ledgers) appendAllowances(key string, all []budget.Allowance) error {
 	for _, a := range all {
 		line, err := sealLine(a)
 		if err == nil {
@@ -35,7 +35,7 @@ func (s *Store) appendAllowances(key string, all []budget.Allowance) error {
 
 // allowances reads a journal of them; none if there is no such. Damage is a
 // [*Fault] beside what is intact.
-func (s *Store) allowances(key string) (all []budget.Allowance, err error) {
+func (s ledgers) allowances(key string) (all []budget.Allowance, err error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
@@ -63,7 +63,7 @@ func (s *Store) allowances(key string) (all []budget.Allowance, err error) {
 }
 
 // intactAllowances are those that can be read; verifying the store names the others.
-func (s *Store) intactAllowances(key string) ([]budget.Allowance, error) {
+func (s ledgers) intactAllowances(key string) ([]budget.Allowance, error) {
 	all, err := s.allowances(key)
 	if faults, rest := faultsIn(err); rest != nil || len(faults) == 0 && err != nil {
 		return nil, err

@@ -13,9 +13,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
+// breakers has copies of the states of breakers.
+type breakers struct{ *documents }
+
 // PutBreaker copies a breaker to breakers/<name>.json. An older state never
 // replaces a newer one, whoever of several processes is the last to write.
-func (s *Store) PutBreaker(_ context.Context, b session.BreakerStatus) (err error) {
+func (s breakers) PutBreaker(_ context.Context, b session.BreakerStatus) (err error) {
 	if err := spec.CheckName(b.Name); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
@@ -43,12 +46,12 @@ func breakerKey(name string) string { return "breakers/" + name + ".json" }
 // Breaker reads the copy of a breaker: [session.ErrNotFound] if that
 // is nothing, [session.ErrCorrupt] if it was damaged; it is then in the quarantine,
 // and written anew at the breaker's next change.
-func (s *Store) Breaker(name string) (session.BreakerStatus, error) {
+func (s breakers) Breaker(name string) (session.BreakerStatus, error) {
 	b, _, err := s.breaker(name)
 	return b, err
 }
 
-func (s *Store) breaker(name string) (b session.BreakerStatus, version storage.Version, err error) {
+func (s breakers) breaker(name string) (b session.BreakerStatus, version storage.Version, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return b, "", fmt.Errorf("breaker: %w", err)
 	}
@@ -70,8 +73,8 @@ func (s *Store) breaker(name string) (b session.BreakerStatus, version storage.V
 
 // Breakers lists the copies of breakers, sorted by name. What is
 // damaged is left out.
-func (s *Store) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
-	files, err := s.documents(ctx, "breakers", "")
+func (s breakers) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
+	files, err := s.jsonFiles(ctx, "breakers", "")
 	if err != nil {
 		return nil, err
 	}

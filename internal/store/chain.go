@@ -19,7 +19,7 @@ import (
 // What was pruned is neither listed nor missed.
 // A blob that only a checkpoint_<phase>.json still has is stored again from it, if
 // the store can be written.
-func (s *Store) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
+func (s *checkpoints) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
 	w, err := s.walk(ctx, key)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (s *Store) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheck
 }
 
 // walk finds a session's checkpoints. Errors are only those of an unusable store.
-func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
+func (s *checkpoints) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}, read: map[spec.Digest]documentRead{}}
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 		return nil, err
 	}
 	w.pruned = notes.names()
-	e, err := s.Execution(key)
+	e, err := s.sessions.Execution(key)
 	switch {
 	case err == nil:
 		w.head = e.Checkpoint
@@ -61,7 +61,7 @@ func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 
 // chainWalk collects the checkpoints of a session.
 type chainWalk struct {
-	store *Store
+	store *checkpoints
 	key   session.Key
 	head  spec.Digest
 	// copies are the session's checkpoint_<phase>.json, by their digest.
@@ -87,7 +87,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files, err := w.store.documents(ctx, dir, checkpointPrefix)
+	files, err := w.store.jsonFiles(ctx, dir, checkpointPrefix)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointD
 	data, ok := w.copies[name]
 	if ok && (errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)) {
 		// Where the store cannot be written, the copy serves all the same.
-		if _, failed := w.store.PutBlob(ctx, data); failed == nil {
+		if _, failed := w.store.content.PutBlob(ctx, data); failed == nil {
 			err = repaired(err, "the blob was rewritten from the checkpoint's copy")
 		}
 		w.fault(err)

@@ -21,6 +21,14 @@ type StoredCheckpoint struct {
 	parts []spec.Digest
 }
 
+// checkpoints has the checkpoints of sessions.
+type checkpoints struct {
+	*documents
+	sessions sessions
+	content  *cas.Store
+	parts    partCache
+}
+
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
 // byte for byte the same, and returns the blob's name. When it returns, both
 // outlive a power loss. Schema, Session and SHA256 are filled in. What the checkpoints
@@ -28,7 +36,7 @@ type StoredCheckpoint struct {
 //
 // The copy is that of the newest checkpoint after the phase, by incarnation and then
 // by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
-func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
+func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
 	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
 		return "", err
@@ -42,7 +50,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	name, err := s.PutBlob(ctx, data)
+	name, err := s.content.PutBlob(ctx, data)
 	if err == nil {
 		failpoint.Here("checkpoint stored, not copied")
 		err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
@@ -62,7 +70,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 // copyBefore returns the version of the copy that a checkpoint replaces. It is late if the
 // session has a newer checkpoint after this phase. If both have the same time, the status
 // document decides.
-func (s *Store) copyBefore(key session.Key, c session.Checkpoint) (version storage.Version, late bool, err error) {
+func (s *checkpoints) copyBefore(key session.Key, c session.Checkpoint) (version storage.Version, late bool, err error) {
 	stored, err := s.readCopy(key, c.CurrentPhase)
 	switch {
 	case missing(err):
@@ -73,7 +81,7 @@ func (s *Store) copyBefore(key session.Key, c session.Checkpoint) (version stora
 	if order := stored.Compare(c); order != 0 {
 		return stored.version, order > 0, nil
 	}
-	e, err := s.Execution(key)
+	e, err := s.sessions.Execution(key)
 	return stored.version, err == nil && e.IsPast(c.Incarnation, c.CreatedAt), nil
 }
 
@@ -88,7 +96,7 @@ type checkpointCopy struct {
 
 // readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
 // none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) readCopy(key session.Key, phase string) (c checkpointCopy, err error) {
+func (s *checkpoints) readCopy(key session.Key, phase string) (c checkpointCopy, err error) {
 	doc, err := copyKey(key, phase)
 	if err != nil {
 		return c, err
@@ -115,7 +123,7 @@ func copyKey(key session.Key, phase string) (string, error) {
 }
 
 // CheckpointPath is where the copy of a phase's checkpoint lies, for people.
-func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
+func (s *checkpoints) CheckpointPath(key session.Key, phase string) (string, error) {
 	doc, err := copyKey(key, phase)
 	return s.fileOf(doc), err
 }
@@ -124,14 +132,14 @@ func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 // own SHA-256 too. Errors are those of [Store.Blob]; a blob that is no checkpoint is
 // [session.ErrNotFound]. Whoever reads a checkpoint is about to build on it: what it
 // names is not pruned for a day.
-func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	// Where the store cannot be written, nothing can be built or pruned.
 	_ = s.docs.UseBlob(name)
 	c, err := s.checkpoint(ctx, name)
 	return c.Checkpoint, err
 }
 
-func (s *Store) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
+func (s *checkpoints) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
 	d, _, err := s.readCheckpoint(ctx, name)
 	if err != nil {
 		return StoredCheckpoint{}, err
@@ -140,18 +148,18 @@ func (s *Store) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpo
 }
 
 // readCheckpoint reads a checkpoint's blob, verified, and its size.
-func (s *Store) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpointDocument, size int, err error) {
-	data, err := s.Blob(ctx, name)
+func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpointDocument, size int, err error) {
+	data, err := s.content.Blob(ctx, name)
 	if err != nil {
 		return d, 0, fmt.Errorf("read a checkpoint: %w", err)
 	}
 	if d, err = s.decodeCheckpoint(data); err != nil {
-		return d, 0, s.WrongKind(name, "checkpoint", err)
+		return d, 0, s.content.WrongKind(name, "checkpoint", err)
 	}
 	return d, len(data), nil
 }
 
-func (s *Store) decodeCheckpoint(data []byte) (checkpointDocument, error) {
+func (s *checkpoints) decodeCheckpoint(data []byte) (checkpointDocument, error) {
 	var d checkpointDocument
 	if err := s.unseal(data, &d); err != nil {
 		return checkpointDocument{}, err

@@ -117,7 +117,7 @@ func (w *composition) checkpoint(d checkpointDocument) session.Checkpoint {
 // split returns the document of a checkpoint. It builds on the parts of the previous
 // checkpoint and on that itself; if that is of another session or incarnation, or has work that this one
 // does not have, the document has everything.
-func (s *Store) split(ctx context.Context, c session.Checkpoint) (checkpointDocument, error) {
+func (s *checkpoints) split(ctx context.Context, c session.Checkpoint) (checkpointDocument, error) {
 	whole := checkpointDocument{Checkpoint: c}
 	if c.Previous == "" {
 		return whole, nil
@@ -138,7 +138,7 @@ func (s *Store) split(ctx context.Context, c session.Checkpoint) (checkpointDocu
 }
 
 // partsFor lists the parts that a checkpoint can have, and adds them up.
-func (s *Store) partsFor(ctx context.Context, c session.Checkpoint) (parts []spec.Digest, sum *composition, err error) {
+func (s *checkpoints) partsFor(ctx context.Context, c session.Checkpoint) (parts []spec.Digest, sum *composition, err error) {
 	before, _, err := s.readCheckpoint(ctx, c.Previous)
 	if err != nil || before.Session != c.Session || before.Incarnation != c.Incarnation {
 		return nil, nil, err
@@ -239,7 +239,7 @@ func (p *partCache) add(name spec.Digest, d checkpointDocument, size int) {
 }
 
 // part reads the document of a part, from memory if it can.
-func (s *Store) part(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
+func (s *checkpoints) part(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
 	if d, ok := s.parts.get(name); ok {
 		return d, nil
 	}

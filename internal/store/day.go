@@ -48,7 +48,7 @@ type lockedDay struct {
 
 // Day returns what a team has spent today, by UTC. It is [session.ErrNotFound] if no
 // session of the team has a daily budget.
-func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
+func (s ledgers) Day(namespace, name string) (day budget.Day, err error) {
 	read := func(lock storage.Locked) error {
 		d, err := s.today(lock, namespace, name)
 		if err == nil {
@@ -69,7 +69,7 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 // returns. What it adds to the raises outlives a power loss. Updates follow one
 // another as those of a ledger do; one of a ledger that draws from the day is one of
 // the day, too.
-func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
+func (s ledgers) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
 	return s.withTeamLock(namespace, name, func(lock storage.Locked) error {
 		d, err := s.today(lock, namespace, name)
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error
 }
 
 // withTeamLock runs change while it holds the lock of a team's days.
-func (s *Store) withTeamLock(namespace, name string, change func(storage.Locked) error) error {
+func (s ledgers) withTeamLock(namespace, name string, change func(storage.Locked) error) error {
 	if _, err := dayKey(namespace, name, ""); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Store) withTeamLock(namespace, name string, change func(storage.Locked)
 // today reads a team's day or, if it has just begun or was lost, makes it from the
 // ledgers of the team's sessions and the journal of its raises. The caller holds the
 // team's lock.
-func (s *Store) today(lock storage.Locked, namespace, name string) (*lockedDay, error) {
+func (s ledgers) today(lock storage.Locked, namespace, name string) (*lockedDay, error) {
 	date := budget.Date(s.now())
 	d, version, err := s.storedDay(namespace, name, date)
 	if missing(err) {
@@ -103,7 +103,7 @@ func (s *Store) today(lock storage.Locked, namespace, name string) (*lockedDay, 
 	return &lockedDay{d, lock, version}, err
 }
 
-func (s *Store) storedDay(namespace, name, date string) (*budget.Day, storage.Version, error) {
+func (s ledgers) storedDay(namespace, name, date string) (*budget.Day, storage.Version, error) {
 	doc, err := dayKey(namespace, name, date)
 	if err != nil {
 		return nil, "", err
@@ -123,9 +123,9 @@ func (s *Store) storedDay(namespace, name, date string) (*budget.Day, storage.Ve
 }
 
 // sumOfLedgers makes a team's day from what its sessions' ledgers say.
-func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) {
+func (s ledgers) sumOfLedgers(namespace, name, date string) (*budget.Day, error) {
 	d := &budget.Day{Team: name, Date: date}
-	keys, err := s.Sessions(context.Background(), namespace)
+	keys, err := s.sessions.Sessions(context.Background(), namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) 
 }
 
 // putDay writes a day; of its raises so many are in their journal already.
-func (s *Store) putDay(namespace string, d *lockedDay, raises int) error {
+func (s ledgers) putDay(namespace string, d *lockedDay, raises int) error {
 	doc, err := dayKey(namespace, d.Team, d.Date)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *Store) putDay(namespace string, d *lockedDay, raises int) error {
 
 // updateDays brings the days up to date on which a session has spent more or less
 // than before: today's, which is given and had so many warnings, and earlier ones.
-func (s *Store) updateDays(key session.Key, today *lockedDay, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
+func (s ledgers) updateDays(key session.Key, today *lockedDay, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
 	for _, date := range l.Dates() {
 		if date == today.Date || before[date] == l.On(date) {
 			continue
@@ -220,7 +220,7 @@ func (p *pruning) days(ctx context.Context) error {
 		limit = older
 	}
 	return s.eachTeam(ctx, func(namespace, name string) error {
-		dates, err := s.documents(ctx, "budgets/"+namespace+"/"+name, "")
+		dates, err := s.jsonFiles(ctx, "budgets/"+namespace+"/"+name, "")
 		for date, doc := range dates {
 			if day, err := time.Parse(time.DateOnly, date); err != nil || !day.Before(limit) {
 				continue
@@ -240,7 +240,7 @@ func (p *pruning) days(ctx context.Context) error {
 }
 
 // eachTeam goes through the teams that have days, under the lock of each.
-func (s *Store) eachTeam(ctx context.Context, visit func(namespace, name string) error) error {
+func (s ledgers) eachTeam(ctx context.Context, visit func(namespace, name string) error) error {
 	namespaces, err := s.subdirs(ctx, "budgets")
 	if err != nil {
 		return err
@@ -266,7 +266,7 @@ func (v *verification) budgets(ctx context.Context) error {
 
 // days looks at those of one team, whose lock the caller holds.
 func (v *verification) days(ctx context.Context, namespace, name string) error {
-	dates, err := v.store.documents(ctx, "budgets/"+namespace+"/"+name, "")
+	dates, err := v.store.jsonFiles(ctx, "budgets/"+namespace+"/"+name, "")
 	if err != nil {
 		return err
 	}

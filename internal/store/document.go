@@ -20,6 +20,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
+// documents reads and writes documents, whatever they are about.
+type documents struct {
+	docs storage.Storage
+	// dir is the store's directory, for people, and id the store's.
+	dir, id string
+	now     func() time.Time
+	// sealed are the digests of documents whose seal was found good.
+	sealed cas.RecentDigests
+}
+
 // sealField is the field of a document that holds its digest.
 const sealField = "sha256"
 
@@ -53,7 +63,7 @@ func unseal(data []byte, v any) error {
 }
 
 // seal is as the function, and remembers what it has sealed.
-func (s *Store) seal(v any) ([]byte, error) {
+func (s *documents) seal(v any) ([]byte, error) {
 	data, err := seal(v)
 	if err == nil {
 		s.sealed.Add(cas.DigestOf(data))
@@ -63,7 +73,7 @@ func (s *Store) seal(v any) ([]byte, error) {
 
 // unseal is as the function. Bytes that this process has sealed, or found sound,
 // are not looked into again.
-func (s *Store) unseal(data []byte, v any) error {
+func (s *documents) unseal(data []byte, v any) error {
 	digest := cas.DigestOf(data)
 	if s.sealed.Has(digest) {
 		return json.Unmarshal(data, v)
@@ -152,7 +162,7 @@ func render(fields map[string][]byte) ([]byte, error) {
 
 // readDocument reads a document with parse and returns its version. A missing one is
 // [session.ErrNotFound]; one that parse refuses is quarantined and [session.ErrCorrupt].
-func (s *Store) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
+func (s *documents) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return "", &cas.Fault{Path: key, What: "the store " + s.dir + " has no such " + what, Kind: session.ErrNotFound}
@@ -185,7 +195,7 @@ const (
 // update replaces a document by what change makes of it. change reads the document and
 // returns the new one, with the version that it has read; nil leaves it as it is. It is
 // called again if another process has written the document meanwhile.
-func (s *Store) update(key string, d storage.Durability, change func() ([]byte, storage.Version, error)) error {
+func (s *documents) update(key string, d storage.Durability, change func() ([]byte, storage.Version, error)) error {
 	waited := time.Duration(0)
 	for pause := time.Millisecond; ; pause = min(2*pause, updatePause) {
 		data, version, err := change()
@@ -203,7 +213,7 @@ func (s *Store) update(key string, d storage.Durability, change func() ([]byte, 
 }
 
 // replace writes a document, whatever is there.
-func (s *Store) replace(key string, data []byte) error {
+func (s *documents) replace(key string, data []byte) error {
 	return s.update(key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
 		_, version, err := s.docs.Read(key)
 		if errors.Is(err, storage.ErrNotFound) {

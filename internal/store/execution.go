@@ -11,12 +11,12 @@ import (
 
 // Execution reads a session's execution_state.json: [session.ErrNotFound] if there
 // is none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Execution(key session.Key) (session.Execution, error) {
+func (s sessions) Execution(key session.Key) (session.Execution, error) {
 	e, _, err := s.execution(key)
 	return e, err
 }
 
-func (s *Store) execution(key session.Key) (e session.Execution, version storage.Version, err error) {
+func (s sessions) execution(key session.Key) (e session.Execution, version storage.Version, err error) {
 	doc, err := documentKey(key, executionFile)
 	if err != nil {
 		return e, "", err
@@ -43,7 +43,7 @@ func (s *Store) execution(key session.Key) (e session.Execution, version storage
 // follow one another, and each raises the revision by one. A reader sees one or the
 // other, never half of either; after a power loss the last ones may be missing. Where
 // change leaves the state as it is, nothing is written.
-func (s *Store) UpdateExecution(key session.Key, change func(*session.Execution)) error {
+func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	doc, err := documentKey(key, executionFile)
 	if err == nil {
 		err = s.update(doc, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) { return s.changed(key, change) })
@@ -56,7 +56,7 @@ func (s *Store) UpdateExecution(key session.Key, change func(*session.Execution)
 
 // changed returns a session's state as change leaves it, and the version of what change
 // got; nil if it is the same.
-func (s *Store) changed(key session.Key, change func(*session.Execution)) ([]byte, storage.Version, error) {
+func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]byte, storage.Version, error) {
 	e, version, err := s.execution(key)
 	if err != nil && !missing(err) {
 		return nil, "", err

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -28,8 +27,7 @@ type DurabilityOrder struct {
 // RecordDurability looks at all that a store writes from now on.
 func RecordDurability(s *Store) *DurabilityOrder {
 	o := &DurabilityOrder{Storage: s.docs, durable: map[spec.Digest]bool{}}
-	s.docs = o
-	s.Store = cas.New(o, cas.Options{Clock: s.now, StoreDir: s.dir, IndexDir: s.dir + "/index"})
+	*s = *newStore(o, s.dir, "", s.id, Options{Clock: s.now})
 	return o
 }
 

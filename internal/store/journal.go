@@ -160,7 +160,7 @@ func (f *journalFile) fault() string {
 // Journal reads an assignment's journal; an empty one if there is none. Of a
 // damaged one it returns what is intact, and a copy of the file is in the
 // quarantine: verifying the store names it.
-func (s *Store) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
+func (s ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
 	doc, err := journalKey(key, id)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *Store) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal,
 
 // readJournal reads a journal; where there is none it is empty. Damage is a [*Fault]
 // beside what is intact.
-func (s *Store) readJournal(key string) (*journalFile, error) {
+func (s ledgers) readJournal(key string) (*journalFile, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return &journalFile{}, nil
@@ -191,7 +191,7 @@ func (s *Store) readJournal(key string) (*journalFile, error) {
 
 // journalFault reports a damaged journal and keeps a copy of it, as it is, in the
 // quarantine: one, however often it is read before it changes again.
-func (s *Store) journalFault(key string, version storage.Version, what string) error {
+func (s ledgers) journalFault(key string, version storage.Version, what string) error {
 	kept, err := s.docs.Quarantine(key, version, true)
 	if err != nil {
 		return &cas.Fault{Path: key, What: what + "; cannot be copied to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
@@ -203,7 +203,7 @@ func (s *Store) journalFault(key string, version storage.Version, what string) e
 // outlives a power loss. After an error it may be there or not; the same entry
 // again is then the same entry. Only the holder of the assignment's lock may call
 // it. What an append that was cut off has left at the journal's end is cut away.
-func (s *Store) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
+func (s ledgers) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
 	doc, err := journalKey(key, id)
 	if err != nil {
 		return err
@@ -219,6 +219,6 @@ func (s *Store) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entr
 }
 
 // journals lists the assignments of a session that have a journal, sorted.
-func (s *Store) journals(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
-	return s.assignments(ctx, key, journalOf)
+func (s ledgers) journals(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
+	return s.sessions.assignments(ctx, key, journalOf)
 }

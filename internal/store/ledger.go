@@ -24,6 +24,13 @@ const (
 	ledgerAfter = len(`"}` + "\n")
 )
 
+// ledgers has what sessions have spent: the journals of their assignments, the sums of
+// these, what sessions may spend, and what teams have spent on a day.
+type ledgers struct {
+	*documents
+	sessions sessions
+}
+
 // sealQuickly returns a document as it is stored: JSON that ends with the SHA-256 of
 // the whole, taken while that is left out. Other documents are sealed over their
 // canonical form, which takes too long for what is written at every call.
@@ -69,13 +76,13 @@ func unsealLedger(data []byte, l *budget.Ledger) error {
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
 // journals add up to; a damaged file is then in the quarantine.
-func (s *Store) Ledger(key session.Key) (budget.Ledger, error) {
+func (s ledgers) Ledger(key session.Key) (budget.Ledger, error) {
 	l, err := s.lockedLedger(key)
 	return s.orSumOfJournals(key, l, err)
 }
 
 // orSumOfJournals makes a ledger that could not be read from the journals.
-func (s *Store) orSumOfJournals(key session.Key, l budget.Ledger, err error) (budget.Ledger, error) {
+func (s ledgers) orSumOfJournals(key session.Key, l budget.Ledger, err error) (budget.Ledger, error) {
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return s.sumOfJournals(key)
 	}
@@ -83,7 +90,7 @@ func (s *Store) orSumOfJournals(key session.Key, l budget.Ledger, err error) (bu
 }
 
 // lockedLedger is as storedLedger, while nobody writes the ledger.
-func (s *Store) lockedLedger(key session.Key) (l budget.Ledger, err error) {
+func (s ledgers) lockedLedger(key session.Key) (l budget.Ledger, err error) {
 	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
 		return l, err
@@ -102,7 +109,7 @@ func (s *Store) lockedLedger(key session.Key) (l budget.Ledger, err error) {
 
 // storedLedger reads a session's ledger.json: [session.ErrNotFound] if there is
 // none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) storedLedger(key session.Key) (l budget.Ledger, version storage.Version, err error) {
+func (s ledgers) storedLedger(key session.Key) (l budget.Ledger, version storage.Version, err error) {
 	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
 		return l, "", err
@@ -130,7 +137,7 @@ func checkLedger(l budget.Ledger) error {
 }
 
 // sumOfJournals makes a session's ledger from its journals.
-func (s *Store) sumOfJournals(key session.Key) (budget.Ledger, error) {
+func (s ledgers) sumOfJournals(key session.Key) (budget.Ledger, error) {
 	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
 	doc, err := allowanceKey(key)
 	if err != nil {
@@ -167,7 +174,7 @@ func (s *Store) sumOfJournals(key session.Key) (budget.Ledger, error) {
 // process, follow one another, and each raises the revision by one. A reader sees one
 // or the other, never half of either; after a power loss the last ones may be
 // missing, but no change of the limits and no raise.
-func (s *Store) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
+func (s ledgers) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
 	daily := ""
 	for {
 		other, err := s.tryLedger(key, daily, change)
@@ -180,7 +187,7 @@ func (s *Store) UpdateLedger(key session.Key, change func(*budget.Ledger) error)
 
 // tryLedger does so under the lock of the team whose day the ledger draws from. If
 // that is not the ledger's team it changes nothing, and returns the one that is.
-func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Ledger) error) (other string, err error) {
+func (s ledgers) tryLedger(key session.Key, daily string, change func(*budget.Ledger) error) (other string, err error) {
 	var day *lockedDay
 	update := func() error {
 		return s.withLock(key, ledgerFile, func(lock storage.Locked) error {
@@ -202,7 +209,7 @@ func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Led
 }
 
 // changeLedger does so while both are locked; day is nil where the ledger draws from none.
-func (s *Store) changeLedger(lock storage.Locked, key session.Key, day *lockedDay, change func(*budget.Ledger) error) (daily string, err error) {
+func (s ledgers) changeLedger(lock storage.Locked, key session.Key, day *lockedDay, change func(*budget.Ledger) error) (daily string, err error) {
 	stored, version, err := s.storedLedger(key)
 	l, err := s.orSumOfJournals(key, stored, err)
 	if err != nil {
@@ -249,7 +256,7 @@ func (s *Store) changeLedger(lock storage.Locked, key session.Key, day *lockedDa
 }
 
 // allow adds to the journal of what a session may spend.
-func (s *Store) allow(key session.Key, added []budget.Allowance) error {
+func (s ledgers) allow(key session.Key, added []budget.Allowance) error {
 	doc, err := allowanceKey(key)
 	if err == nil {
 		err = s.appendAllowances(doc, added)
@@ -260,7 +267,7 @@ func (s *Store) allow(key session.Key, added []budget.Allowance) error {
 	return nil
 }
 
-func (s *Store) putLedger(lock storage.Locked, key session.Key, l budget.Ledger, version storage.Version) error {
+func (s ledgers) putLedger(lock storage.Locked, key session.Key, l budget.Ledger, version storage.Version) error {
 	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // ends when it is unlocked, or when its process and all that have inherited the
 // descriptor are gone, however they end. The incarnation in the record excludes late
 // executors in any case.
-func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
+func (s sessions) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
 	if err := id.Check(); err != nil {
 		return nil, false, err
 	}
@@ -33,7 +33,7 @@ func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, 
 }
 
 // CheckLocks tries whether a lock excludes those that do not hold it: nil if it does.
-func (s *Store) CheckLocks() error {
+func (s *documents) CheckLocks() error {
 	const key = ".check" // no namespace begins with a dot
 	first, ok, err := s.docs.Hold(key)
 	if err != nil || !ok { // another process tries at the same time
@@ -50,7 +50,7 @@ func (s *Store) CheckLocks() error {
 
 // withLock runs change while it holds a lock of a session that others take for as short a
 // time, waiting for it if need be.
-func (s *Store) withLock(key session.Key, name string, change func(storage.Locked) error) error {
+func (s *documents) withLock(key session.Key, name string, change func(storage.Locked) error) error {
 	doc, err := documentKey(key, name)
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *Store) withLock(key session.Key, name string, change func(storage.Locke
 	return s.locked(doc, change)
 }
 
-func (s *Store) locked(key string, change func(storage.Locked) error) error {
+func (s *documents) locked(key string, change func(storage.Locked) error) error {
 	l, err := s.docs.Lock(context.Background(), key)
 	if err != nil {
 		return err

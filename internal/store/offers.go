@@ -29,8 +29,11 @@ func offerKey(worker string) string {
 	return "workers/" + safe + ".json"
 }
 
+// offers has what workers offer.
+type offers struct{ *documents }
+
 // PutOffer publishes what a worker offers, replacing what it published before.
-func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
+func (s offers) PutOffer(ctx context.Context, o spec.Offer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -51,7 +54,7 @@ func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 // OfferFile is where a worker's offer is, for people, and when it was last written by the
 // clock of the storage. Compared with what the offer says, that tells how the worker's
 // clock goes.
-func (s *Store) OfferFile(worker string) (path string, written time.Time, err error) {
+func (s offers) OfferFile(worker string) (path string, written time.Time, err error) {
 	key := offerKey(worker)
 	written, err = s.docs.ModTime(key)
 	if err != nil {
@@ -61,7 +64,7 @@ func (s *Store) OfferFile(worker string) (path string, written time.Time, err er
 }
 
 // RemoveOffer takes back what a worker offers; it need not be there.
-func (s *Store) RemoveOffer(_ context.Context, worker string) error {
+func (s offers) RemoveOffer(_ context.Context, worker string) error {
 	if err := s.remove(offerKey(worker)); err != nil {
 		return fmt.Errorf("take back the offer of %s: %w", worker, err)
 	}
@@ -69,7 +72,7 @@ func (s *Store) RemoveOffer(_ context.Context, worker string) error {
 }
 
 // remove removes a document or a journal, if it is there.
-func (s *Store) remove(key string) error {
+func (s *documents) remove(key string) error {
 	_, version, err := s.docs.Read(key)
 	if err == nil {
 		err = s.docs.Delete(key, version)
@@ -83,8 +86,8 @@ func (s *Store) remove(key string) error {
 // Offers lists what workers publish, sorted by file name, those of dead workers
 // included ([spec.Offer.Live] tells). A damaged offer is quarantined and left
 // out: its worker renews it within seconds.
-func (s *Store) Offers(ctx context.Context) ([]spec.Offer, error) {
-	files, err := s.documents(ctx, "workers", "")
+func (s offers) Offers(ctx context.Context) ([]spec.Offer, error) {
+	files, err := s.jsonFiles(ctx, "workers", "")
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type prunedCheckpoint struct {
 }
 
 // notes reads a session's pruned.json; without one nothing was pruned.
-func (s *Store) notes(key session.Key) (n prunedNote, version storage.Version, err error) {
+func (s *checkpoints) notes(key session.Key) (n prunedNote, version storage.Version, err error) {
 	doc, err := documentKey(key, prunedFile)
 	if err != nil {
 		return n, "", err
@@ -74,7 +74,7 @@ func (n prunedNote) names() map[spec.Digest]bool {
 
 // prunedAnywhere reports whether a session notes the checkpoint as pruned: the
 // chain of a fork continues in the session that it was made from.
-func (s *Store) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, error) {
+func (s *checkpoints) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, error) {
 	keys, err := s.allSessions(ctx)
 	if err != nil {
 		return false, err
@@ -89,14 +89,14 @@ func (s *Store) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, err
 }
 
 // allSessions lists the sessions of all namespaces, sorted.
-func (s *Store) allSessions(ctx context.Context) ([]session.Key, error) {
-	namespaces, err := s.Namespaces(ctx)
+func (s *checkpoints) allSessions(ctx context.Context) ([]session.Key, error) {
+	namespaces, err := s.sessions.Namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []session.Key
 	for _, ns := range namespaces {
-		keys, err := s.Sessions(ctx, ns)
+		keys, err := s.sessions.Sessions(ctx, ns)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (s *Store) allSessions(ctx context.Context) ([]session.Key, error) {
 // dropCheckpoints notes checkpoints as pruned and then removes their copies, except
 // those of needed ones. The blobs are left to the sweep. A crash in between leaves files that are not
 // needed, never a gap that is not explained.
-func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
+func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
 	return s.withLock(key, chainLock, func(storage.Locked) error {
 		n, version, err := s.notes(key)
 		if err != nil {
@@ -139,7 +139,7 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, nee
 }
 
 // putNotes replaces the version of a session's pruned.json that was read.
-func (s *Store) putNotes(key session.Key, n prunedNote, version storage.Version) error {
+func (s *checkpoints) putNotes(key session.Key, n prunedNote, version storage.Version) error {
 	n.Schema, n.Session = prunedSchema, key.Session
 	doc, err := documentKey(key, prunedFile)
 	var data []byte
@@ -157,7 +157,7 @@ func (s *Store) putNotes(key session.Key, n prunedNote, version storage.Version)
 
 // dropCopy removes checkpoint_<phase>.json if it is the copy of this very
 // checkpoint, and not of a later one after the same phase.
-func (s *Store) dropCopy(key session.Key, c StoredCheckpoint) error {
+func (s *checkpoints) dropCopy(key session.Key, c StoredCheckpoint) error {
 	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
 		return err

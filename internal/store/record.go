@@ -1,11 +1,9 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/session"
@@ -30,14 +28,21 @@ func recordOf(file string) (spec.AssignmentID, bool) {
 	return id, ok && id.Check() == nil
 }
 
+// records has the records of assignments.
+type records struct {
+	*documents
+	sessions sessions
+	ledgers  ledgers
+}
+
 // Record reads an assignment's record: [session.ErrNotFound] if there is none,
 // [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
+func (s records) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
 	r, _, err := s.record(key, id)
 	return r, err
 }
 
-func (s *Store) record(key session.Key, id spec.AssignmentID) (r session.Record, version storage.Version, err error) {
+func (s records) record(key session.Key, id spec.AssignmentID) (r session.Record, version storage.Version, err error) {
 	doc, err := recordKey(key, id)
 	if err != nil {
 		return r, "", err
@@ -69,7 +74,7 @@ func checkRecord(r session.Record, id spec.AssignmentID) error {
 // the record outlives a power loss. A record of a later incarnation is never
 // replaced: the error is then [session.ErrFenced]. Schema and SHA256 are filled in.
 // A damaged record is quarantined and replaced.
-func (s *Store) PutRecord(key session.Key, r session.Record) error {
+func (s records) PutRecord(key session.Key, r session.Record) error {
 	return s.updateRecord(key, r.Assignment, r.Incarnation, func(session.Record) session.Record { return r })
 }
 
@@ -77,7 +82,7 @@ func (s *Store) PutRecord(key session.Key, r session.Record) error {
 // change gets what is stored, or a record without rounds if nothing is or it was
 // damaged; it may be called more than once. From then on executors of earlier
 // incarnations are fenced off; a record of a later one is [session.ErrFenced].
-func (s *Store) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (r session.Record, err error) {
+func (s records) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (r session.Record, err error) {
 	err = s.updateRecord(key, id, incarnation, func(stored session.Record) session.Record {
 		change(&stored)
 		stored.Incarnation = max(stored.Incarnation, incarnation)
@@ -92,7 +97,7 @@ func (s *Store) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation 
 
 // updateRecord writes a record in the name of an incarnation, unless the stored one
 // belongs to a later.
-func (s *Store) updateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(session.Record) session.Record) error {
+func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(session.Record) session.Record) error {
 	doc, err := recordKey(key, id)
 	if err != nil {
 		return err
@@ -120,7 +125,7 @@ func (s *Store) updateRecord(key session.Key, id spec.AssignmentID, incarnation 
 
 // Records reads a session's records, sorted by phase and persona. Those that
 // cannot be read are left out; their errors come joined beside the rest.
-func (s *Store) Records(ctx context.Context, key session.Key) ([]session.Record, error) {
+func (s records) Records(ctx context.Context, key session.Key) ([]session.Record, error) {
 	ids, err := s.recorded(ctx, key)
 	if err != nil {
 		return nil, err
@@ -140,29 +145,6 @@ func (s *Store) Records(ctx context.Context, key session.Key) ([]session.Record,
 }
 
 // recorded lists the assignments that have a record, sorted.
-func (s *Store) recorded(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
-	return s.assignments(ctx, key, recordOf)
-}
-
-// assignments lists those of a session that have a file, sorted by phase and persona. of
-// tells whose file a name is.
-func (s *Store) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
-	dir, err := documentKey(key, "assignments")
-	if err != nil {
-		return nil, err
-	}
-	names, err := s.list(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []spec.AssignmentID
-	for _, name := range names {
-		if id, ok := of(name); ok {
-			out = append(out, id)
-		}
-	}
-	slices.SortFunc(out, func(a, b spec.AssignmentID) int {
-		return cmp.Or(strings.Compare(a.Phase, b.Phase), strings.Compare(a.Persona, b.Persona))
-	})
-	return out, nil
+func (s records) recorded(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
+	return s.sessions.assignments(ctx, key, recordOf)
 }

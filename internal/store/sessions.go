@@ -15,14 +15,17 @@ import (
 
 const executionFile = "execution_state.json"
 
+// sessions has the sessions of a store, and the status document of each.
+type sessions struct{ *documents }
+
 // SessionDir is where a session's documents lie, for people.
-func (s *Store) SessionDir(key session.Key) (string, error) {
+func (s sessions) SessionDir(key session.Key) (string, error) {
 	doc, err := documentKey(key)
 	return s.fileOf(doc), err
 }
 
 // fileOf names the file of a document for people.
-func (s *Store) fileOf(key string) string { return path.Join(s.dir, key) }
+func (s *documents) fileOf(key string) string { return path.Join(s.dir, key) }
 
 // documentKey names a document of a session in the storage.
 func documentKey(key session.Key, names ...string) (string, error) {
@@ -33,12 +36,12 @@ func documentKey(key session.Key, names ...string) (string, error) {
 }
 
 // Namespaces lists the namespaces that have sessions, sorted.
-func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
+func (s sessions) Namespaces(ctx context.Context) ([]string, error) {
 	return s.subdirs(ctx, "sessions")
 }
 
 // Sessions lists the sessions of a namespace, sorted by name.
-func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, error) {
+func (s sessions) Sessions(ctx context.Context, namespace string) ([]session.Key, error) {
 	if err := spec.CheckSession(namespace); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
@@ -54,7 +57,7 @@ func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, 
 }
 
 // HasSession reports whether the store knows a session.
-func (s *Store) HasSession(key session.Key) (bool, error) {
+func (s sessions) HasSession(key session.Key) (bool, error) {
 	doc, err := documentKey(key)
 	if err != nil {
 		return false, err
@@ -65,7 +68,7 @@ func (s *Store) HasSession(key session.Key) (bool, error) {
 
 // subdirs lists the names below a key that have others below them, and that a session can
 // have.
-func (s *Store) subdirs(ctx context.Context, key string) ([]string, error) {
+func (s *documents) subdirs(ctx context.Context, key string) ([]string, error) {
 	names, err := s.list(ctx, key)
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (s *Store) subdirs(ctx context.Context, key string) ([]string, error) {
 }
 
 // list returns the names below a key.
-func (s *Store) list(ctx context.Context, key string) ([]string, error) {
+func (s *documents) list(ctx context.Context, key string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -94,7 +97,7 @@ func (s *Store) list(ctx context.Context, key string) ([]string, error) {
 // Executions reads execution_state.json of every session of a namespace, the
 // one that changed last first. Those that cannot be read are left out; their
 // errors come joined beside the rest.
-func (s *Store) Executions(ctx context.Context, namespace string) ([]session.Execution, error) {
+func (s sessions) Executions(ctx context.Context, namespace string) ([]session.Execution, error) {
 	keys, err := s.Sessions(ctx, namespace)
 	if err != nil {
 		return nil, err
@@ -116,9 +119,9 @@ func (s *Store) Executions(ctx context.Context, namespace string) ([]session.Exe
 	return out, errors.Join(faults...)
 }
 
-// documents lists the documents below a key that have the prefix and end in .json: their
+// jsonFiles lists the documents below a key that have the prefix and end in .json: their
 // keys, by the name between.
-func (s *Store) documents(ctx context.Context, key, prefix string) (map[string]string, error) {
+func (s *documents) jsonFiles(ctx context.Context, key, prefix string) (map[string]string, error) {
 	names, err := s.list(ctx, key)
 	if err != nil {
 		return nil, err
@@ -133,5 +136,28 @@ func (s *Store) documents(ctx context.Context, key, prefix string) (map[string]s
 			out[name] = key + "/" + file
 		}
 	}
+	return out, nil
+}
+
+// assignments lists those of a session that have a file, sorted by phase and persona. of
+// tells whose file a name is.
+func (s sessions) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
+	dir, err := documentKey(key, "assignments")
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.list(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []spec.AssignmentID
+	for _, name := range names {
+		if id, ok := of(name); ok {
+			out = append(out, id)
+		}
+	}
+	slices.SortFunc(out, func(a, b spec.AssignmentID) int {
+		return cmp.Or(strings.Compare(a.Phase, b.Phase), strings.Compare(a.Persona, b.Persona))
+	})
 	return out, nil
 }

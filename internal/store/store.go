@@ -38,18 +38,19 @@ type Options struct {
 	Reading bool
 }
 
-// Store is an open store: documents and journals, and the content that they name. Its
-// methods may be used by many goroutines, and the directory by many processes.
+// Store is an open store: documents and journals by what they are about, and the content
+// that they name. Its methods may be used by many goroutines, and the storage by many
+// processes.
 type Store struct {
 	*cas.Store
-	dir string
-	id  string
-	now func() time.Time
-	// sealed are the digests of documents whose seal was found good.
-	sealed cas.RecentDigests
-	parts  partCache
-	// docs has what changes: documents, journals and blobs.
-	docs storage.Storage
+	*documents
+	sessions
+	*checkpoints
+	records
+	ledgers
+	offers
+	breakers
+	tickets
 }
 
 type identity struct {
@@ -108,9 +109,14 @@ func Open(dir string, o Options) (*Store, error) {
 // newStore returns the store in a storage. indexDir has what is remembered of directories
 // of this host; empty: nothing is.
 func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store {
-	s := &Store{dir: dir, id: id, now: o.Clock, docs: docs}
-	s.Store = cas.New(docs, cas.Options{Clock: s.now, Limits: o.Limits, StoreDir: dir, IndexDir: indexDir, IndexFrom: o.IndexFrom})
-	return s
+	content := cas.New(docs, cas.Options{Clock: o.Clock, Limits: o.Limits, StoreDir: dir, IndexDir: indexDir, IndexFrom: o.IndexFrom})
+	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
+	s := sessions{d}
+	l := ledgers{d, s}
+	return &Store{
+		Store: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
+		ledgers: l, offers: offers{d}, breakers: breakers{d}, tickets: tickets{d},
+	}
 }
 
 func readIdentity(docs storage.Documents, dir string) (identity, error) {

@@ -9,9 +9,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
+// tickets has the records of tickets.
+type tickets struct{ *documents }
+
 // PutTicket replaces the record of a ticket, durably, unless the stored one has the same
 // revision or a later one: a late writer changes nothing.
-func (s *Store) PutTicket(namespace string, r session.TicketRecord) (err error) {
+func (s tickets) PutTicket(namespace string, r session.TicketRecord) (err error) {
 	doc, err := ticketKey(namespace, r.Name)
 	if err != nil {
 		return err
@@ -37,12 +40,12 @@ func (s *Store) PutTicket(namespace string, r session.TicketRecord) (err error) 
 
 // Ticket reads the record of a ticket: [session.ErrNotFound] if there is none,
 // [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Ticket(namespace, name string) (session.TicketRecord, error) {
+func (s tickets) Ticket(namespace, name string) (session.TicketRecord, error) {
 	r, _, err := s.ticket(namespace, name)
 	return r, err
 }
 
-func (s *Store) ticket(namespace, name string) (r session.TicketRecord, version storage.Version, err error) {
+func (s tickets) ticket(namespace, name string) (r session.TicketRecord, version storage.Version, err error) {
 	doc, err := ticketKey(namespace, name)
 	if err != nil {
 		return r, "", err
@@ -80,7 +83,7 @@ func (v *verification) tickets(ctx context.Context) error {
 		return err
 	}
 	for _, namespace := range namespaces {
-		records, err := v.store.documents(ctx, "tickets/"+namespace, "")
+		records, err := v.store.jsonFiles(ctx, "tickets/"+namespace, "")
 		if err != nil {
 			return err
 		}

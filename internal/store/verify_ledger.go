@@ -93,7 +93,7 @@ func (v *verification) journal(ctx context.Context, key session.Key, id spec.Ass
 }
 
 // cutJournal reports that a journal ends before what the ledger has booked.
-func (s *Store) cutJournal(key string, last, booked int64) error {
+func (s ledgers) cutJournal(key string, last, booked int64) error {
 	what := fmt.Sprintf("it ends with entry %d, but the ledger has booked up to entry %d", last, booked)
 	_, version, err := s.docs.Read(key)
 	switch {
