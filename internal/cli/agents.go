@@ -76,8 +76,7 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 		c.print("")
 	}
 	if len(doc.Queues) > 0 && len(doc.Workers) > 0 {
-		t := terminal.NewTable(c.palette)
-		t.Head("QUEUE", "FOR", "POLLERS")
+		t := c.table("QUEUE", "FOR", "POLLERS")
 		for _, q := range doc.Queues {
 			by := terminal.Painted(strings.Join(q.Pollers, ", "), "")
 			if len(q.Pollers) == 0 {
@@ -98,9 +97,8 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 
 // writeOffers prints the workers and their agents.
 func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
-	workers, agents := terminal.NewTable(c.palette), terminal.NewTable(c.palette)
-	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
-	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
+	workers := c.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
+	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
 	for _, w := range doc.Workers {
 		var notifies []string
 		if w.Jira {

@@ -94,8 +94,7 @@ func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
 		c.printErr("no phase has created a file yet (newest checkpoint: after %s)", newest.CurrentPhase)
 		return nil
 	}
-	t := terminal.NewTable(c.palette)
-	t.Head("PATH", "SIZE", "BY", "SHA256")
+	t := c.table("PATH", "SIZE", "BY", "SHA256")
 	for _, f := range newest.Artifacts {
 		bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {

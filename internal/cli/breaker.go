@@ -144,8 +144,7 @@ func (c *breakerCommand) list(ctx context.Context) error {
 		c.printErr("no breakers yet; each agent of a worker has one once the worker has started")
 		return nil
 	}
-	t := terminal.NewTable(c.palette)
-	t.Head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
+	t := c.table("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
 		why := ""
 		if b.State != session.BreakerClosed {
@@ -154,8 +153,7 @@ func (c *breakerCommand) list(ctx context.Context) error {
 		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
 			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(why, terminal.Dim))
 	}
-	t.Fit(c.width(c.stdout))
-	t.Write(c.stdout)
+	c.writeFitted(t)
 	return nil
 }
 

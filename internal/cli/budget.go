@@ -181,8 +181,7 @@ func (c *budgetShow) write(doc budgetDocument) {
 	if len(doc.Open) == 0 {
 		return
 	}
-	t := terminal.NewTable(c.palette)
-	t.Head("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
+	t := c.table("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
 	unsettled := false
 	for _, call := range doc.Open {
 		unsettled = unsettled || call.State == budget.Unsettled

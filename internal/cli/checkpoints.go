@@ -98,8 +98,7 @@ func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
 		return err
 	}
 	doc := checkpointsDocument{Session: sessionID, Checkpoints: []listedCheckpoint{}}
-	t := terminal.NewTable(c.palette)
-	t.Head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
+	t := c.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, checkpoint := range chain {
 		file, err := s.CheckpointPath(key, checkpoint.CurrentPhase)
 		if err != nil {
@@ -151,16 +150,14 @@ func (c *checkpointsCommand) write(checkpoint store.StoredCheckpoint) {
 	c.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Incarnation,
 		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))
 	if len(checkpoint.Assignments) > 0 {
-		t := terminal.NewTable(c.palette)
-		t.Head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
+		t := c.table("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range checkpoint.Assignments {
 			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
 				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
 				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
 		}
 		c.print("")
-		t.Fit(c.width(c.stdout))
-		t.Write(c.stdout)
+		c.writeFitted(t)
 	}
 	if len(checkpoint.Decisions) > 0 {
 		c.print("\ndecisions:")

@@ -83,6 +83,22 @@ func (c *console) width(of io.Writer) int {
 	return c.columns(of)
 }
 
+// table begins a table with these heads.
+func (c *console) table(heads ...string) *terminal.Table {
+	t := terminal.NewTable(c.palette)
+	t.Head(heads...)
+	return t
+}
+
+// writeFitted prints a table that fits the terminal: without some columns, in this order, where
+// it is too wide.
+func (c *console) writeFitted(t *terminal.Table, drop ...string) {
+	width := c.width(c.stdout)
+	t.Drop(width, drop...)
+	t.Fit(width)
+	t.Write(c.stdout)
+}
+
 // addOutputFlag gives a command -o table|json, and refuses anything else before
 // the command runs. Some have more formats.
 func (c *console) addOutputFlag(cmd *cobra.Command, more ...string) {

@@ -242,8 +242,7 @@ func (c *inboxCommand) write(doc inboxDocument) {
 	if len(doc.Waiting) == 0 {
 		return
 	}
-	t := terminal.NewTable(c.palette)
-	t.Head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
+	t := c.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
 		h := e.request()
 		n, first := answeredTogether(h, doc.requestsOf(e.Session))
@@ -260,9 +259,7 @@ func (c *inboxCommand) write(doc inboxDocument) {
 		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subjects(h, n))), terminal.Plain(waits),
 			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(messageOf(h), terminal.Dim))
 	}
-	t.Drop(c.width(c.stdout), "TOKENS", "USD", "TEAM")
-	t.Fit(c.width(c.stdout))
-	t.Write(c.stdout)
+	c.writeFitted(t, "TOKENS", "USD", "TEAM")
 	c.writeCommands(doc, "answer with (--note TEXT adds a note):", false)
 	c.writeCommands(doc, "these continue without an answer:", true)
 }

@@ -298,8 +298,7 @@ func (c *listCommand) write(doc listDocument) {
 		c.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
-	t := terminal.NewTable(c.palette)
-	t.Head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
+	t := c.table("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
 	for _, l := range doc.Sessions {
 		took := ""
 		if l.StartedAt != nil && l.ClosedAt != nil {
@@ -313,9 +312,7 @@ func (c *listCommand) write(doc listDocument) {
 			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Dollars(l.CostUSD)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took),
 			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
-	t.Drop(c.width(c.stdout), "TOOK", "TOKENS", "PHASE", "TEAM")
-	t.Fit(c.width(c.stdout))
-	t.Write(c.stdout)
+	c.writeFitted(t, "TOOK", "TOKENS", "PHASE", "TEAM")
 	waiting := 0
 	for _, l := range doc.Sessions {
 		if l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval {

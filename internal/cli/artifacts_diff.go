@@ -174,8 +174,7 @@ func diffColour(line string) terminal.Colour {
 }
 
 func (c *diffCommand) writeStat(files []changedFile) {
-	t := terminal.NewTable(c.palette)
-	t.Head("PATH", "CHANGE", "ADDED", "REMOVED")
+	t := c.table("PATH", "CHANGE", "ADDED", "REMOVED")
 	added, removed := 0, 0
 	for _, f := range files {
 		added, removed = added+f.Added, removed+f.Removed

@@ -112,8 +112,7 @@ func (c *pruneCommand) write(r session.PruneReport) {
 		did = "would be removed"
 	}
 	if len(r.Pruned)+len(r.Spared) > 0 {
-		t := terminal.NewTable(c.palette)
-		t.Head("SESSION", "CHECKPOINTS", "")
+		t := c.table("SESSION", "CHECKPOINTS", "")
 		for _, p := range r.Pruned {
 			t.Add(terminal.Plain(p.Session), terminal.Plain(fmt.Sprint(len(p.Checkpoints))), terminal.Plain(did))
 		}
