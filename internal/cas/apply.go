@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Landing is what is to become of one path of a directory.
@@ -189,7 +190,7 @@ func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_
 	}
 	defer closing(f, &err)
 	h := sha256.New()
-	_, err = a.store.copy(ctx, h, f)
+	_, err = storage.Copy(ctx, h, f)
 	return digestFrom(h), err
 }
 

@@ -18,10 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// bufferSize is the unit in which files are read and written, in bytes. A file
-// up to this size is handled in memory.
-const bufferSize = 256 << 10
-
 // DigestOf is the name of the blob with this content.
 func DigestOf(data []byte) spec.Digest {
 	sum := sha256.Sum256(data)
@@ -29,12 +25,6 @@ func DigestOf(data []byte) spec.Digest {
 }
 
 func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
-
-// buffer lends a buffer of bufferSize until release is called.
-func (s *Store) buffer() (buf []byte, release func()) {
-	b := s.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
-	return *b, func() { s.buffers.Put(b) }
-}
 
 // PutBlob stores data and returns its name. When it returns, the blob outlives
 // a power loss. Storing what is there already does nothing, unless that is
@@ -111,7 +101,7 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 		}
 	}
 	h := sha256.New()
-	n, err := s.copy(ctx, io.MultiWriter(h, w), f)
+	n, err := storage.Copy(ctx, io.MultiWriter(h, w), f)
 	if err != nil {
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
@@ -149,31 +139,6 @@ func (s *Store) noBlob(name spec.Digest, err error) error {
 		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("open a blob: %w", err)
-}
-
-// copy copies r to w until its end or the context's.
-func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
-	buf, release := s.buffer()
-	defer release()
-	var total int64
-	for {
-		if err := ctx.Err(); err != nil {
-			return total, err
-		}
-		n, err := r.Read(buf)
-		if n > 0 {
-			total += int64(n)
-			if _, err := w.Write(buf[:n]); err != nil {
-				return total, err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
 }
 
 // quarantineBlob quarantines a blob that did not verify and returns the error to report.

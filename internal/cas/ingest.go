@@ -157,7 +157,7 @@ func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, 
 	if err != nil {
 		return e, nil, err
 	}
-	if before.Size() < bufferSize {
+	if before.Size() < storage.BufferSize {
 		e, err = in.small(ctx, src, f, old.SHA256)
 	} else {
 		e, err = in.large(ctx, src, f, old)
@@ -184,7 +184,7 @@ func tooLarge(p string, size, limit int64) error {
 
 // small stores a file through memory. What the base has is not stored again.
 func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old spec.Digest) (Entry, error) {
-	buf, release := in.store.buffer()
+	buf, release := storage.Buffer()
 	defer release()
 	n, err := io.ReadFull(src, buf)
 	if err == nil { // it has grown meanwhile
@@ -267,7 +267,7 @@ func (in *ingestion) withdraw() error {
 func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry) (Entry, error) {
 	if old.SHA256 != "" && old.Size == f.size {
 		h := sha256.New()
-		n, err := in.store.copy(ctx, h, src)
+		n, err := storage.Copy(ctx, h, src)
 		if err != nil {
 			return Entry{}, err
 		}
@@ -293,7 +293,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spe
 	limit := in.store.limits.FileBytes
 	h := sha256.New()
 	scan := in.secrets.Scanner()
-	e.Size, err = in.store.copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, limit+1))
+	e.Size, err = storage.Copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, limit+1))
 	if err != nil {
 		return e, err
 	}

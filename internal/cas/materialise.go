@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -324,8 +325,8 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 // Large files share their blocks where the file system can do that.
 func (s *Store) copyFile(ctx context.Context, dst *os.File, src io.Reader, size int64) (spec.Digest, int64, error) {
 	blob := src
-	if size < bufferSize {
-		buf, release := s.buffer()
+	if size < storage.BufferSize {
+		buf, release := storage.Buffer()
 		defer release()
 		n, err := io.ReadFull(src, buf)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -342,6 +343,6 @@ func (s *Store) copyFile(ctx context.Context, dst *os.File, src io.Reader, size 
 	if f, ok := blob.(*os.File); !ok || !clone(dst, f) {
 		w = io.MultiWriter(h, dst)
 	}
-	n, err := s.copy(ctx, w, src)
+	n, err := storage.Copy(ctx, w, src)
 	return digestFrom(h), n, err
 }

@@ -8,7 +8,6 @@ package cas
 import (
 	"io"
 	"io/fs"
-	"sync"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -74,7 +73,6 @@ type Store struct {
 	limits        Limits
 	indexFrom     int
 	now           func() time.Time
-	buffers       sync.Pool
 	// flushed are the blobs that need no flushing.
 	flushed flushed
 	blobs   storage.Blobs
@@ -82,9 +80,7 @@ type Store struct {
 
 // New returns the content whose blobs are kept there.
 func New(blobs storage.Blobs, o Options) *Store {
-	s := &Store{dir: o.StoreDir, indexDir: o.IndexDir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock}
-	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
-	return s
+	return &Store{dir: o.StoreDir, indexDir: o.IndexDir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock}
 }
 
 // closing closes c and keeps the first error.

@@ -12,16 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 )
-
-// blobBuffers lends buffers for comparing and hashing.
-var blobBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // blobPath is the file of a blob.
 func (d *Directory) blobPath(digest spec.Digest) (string, error) {
@@ -103,17 +99,17 @@ func sameContent(f *os.File, data []byte) (bool, error) {
 	if err != nil || info.Size() != int64(len(data)) {
 		return false, err
 	}
-	b := blobBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
-	defer blobBuffers.Put(b)
+	buf, release := Buffer()
+	defer release()
 	for len(data) > 0 {
-		n, err := io.ReadFull(f, (*b)[:min(len(*b), len(data))])
+		n, err := io.ReadFull(f, buf[:min(len(buf), len(data))])
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		if !bytes.Equal((*b)[:n], data[:n]) {
+		if !bytes.Equal(buf[:n], data[:n]) {
 			return false, nil
 		}
 		data = data[n:]
@@ -188,23 +184,12 @@ func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()                  //nolint:errcheck // only read
-	b := blobBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
-	defer blobBuffers.Put(b)
+	defer f.Close() //nolint:errcheck // only read
 	h := sha256.New()
-	for {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		n, err := f.Read(*b)
-		_, _ = h.Write((*b)[:n])
-		if errors.Is(err, io.EOF) {
-			return spec.Digest(hex.EncodeToString(h.Sum(nil))), nil
-		}
-		if err != nil {
-			return "", err
-		}
+	if _, err := Copy(ctx, h, f); err != nil {
+		return "", err
 	}
+	return spec.Digest(hex.EncodeToString(h.Sum(nil))), nil
 }
 
 // fewFiles is up to how many files are flushed one by one, side by side: that
