@@ -32,15 +32,24 @@ func (s sessions) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock
 	return held, true, nil
 }
 
-// CheckLocks tries whether a lock excludes those that do not hold it: nil if it does.
-func (s *documents) CheckLocks() error {
-	const key = ".check" // no namespace begins with a dot
-	first, ok, err := s.docs.Hold(key)
-	if err != nil || !ok { // another process tries at the same time
+// CheckLocks tries whether a lock excludes those that do not hold it: nil if it does. It leaves
+// nothing in the store.
+func (s *Store) CheckLocks() error {
+	const key = "check"
+	stage, err := s.docs.Stage()
+	if err != nil {
+		return fmt.Errorf("write into the store: %w", err)
+	}
+	defer stage.Close() //nolint:errcheck // swept away later
+	first, ok, err := stage.Hold(key)
+	if err != nil {
 		return err
 	}
+	if !ok {
+		return errors.New("a file that nobody has locked could not be locked")
+	}
 	defer first.Unlock()
-	second, ok, err := s.docs.Hold(key)
+	second, ok, err := stage.Hold(key)
 	if err != nil || !ok {
 		return err
 	}
