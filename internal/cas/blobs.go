@@ -26,10 +26,22 @@ func DigestOf(data []byte) spec.Digest {
 
 func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
 
+// blobs stores and reads blobs, verified.
+type blobs struct {
+	in  storage.Blobs
+	now func() time.Time
+	// store names the store for people.
+	store string
+	// flushed need no flushing.
+	flushed flushed
+	// indexes are dropped where a blob is missing.
+	indexes indexes
+}
+
 // PutBlob stores data and returns its name. When it returns, the blob outlives
 // a power loss. Storing what is there already does nothing, unless that is
 // damaged: then it is fixed.
-func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
+func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -38,9 +50,9 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if s.knownDurable(name) {
 		durability = storage.UntilPowerLoss
 	}
-	made, err := s.blobs.PutBlob(name, data, durability)
+	made, err := s.in.PutBlob(name, data, durability)
 	if err == nil && made != nil && durability != storage.Durable { // it was removed meanwhile
-		err = s.blobs.FlushBlobs([]spec.Digest{name})
+		err = s.in.FlushBlobs([]spec.Digest{name})
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
@@ -72,13 +84,13 @@ func (f *flushed) within(now time.Time) *RecentDigests {
 }
 
 // NoteDurable remembers that a blob was flushed.
-func (s *Store) NoteDurable(name spec.Digest)       { s.flushed.within(s.now()).Add(name) }
-func (s *Store) knownDurable(name spec.Digest) bool { return s.flushed.within(s.now()).Has(name) }
+func (s *blobs) NoteDurable(name spec.Digest)       { s.flushed.within(s.now()).Add(name) }
+func (s *blobs) knownDurable(name spec.Digest) bool { return s.flushed.within(s.now()).Has(name) }
 
 // Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] where
 // there is none, and [session.ErrCorrupt] where its content was not what its name
 // says; the damaged file is then in the quarantine.
-func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
+func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	var buf bytes.Buffer
 	if _, err := s.CopyBlob(ctx, name, &buf); err != nil {
 		return nil, err
@@ -89,14 +101,14 @@ func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 // CopyBlob writes a blob to w and returns its size in bytes. A damaged blob is
 // noticed only once it has been written: with an error, what w got must not be
 // used. Errors are those of [Store.Blob], and w's own.
-func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
+func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
 	f, err := s.openBlob(name)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if b, ok := w.(*bytes.Buffer); ok {
-		if info, err := s.blobs.StatBlob(name); err == nil {
+		if info, err := s.in.StatBlob(name); err == nil {
 			b.Grow(int(info.Size) + bytes.MinRead)
 		}
 	}
@@ -112,8 +124,8 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 }
 
 // openBlob opens a blob for reading.
-func (s *Store) openBlob(name spec.Digest) (io.ReadCloser, error) {
-	r, err := s.blobs.OpenBlob(name)
+func (s *blobs) openBlob(name spec.Digest) (io.ReadCloser, error) {
+	r, err := s.in.OpenBlob(name)
 	if err != nil {
 		return nil, s.noBlob(name, err)
 	}
@@ -121,8 +133,8 @@ func (s *Store) openBlob(name spec.Digest) (io.ReadCloser, error) {
 }
 
 // BlobSize is the size of a blob in bytes. Errors are those of [Store.Blob].
-func (s *Store) BlobSize(name spec.Digest) (int64, error) {
-	info, err := s.blobs.StatBlob(name)
+func (s *blobs) BlobSize(name spec.Digest) (int64, error) {
+	info, err := s.in.StatBlob(name)
 	if err != nil {
 		return 0, s.noBlob(name, err)
 	}
@@ -130,33 +142,33 @@ func (s *Store) BlobSize(name spec.Digest) (int64, error) {
 }
 
 // noBlob reports a blob that could not be opened.
-func (s *Store) noBlob(name spec.Digest, err error) error {
+func (s *blobs) noBlob(name spec.Digest, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
-		s.dropIndexes()
-		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
+		s.indexes.dropIndexes()
+		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.store + " has no such blob", Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("open a blob: %w", err)
 }
 
 // quarantineBlob quarantines a blob that did not verify and returns the error to report.
-func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
+func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	s.flushed.within(s.now()).Clear()
 	key := storage.BlobKey(name)
-	moved, err := s.blobs.QuarantineBlob(ctx, name)
+	moved, err := s.in.QuarantineBlob(ctx, name)
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
-	s.dropIndexes()
+	s.indexes.dropIndexes()
 	return &Fault{Path: key, What: "the blob's content does not match its name", Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
 // WrongKind reports a sound blob that is not what it was asked for as.
-func (s *Store) WrongKind(name spec.Digest, what string, cause error) error {
+func (s *blobs) WrongKind(name spec.Digest, what string, cause error) error {
 	return &Fault{Path: storage.BlobKey(name), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
 }

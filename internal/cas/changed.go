@@ -8,7 +8,7 @@ import (
 
 // Changed lists the paths that a tree has and its input does not have, or has
 // with other content, sorted.
-func (s *Store) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
+func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
 	before, err := s.Manifest(ctx, input)
 	if err != nil {
 		return nil, err

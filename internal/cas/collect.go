@@ -114,7 +114,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest
 	}
 	in := &ingestion{store: s, root: root, base: before, secrets: secrets.New(req.Secrets), mend: true}
 	if !req.Unseen {
-		in.index = s.loadIndex(dir)
+		in.index = s.loadIndex(dir, s.in)
 	}
 	return in, in.run(ctx, sc.files)
 }

@@ -16,7 +16,7 @@ import (
 // nobody has had a say on that yet ([session.Unsettled]) it is a conflict: different
 // contents, an edit against a deletion, a file against a directory of its name.
 // Conflicts are sorted by path.
-func (s *Store) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
+func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
 	m, err := s.Manifest(ctx, base)
 	if err != nil {
 		return session.Folded{}, err
@@ -36,7 +36,7 @@ func (s *Store) Fold(ctx context.Context, base spec.Digest, steps []session.Step
 	return session.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
 }
 
-func (s *Store) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
+func (s trees) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
 	out := make([]Delta, len(steps))
 	for i, step := range steps {
 		var err error
@@ -107,7 +107,7 @@ func conflicts(steps []session.Step, deltas []Delta) []session.Conflict {
 // Artifacts lists the files and links that the steps left and that are still in
 // the tree that they add up to, each with the last step that set it, sorted by
 // path.
-func (s *Store) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
+func (s trees) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
 	deltas, err := s.deltas(ctx, steps)
 	if err != nil {
 		return nil, err

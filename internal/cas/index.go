@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // stamp tells one state of a file from another without reading it.
@@ -49,16 +50,23 @@ func (x *index) known(p string, s stamp) (spec.Digest, bool) {
 	return f.digest, true
 }
 
+// indexes has what is remembered of directories of this host, in a directory; without one
+// nothing is.
+type indexes struct{ dir string }
+
 const indexMagic = "maestro.index/v1\n"
 
 // indexPath is where the index of a directory lies.
-func (s *Store) indexPath(dir string) string {
-	return filepath.Join(s.indexDir, string(DigestOf([]byte(dir))))
+func (s indexes) indexPath(dir string) string {
+	return filepath.Join(s.dir, string(DigestOf([]byte(dir))))
 }
 
-// loadIndex returns what is remembered of a directory; nil if that is nothing,
-// or nothing that can be relied on.
-func (s *Store) loadIndex(dir string) *index {
+// loadIndex returns what is remembered of a directory whose content is among the blobs; nil
+// if that is nothing, or nothing that can be relied on.
+func (s indexes) loadIndex(dir string, blobs storage.Blobs) *index {
+	if s.dir == "" {
+		return nil
+	}
 	data, err := os.ReadFile(s.indexPath(dir))
 	if err != nil {
 		return nil
@@ -66,7 +74,7 @@ func (s *Store) loadIndex(dir string) *index {
 	x := decodeIndex(data)
 	// A manifest that was pruned meanwhile vouches for nothing; one that was not
 	// is young now, and then neither is what it names.
-	if x == nil || s.blobs.UseBlob(x.manifest) != nil {
+	if x == nil || blobs.UseBlob(x.manifest) != nil {
 		return nil
 	}
 	return x
@@ -74,14 +82,17 @@ func (s *Store) loadIndex(dir string) *index {
 
 // saveIndex remembers a directory. A failure only costs time later, and so does a file that
 // was not written to its end: its checksum is wrong.
-func (s *Store) saveIndex(dir string, x *index) {
-	if os.MkdirAll(s.indexDir, dirMode) == nil {
+func (s indexes) saveIndex(dir string, x *index) {
+	if os.MkdirAll(s.dir, dirMode) == nil {
 		_ = os.WriteFile(s.indexPath(dir), encodeIndex(x), fileMode)
 	}
 }
 
 // DropIndex forgets a directory. Unlike saving, this must not fail.
-func (s *Store) DropIndex(dir string) error {
+func (s indexes) DropIndex(dir string) error {
+	if s.dir == "" {
+		return nil
+	}
 	if err := os.Remove(s.indexPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -90,7 +101,7 @@ func (s *Store) DropIndex(dir string) error {
 
 // dropIndexes forgets all directories, after a blob was found missing: what is
 // remembered could keep it from being stored anew.
-func (s *Store) dropIndexes() { _ = os.RemoveAll(s.indexDir) }
+func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
 
 func encodeIndex(x *index) []byte {
 	b := make([]byte, 0, 128+len(x.files)*128)

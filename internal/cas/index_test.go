@@ -26,11 +26,11 @@ func TestAnIndexKeepsItsManifest(t *testing.T) {
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 
-	require.NotNil(t, s.loadIndex("/somewhere"))
+	require.NotNil(t, s.loadIndex("/somewhere", s.in))
 	info, err := files.StatBlob(name)
 	require.NoError(t, err)
 	require.True(t, info.Used.After(old.Add(24*time.Hour)), "a prune takes it for unused since %s", info.Used)
 
 	require.NoError(t, os.Remove(path))
-	require.Nil(t, s.loadIndex("/somewhere"))
+	require.Nil(t, s.loadIndex("/somewhere", s.in))
 }

@@ -209,7 +209,7 @@ func (in *ingestion) put(name spec.Digest, data []byte) error {
 	if in.has(name) {
 		return nil
 	}
-	made, err := in.store.blobs.PutBlob(name, data, storage.UntilPowerLoss)
+	made, err := in.store.in.PutBlob(name, data, storage.UntilPowerLoss)
 	if err == nil {
 		in.keepBlob(name, made)
 	}
@@ -245,12 +245,12 @@ func (in *ingestion) keepBlob(name spec.Digest, made *storage.BlobInfo) {
 // withdraw removes the blobs that the ingestion has made, unless somebody else has begun
 // to use them: what was not collected as a whole only takes up room.
 func (in *ingestion) withdraw() error {
-	return in.store.blobs.SweepBlobs(func(remove func(spec.Digest) error) error {
+	return in.store.in.SweepBlobs(func(remove func(spec.Digest) error) error {
 		for name, made := range in.stored {
 			if made == nil {
 				continue
 			}
-			now, err := in.store.blobs.StatBlob(name)
+			now, err := in.store.in.StatBlob(name)
 			if err != nil || !made.Untouched(now) {
 				continue
 			}
@@ -285,7 +285,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry
 }
 
 func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spec.Digest) (e Entry, err error) {
-	temp, err := in.store.blobs.NewBlob()
+	temp, err := in.store.in.NewBlob()
 	if err != nil {
 		return e, err
 	}
@@ -321,7 +321,7 @@ func (in *ingestion) flush(documents ...spec.Digest) error {
 	if len(in.unflushed) == 0 {
 		return nil
 	}
-	if err := in.store.blobs.FlushBlobs(in.unflushed); err != nil {
+	if err := in.store.in.FlushBlobs(in.unflushed); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
 	for _, name := range documents {

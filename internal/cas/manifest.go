@@ -313,9 +313,12 @@ func decodeStrict(data []byte, into any) error {
 	return nil
 }
 
+// trees has the trees of files: manifests, deltas between them, and what is made of these.
+type trees struct{ *blobs }
+
 // Manifest reads a manifest, verified. Errors are those of [Store.Blob]; a blob
 // that is no manifest is [session.ErrNotFound], too.
-func (s *Store) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
+func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read a manifest: %w", err)
@@ -328,7 +331,7 @@ func (s *Store) Manifest(ctx context.Context, name spec.Digest) (Manifest, error
 }
 
 // PutManifest stores a manifest durably. What it names must be durable already.
-func (s *Store) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
+func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
 	data, err := EncodeManifest(m)
 	if err != nil {
 		return "", fmt.Errorf("write a manifest: %w", err)
@@ -337,7 +340,7 @@ func (s *Store) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error
 }
 
 // Delta reads a delta, verified, with the errors of [Store.Manifest].
-func (s *Store) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
+func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read a delta: %w", err)
@@ -350,7 +353,7 @@ func (s *Store) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 }
 
 // PutDelta stores a delta durably. What it names must be durable already.
-func (s *Store) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
+func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 	data, err := EncodeDelta(d)
 	if err != nil {
 		return "", fmt.Errorf("write a delta: %w", err)
@@ -359,7 +362,7 @@ func (s *Store) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 }
 
 // Paths lists a manifest's paths, sorted.
-func (s *Store) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
+func (s trees) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		return err
 	}
 	defer closing(root, &err)
-	before := s.loadIndex(dir)
+	before := s.loadIndex(dir, s.in)
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 // Overlay returns the delta that lays the files of one manifest over the tree of
 // another, what the tree is then, and the paths that change. A file that the
 // other has and the first has not stays.
-func (s *Store) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
+func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
 	before, err := s.Manifest(ctx, base)
 	if err != nil {
 		return session.Collected{}, err
@@ -44,7 +44,7 @@ func (s *Store) Overlay(ctx context.Context, base, files spec.Digest) (session.C
 // Intact looks whether the store has every file of a manifest, by name and size.
 // The first that it has not is in the error, [session.ErrNotFound] or
 // [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
-func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
+func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
 
 // IntactDelta looks whether the store has every file that a delta sets, as
 // Intact does.
-func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
+func (s trees) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
 		return err
@@ -72,11 +72,11 @@ func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	return nil
 }
 
-func (s *Store) present(p string, e Entry) error {
+func (s trees) present(p string, e Entry) error {
 	if e.SHA256 == "" {
 		return nil
 	}
-	info, err := s.blobs.StatBlob(e.SHA256)
+	info, err := s.in.StatBlob(e.SHA256)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)

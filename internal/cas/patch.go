@@ -57,7 +57,7 @@ type PathDiff struct {
 // Patch describes what makes one tree into another, path by path in order. The
 // texts one after the other are a patch. The first error ends it; a selection that
 // matches no difference and nothing in either tree is [session.ErrNotFound].
-func (s *Store) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
+func (s trees) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
 	return func(yield func(PathDiff, error) bool) {
 		before, after, paths, err := s.differing(ctx, from, to, o.Paths)
 		if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions)
 // UnifiedDiff describes how one tree differs from another, for people and models: the
 // beginning of a patch, in about limit bytes at most. Files whose part does not fit are
 // only named.
-func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
+func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
 	var text strings.Builder
 	for d, err := range s.Patch(ctx, from, to, PatchOptions{}) {
 		if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int
 }
 
 // differing reads two trees and lists where they differ, as far as it is wanted.
-func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
+func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
 	if before, err = s.Manifest(ctx, from); err != nil {
 		return nil, nil, nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []st
 
 // patch describes how one path differs. A link that takes a file's place is a
 // removal and an addition, as git has it.
-func (s *Store) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
+func (s trees) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
 	old, had := before[path]
 	now, has := after[path]
 	d := PathDiff{Path: path, Had: had, Has: has}
@@ -151,7 +151,7 @@ func side(e Entry, present bool) *Entry {
 }
 
 // patchPair writes how one entry differs from another of its kind; nil is absent.
-func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
+func (s trees) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
 	name := o.Prefix + d.Path
 	fmt.Fprintf(text, "diff --git %s %s\n", gitName("a/"+name), gitName("b/"+name))
 	mode := ""
@@ -218,7 +218,7 @@ func (d *PathDiff) count(u udiff.UnifiedDiff) {
 }
 
 // contentOf is a file's content or a link's target; empty for what is absent.
-func (s *Store) contentOf(ctx context.Context, e *Entry) (string, error) {
+func (s trees) contentOf(ctx context.Context, e *Entry) (string, error) {
 	switch {
 	case e == nil:
 		return "", nil

@@ -86,7 +86,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err := sc.scan(ctx); err != nil {
 		return snap, err
 	}
-	before := s.loadIndex(dir)
+	before := s.loadIndex(dir, s.in)
 	in := &ingestion{store: s, root: root, index: before, secrets: secrets.New(nil)}
 	if err := in.run(ctx, sc.files); err != nil {
 		return snap, err

@@ -66,21 +66,23 @@ type Options struct {
 	StoreDir string
 }
 
-// Store has content by its digest. Its methods may be used by many goroutines, and the
-// blobs by many processes.
+// Store has content by its digest, and works between trees and directories of this host.
+// Its methods may be used by many goroutines, and the blobs by many processes.
 type Store struct {
-	dir, indexDir string
-	limits        Limits
-	indexFrom     int
-	now           func() time.Time
-	// flushed are the blobs that need no flushing.
-	flushed flushed
-	blobs   storage.Blobs
+	*blobs
+	trees
+	indexes
+	// dir is the store's directory, which no snapshot contains.
+	dir       string
+	limits    Limits
+	indexFrom int
 }
 
 // New returns the content whose blobs are kept there.
-func New(blobs storage.Blobs, o Options) *Store {
-	return &Store{dir: o.StoreDir, indexDir: o.IndexDir, blobs: blobs, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock}
+func New(in storage.Blobs, o Options) *Store {
+	x := indexes{o.IndexDir}
+	b := &blobs{in: in, now: o.Clock, store: o.StoreDir, indexes: x}
+	return &Store{blobs: b, trees: trees{b}, indexes: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
 }
 
 // closing closes c and keeps the first error.
