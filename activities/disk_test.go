@@ -33,7 +33,7 @@ type disk struct {
 }
 
 func onDisk(d *desk) *disk {
-	k := &disk{Files: d.store, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
+	k := &disk{Files: d.store.Content, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
 	d.files, d.workDirs = k, k
 	return k
 }

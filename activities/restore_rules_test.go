@@ -42,7 +42,7 @@ func (p *past) files(paths ...string) spec.Digest {
 	for _, path := range paths {
 		m[path] = cas.Entry{SHA256: p.blob([]byte(path)), Size: int64(len(path))}
 	}
-	name, err := p.store.PutManifest(p.t.Context(), m)
+	name, err := p.store.Content.PutManifest(p.t.Context(), m)
 	require.NoError(p.t, err)
 	return name
 }
@@ -60,7 +60,7 @@ func TestHalfStaleSequence(t *testing.T) {
 	a := p.admit(session.Course{})
 	require.Equal(t, "restore chain/p: finished before\nrun chain/r: changed: instructions", p.plan())
 	require.Len(t, a.Partial, 1)
-	paths, err := p.store.Paths(t.Context(), a.Partial[0].Output)
+	paths, err := p.store.Content.Paths(t.Context(), a.Partial[0].Output)
 	require.NoError(t, err)
 	require.Equal(t, []string{"chain-p.txt"}, paths)
 }
@@ -76,7 +76,7 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
 		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
@@ -139,7 +139,7 @@ func TestUnsealedPhaseIsNothingToBuildOn(t *testing.T) {
 	a := p.admit(session.Course{Only: []string{"chain"}})
 	require.Equal(t, []string{"chain"}, a.Todo)
 	require.Equal(t, session.Pending, a.Phases[1].Status)
-	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
+	paths, err := p.store.Content.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
 	require.Equal(t, []string{"root-p.txt"}, paths)
 	a = p.admit(session.Course{})
@@ -172,7 +172,7 @@ func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	p.team.Phases[1].Integrator = "p"
 	a := p.admit(session.Course{Force: []string{"chain"}})
 	require.Contains(t, p.plan(), "restore pair/q: finished before; changed without effect on finished work: integrator")
-	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
+	paths, err := p.store.Content.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
 	require.Contains(t, paths, "edited")
 }

@@ -57,7 +57,7 @@ func newPast(t *testing.T) *past {
 	var err error
 	p.store, err = store.Create(p.dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	p.workspace, err = p.store.PutManifest(t.Context(), cas.Manifest{})
+	p.workspace, err = p.store.Content.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
 	a := p.admit(session.Course{})
 	require.Empty(t, a.Problems)
@@ -66,7 +66,7 @@ func newPast(t *testing.T) *past {
 
 func (p *past) blob(data []byte) spec.Digest {
 	p.t.Helper()
-	name, err := p.store.PutBlob(p.t.Context(), data)
+	name, err := p.store.Content.PutBlob(p.t.Context(), data)
 	require.NoError(p.t, err)
 	return name
 }
@@ -78,7 +78,7 @@ func (p *past) admit(course session.Course) activities.Admission {
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.incarnation++
-	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
@@ -115,7 +115,7 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
-	rounds := &activities.Rounds{Files: p.store, WorkDirs: workDirs(p.store), Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
@@ -347,7 +347,7 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	require.Len(t, d.record().Rounds, 1)
 	require.Nil(t, d.record().Rounds[0].Result)
 
-	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
 	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *session.Execution) { e.Incarnation = 2 }))
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()

@@ -164,7 +164,7 @@ func TestStoppingWorkerHandsOverAndCountsNothing(t *testing.T) {
 func TestUnusableStoreIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	failing := &flaky{Files: d.store, failures: 2}
+	failing := &flaky{Files: d.store.Content, failures: 2}
 	rounds := &activities.Rounds{Files: failing, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -196,7 +196,7 @@ func (f *flaky) Collect(ctx context.Context, req session.Collect) (session.Colle
 func TestForeignStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
 	require.Len(t, a.Problems, 1)
@@ -215,7 +215,7 @@ func (slow) Checkpoint(context.Context, spec.Digest) (session.Checkpoint, error)
 func TestSlowStoreIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	boundaries := &activities.Boundaries{Files: d.store, Sessions: slow{d.store}, Ledgers: d.store, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: slow{d.store}, Ledgers: d.store, Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)

@@ -168,16 +168,16 @@ func (d *desk) admit() {
 	ctx := d.t.Context()
 	data, err := json.Marshal(d.team)
 	require.NoError(d.t, err)
-	blob, err := d.store.PutBlob(ctx, data)
+	blob, err := d.store.Content.PutBlob(ctx, data)
 	require.NoError(d.t, err)
-	requirement, err := d.store.PutBlob(ctx, []byte("why"))
+	requirement, err := d.store.Content.PutBlob(ctx, []byte("why"))
 	require.NoError(d.t, err)
-	d.input, err = d.store.PutManifest(ctx, cas.Manifest{})
+	d.input, err = d.store.Content.PutManifest(ctx, cas.Manifest{})
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.store.PutOffer(ctx, spec.Offer{
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
 	}))
-	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
 	require.Empty(d.t, a.Problems)
@@ -216,7 +216,7 @@ func (d *desk) roundInput() activities.RoundInput {
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
-		Files: d.store, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
 		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	if d.ledgers != nil {
@@ -333,7 +333,7 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	require.Nil(t, d.agents.runs[0].Feedback)
 	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
 	require.NotEmpty(t, d.agents.runs[1].Feedback.Advice)
-	log, err := d.store.Blob(t.Context(), d.record().Rounds[0].Attempts[0].Log)
+	log, err := d.store.Content.Blob(t.Context(), d.record().Rounds[0].Attempts[0].Log)
 	require.NoError(t, err)
 	require.Equal(t, "said", string(log))
 }

@@ -428,9 +428,9 @@ func (d *desk) manifest(files map[string]string) spec.Digest {
 		require.NoError(d.t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		require.NoError(d.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	empty, err := d.store.Overlay(d.t.Context(), d.input, d.input)
+	empty, err := d.store.Content.Overlay(d.t.Context(), d.input, d.input)
 	require.NoError(d.t, err)
-	collected, err := d.store.Collect(d.t.Context(), session.Collect{Base: empty.Output, Dir: dir})
+	collected, err := d.store.Content.Collect(d.t.Context(), session.Collect{Base: empty.Output, Dir: dir})
 	require.NoError(d.t, err, fmt.Sprint(files))
 	return collected.Output
 }

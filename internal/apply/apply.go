@@ -75,7 +75,7 @@ func (e *WriteError) Unwrap() error { return e.err }
 
 // Files writes what a session has changed into a directory.
 func Files(ctx context.Context, w Work, t Target) (out Outcome, err error) {
-	p, err := w.Store.PlanApply(ctx, t.Dir, w.Workspace, w.Tree, t.Paths)
+	p, err := w.Store.Content.PlanApply(ctx, t.Dir, w.Workspace, w.Tree, t.Paths)
 	if err != nil {
 		return out, err
 	}
@@ -103,7 +103,7 @@ func Patch(ctx context.Context, w Work, t Target) (text, prefix string, files []
 		prefix = gitIn(t.Dir, t.Environ).says(ctx, "rev-parse", "--show-prefix")
 	}
 	var b strings.Builder
-	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths, Binary: true, Prefix: prefix}) {
+	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths, Binary: true, Prefix: prefix}) {
 		if err != nil {
 			return "", prefix, nil, err
 		}

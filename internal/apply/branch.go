@@ -76,7 +76,7 @@ func Commit(ctx context.Context, w Work, t Target, branch, startedOn string) (ou
 		return out, err
 	}
 	out.Branch, out.Prefix = Branch{Name: branch, Parent: b.parent}, b.prefix
-	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths}) {
+	for d, err := range w.Store.Content.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths}) {
 		if err != nil {
 			return out, err
 		}
@@ -219,7 +219,7 @@ func (b *branching) tree(ctx context.Context, name string, manifest *spec.Digest
 
 // lay makes the index hold the session's paths as a manifest has them.
 func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error {
-	m, err := b.work.Store.Manifest(ctx, manifest)
+	m, err := b.work.Store.Content.Manifest(ctx, manifest)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error 
 	if _, err := g.run(ctx, strings.NewReader(gone.String()), "update-index", "--force-remove", "-z", "--stdin"); err != nil || len(set) == 0 {
 		return err
 	}
-	if err := b.work.Store.ExportPaths(ctx, m, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
+	if err := b.work.Store.Content.ExportPaths(ctx, m, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
 		return err
 	}
 	_, err = g.run(ctx, strings.NewReader(there.String()), "update-index", "--add", "--replace", "-z", "--stdin")

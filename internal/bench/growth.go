@@ -170,7 +170,7 @@ func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
 			return nil, err
 		}
 	}
-	snap, err := c.store.Snapshot(ctx, dir, cas.SnapshotOptions{})
+	snap, err := c.store.Content.Snapshot(ctx, dir, cas.SnapshotOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -200,10 +200,10 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t s
 	if err != nil {
 		return nil, err
 	}
-	if c.input.Team, err = s.PutBlob(ctx, data); err != nil {
+	if c.input.Team, err = s.Content.PutBlob(ctx, data); err != nil {
 		return nil, err
 	}
-	if c.input.Workspace, err = s.PutManifest(ctx, cas.Manifest{}); err != nil {
+	if c.input.Workspace, err = s.Content.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -230,7 +230,7 @@ func (c *crew) offered(ctx context.Context) error {
 func (c *crew) start(ctx context.Context, id string) (client.WorkflowRun, error) {
 	in := c.input
 	var err error
-	if in.Requirement, err = c.store.PutBlob(ctx, []byte("the requirement of "+id)); err != nil {
+	if in.Requirement, err = c.store.Content.PutBlob(ctx, []byte("the requirement of "+id)); err != nil {
 		return nil, err
 	}
 	return c.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{

@@ -115,7 +115,7 @@ func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []s
 	if err != nil {
 		return usagef("--out: %w", err)
 	}
-	files, err := s.Export(ctx, newest.Tree, wanted, out, c.overwrite)
+	files, err := s.Content.Export(ctx, newest.Tree, wanted, out, c.overwrite)
 	if errors.Is(err, session.ErrNotFound) && len(wanted) > 0 {
 		return usagef("%w", err)
 	}

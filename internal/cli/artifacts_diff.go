@@ -119,7 +119,7 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 		from, to = to, from
 	}
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
-	for d, err := range l.store.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: c.paths, Binary: c.binary}) {
+	for d, err := range l.store.Content.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: c.paths, Binary: c.binary}) {
 		if errors.Is(err, session.ErrNotFound) && len(c.paths) > 0 {
 			return usagef("%w", err)
 		}

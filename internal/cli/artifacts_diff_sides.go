@@ -85,11 +85,11 @@ func (c *diffCommand) directorySide(ctx context.Context, k storedSession, from t
 	if err != nil {
 		return treeSide{}, err
 	}
-	known, err := k.store.Paths(ctx, from.tree)
+	known, err := k.store.Content.Paths(ctx, from.tree)
 	if err != nil {
 		return treeSide{}, err
 	}
-	snap, err := k.store.Snapshot(ctx, dir, cas.SnapshotOptions{
+	snap, err := k.store.Content.Snapshot(ctx, dir, cas.SnapshotOptions{
 		Ignore: k.team.Ignore, Include: append(sourceOf(k.store, k.key).Include, c.include...), Known: known,
 	})
 	if err != nil {
@@ -142,10 +142,10 @@ func (k storedSession) phase(ctx context.Context, phase string) (from, to treeSi
 		return from, to, usagef("phase %s of session %s has no finished work: %s", phase, k.Session, have)
 	}
 	above := k.team.Ancestors(phase)
-	before, err := k.store.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))
+	before, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))
 	if err != nil {
 		return from, to, err
 	}
-	after, err := k.store.Fold(ctx, k.Workspace, session.Steps(k.team, append(slices.Clone(above), phase), done))
+	after, err := k.store.Content.Fold(ctx, k.Workspace, session.Steps(k.team, append(slices.Clone(above), phase), done))
 	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
 }

@@ -44,17 +44,17 @@ func (m *migration) importSession(ctx context.Context) (spec.Digest, error) {
 // begin makes the checkpoint before the first phase.
 func (m *migration) begin(ctx context.Context) (err error) {
 	m.done = map[spec.AssignmentID]session.CheckpointAssignment{}
-	if m.empty, err = m.store.PutDelta(ctx, cas.Delta{}); err != nil {
+	if m.empty, err = m.store.Content.PutDelta(ctx, cas.Delta{}); err != nil {
 		return err
 	}
-	if m.workspace, err = m.store.PutManifest(ctx, cas.Manifest{}); err != nil {
+	if m.workspace, err = m.store.Content.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return err
 	}
 	data, err := json.Marshal(m.team)
 	if err != nil {
 		return err
 	}
-	blob, err := m.store.PutBlob(ctx, data)
+	blob, err := m.store.Content.PutBlob(ctx, data)
 	m.chain = []session.Checkpoint{{
 		Incarnation: 1, Team: session.Ref{Name: m.team.Name, Blob: blob}, Requirement: m.work.Requirement,
 		Workspace: m.workspace, Tree: m.workspace, CurrentPhase: spec.ReservedPhase, CreatedAt: m.now,
@@ -67,15 +67,15 @@ func (m *migration) begin(ctx context.Context) (err error) {
 // phase adds a completed phase and the checkpoint after it.
 func (m *migration) phase(ctx context.Context, p hiveimport.Phase) error {
 	phase, _ := m.team.Phase(p.Name)
-	content, err := m.store.PutBlob(ctx, p.Content)
+	content, err := m.store.Content.PutBlob(ctx, p.Content)
 	if err != nil {
 		return err
 	}
-	delta, err := m.store.PutDelta(ctx, cas.Delta{p.Path: {Entry: cas.Entry{SHA256: content, Size: int64(len(p.Content))}}})
+	delta, err := m.store.Content.PutDelta(ctx, cas.Delta{p.Path: {Entry: cas.Entry{SHA256: content, Size: int64(len(p.Content))}}})
 	if err != nil {
 		return err
 	}
-	input, err := m.store.Fold(ctx, m.workspace, session.Steps(m.team, m.team.Ancestors(p.Name), m.done))
+	input, err := m.store.Content.Fold(ctx, m.workspace, session.Steps(m.team, m.team.Ancestors(p.Name), m.done))
 	if err != nil {
 		return err
 	}
@@ -94,13 +94,13 @@ func (m *migration) phase(ctx context.Context, p hiveimport.Phase) error {
 		}
 	}
 	steps := session.Steps(m.team, m.team.PhaseNames(), m.done)
-	folded, err := m.store.Fold(ctx, m.workspace, steps)
+	folded, err := m.store.Content.Fold(ctx, m.workspace, steps)
 	if err != nil {
 		return err
 	}
 	c.Tree = folded.Manifest
 	c.Decisions, _ = session.MergeDecisions(nil, steps)
-	c.Artifacts, err = m.store.Artifacts(ctx, steps)
+	c.Artifacts, err = m.store.Content.Artifacts(ctx, steps)
 	m.chain = append(m.chain, c)
 	return err
 }

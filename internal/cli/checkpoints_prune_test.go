@@ -32,7 +32,7 @@ func (d *desk) litter(content string) string {
 	d.t.Helper()
 	s, err := store.Open(d.state, store.Options{Clock: time.Now})
 	require.NoError(d.t, err)
-	name, err := s.PutBlob(d.t.Context(), []byte(content))
+	name, err := s.Content.PutBlob(d.t.Context(), []byte(content))
 	require.NoError(d.t, err)
 	return filepath.Join(d.state, "blobs", "sha256", string(name[:2]), string(name[2:]))
 }

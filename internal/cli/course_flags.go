@@ -146,11 +146,11 @@ func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, 
 
 // changedFiles is the manifest of the files that differ from a tree's.
 func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) (spec.Digest, error) {
-	before, err := s.Manifest(ctx, tree)
+	before, err := s.Content.Manifest(ctx, tree)
 	if err != nil {
 		return "", err
 	}
-	edited, err := s.Manifest(ctx, files)
+	edited, err := s.Content.Manifest(ctx, files)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 	if len(edited) == 0 {
 		return "", usagef("--edit: no file differs from the session's; edit a file first")
 	}
-	return s.PutManifest(ctx, edited)
+	return s.Content.PutManifest(ctx, edited)
 }
 
 // suppliedFiles stores a directory's files, or one file under the name that the
@@ -177,15 +177,15 @@ func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Tea
 		if err != nil {
 			return "", usagef("%s: %w", flag, err)
 		}
-		name, err := s.PutBlob(ctx, data)
+		name, err := s.Content.PutBlob(ctx, data)
 		if err != nil {
 			return "", err
 		}
 		target := targetOf(phase, filepath.Base(where))
 		out.printErr("%s is used as %s", where, target)
-		return s.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
+		return s.Content.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
-	snap, err := s.Snapshot(ctx, where, cas.SnapshotOptions{Ignore: t.Ignore})
+	snap, err := s.Content.Snapshot(ctx, where, cas.SnapshotOptions{Ignore: t.Ignore})
 	if err != nil {
 		return "", err
 	}

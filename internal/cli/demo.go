@@ -91,7 +91,7 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err := l.check(ctx, example); err != nil {
 		return nil, err
 	}
-	if example.Workspace, err = k.Store.PutManifest(ctx, cas.Manifest{}); err != nil {
+	if example.Workspace, err = k.Store.Content.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return nil, err
 	}
 	started, _, err := l.startAndAwait(ctx, example)
@@ -112,7 +112,7 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *ses
 		return err
 	}
 	out := filepath.Join(k.Store.Dir(), "demo", w.Session)
-	files, err := k.Store.Export(ctx, newest.Tree, nil, out, true)
+	files, err := k.Store.Content.Export(ctx, newest.Tree, nil, out, true)
 	if err != nil {
 		return err
 	}

@@ -290,7 +290,7 @@ func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (strin
 	if log == "" {
 		return "", nil
 	}
-	data, err := s.Blob(ctx, log)
+	data, err := s.Content.Blob(ctx, log)
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return fmt.Sprintf("(the transcript is lost: %s)", err), nil
 	}

@@ -151,7 +151,7 @@ func (c *planCommand) predict(ctx context.Context, t spec.Team, course *session.
 	if err := c.supplied.store(ctx, c.console, s, t, "", course); err != nil {
 		return nil, err
 	}
-	entries, faults, err := activities.Plan(ctx, s, t, *course, workspace)
+	entries, faults, err := activities.Plan(ctx, s.Content, t, *course, workspace)
 	if err == nil && len(faults) > 0 {
 		err = usagef("%w", &launch.RefusedError{Problems: faults})
 	}

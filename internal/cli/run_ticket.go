@@ -95,7 +95,7 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 	if len(o.Attachments) == 0 {
 		return workspace, nil
 	}
-	tree, err := s.Manifest(ctx, workspace)
+	tree, err := s.Content.Manifest(ctx, workspace)
 	if err != nil {
 		return "", err
 	}
@@ -112,14 +112,14 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 	if err := o.download(ctx, filepath.Join(dir, attachmentsDir)); err != nil {
 		return "", err
 	}
-	snap, err := s.Snapshot(ctx, dir, cas.SnapshotOptions{})
+	snap, err := s.Content.Snapshot(ctx, dir, cas.SnapshotOptions{})
 	if err != nil {
 		return "", err
 	}
 	if len(snap.Private) > 0 {
 		out.printErr("not taken, because they look like secrets: %s", firstOf(snap.Private, 5))
 	}
-	laid, err := s.Overlay(ctx, workspace, snap.Manifest)
+	laid, err := s.Content.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {
 		return "", err
 	}

@@ -68,7 +68,7 @@ func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error)
 // workDirs are the directories on this host in which agents work that run as their worker's
 // user.
 func workDirs(s *store.Store) *workdir.Dirs {
-	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.DropIndex})
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.Content.DropIndex})
 }
 
 // createStore opens the store, making it if there is none yet.

@@ -103,7 +103,7 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 	}
 	c.digest, c.checkpoint = name, found
 	var t spec.Team
-	data, err := c.Store.Blob(ctx, found.Team.Blob)
+	data, err := c.Store.Content.Blob(ctx, found.Team.Blob)
 	if err != nil || json.Unmarshal(data, &t) != nil {
 		return
 	}

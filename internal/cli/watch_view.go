@@ -145,7 +145,7 @@ func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for d, err := range s.Patch(ctx, newest.Workspace, newest.Tree, cas.PatchOptions{}) {
+	for d, err := range s.Content.Patch(ctx, newest.Workspace, newest.Tree, cas.PatchOptions{}) {
 		if err != nil {
 			return "", err
 		}

@@ -45,9 +45,9 @@ func (f workspaceFlags) check() error {
 // snapshot stores the files that the session starts from.
 func (f workspaceFlags) snapshot(ctx context.Context, out *console, s *store.Store, t spec.Team) (spec.Digest, error) {
 	if f.dir == "" {
-		return s.PutManifest(ctx, cas.Manifest{})
+		return s.Content.PutManifest(ctx, cas.Manifest{})
 	}
-	snap, err := s.Snapshot(ctx, f.dir, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include})
+	snap, err := s.Content.Snapshot(ctx, f.dir, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include})
 	if err != nil {
 		return "", err
 	}

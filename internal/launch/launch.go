@@ -141,10 +141,10 @@ func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.Session
 	if err != nil {
 		return in, fmt.Errorf("encode team: %w", err)
 	}
-	if in.Team, err = l.Store.PutBlob(ctx, data); err != nil {
+	if in.Team, err = l.Store.Content.PutBlob(ctx, data); err != nil {
 		return in, err
 	}
-	in.Requirement, err = l.Store.PutBlob(ctx, []byte(s.Requirement))
+	in.Requirement, err = l.Store.Content.PutBlob(ctx, []byte(s.Requirement))
 	return in, err
 }
 

@@ -53,7 +53,7 @@ func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Store
 
 // TeamOf reads the team that a checkpoint was made with.
 func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (t spec.Team, err error) {
-	data, err := s.Blob(ctx, c.Team.Blob)
+	data, err := s.Content.Blob(ctx, c.Team.Blob)
 	if err == nil {
 		err = json.Unmarshal(data, &t)
 	}

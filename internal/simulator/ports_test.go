@@ -6,6 +6,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -17,7 +18,7 @@ import (
 // here goes to the store directly.
 
 type files struct {
-	*store.Store
+	*cas.Store
 	p *process
 }
 

@@ -313,7 +313,7 @@ func (w *world) input() workflows.SessionInput {
 		}
 		return w.put(data)
 	}
-	workspace, err := w.store.PutManifest(context.Background(), cas.Manifest{})
+	workspace, err := w.store.Content.PutManifest(context.Background(), cas.Manifest{})
 	if err != nil {
 		panic(err)
 	}
@@ -321,7 +321,7 @@ func (w *world) input() workflows.SessionInput {
 }
 
 func (w *world) put(data []byte) spec.Digest {
-	name, err := w.store.PutBlob(context.Background(), data)
+	name, err := w.store.Content.PutBlob(context.Background(), data)
 	if err != nil {
 		panic(err)
 	}

@@ -92,7 +92,7 @@ func BenchmarkTree(b *testing.B) {
 	var s *store.Store
 	var manifest spec.Digest
 	take := func(b *testing.B) {
-		snap, err := s.Snapshot(ctx, dir, cas.SnapshotOptions{})
+		snap, err := s.Content.Snapshot(ctx, dir, cas.SnapshotOptions{})
 		require.NoError(b, err)
 		require.Equal(b, benchFiles, snap.Files)
 		manifest = snap.Manifest
@@ -105,12 +105,12 @@ func BenchmarkTree(b *testing.B) {
 	measure("SecondSnapshot", nil, take)
 	var work string
 	empty := func(*testing.B) { work = newDir() }
-	fill := func(b *testing.B) { require.NoError(b, s.Materialise(ctx, manifest, work)) }
+	fill := func(b *testing.B) { require.NoError(b, s.Content.Materialise(ctx, manifest, work)) }
 	measure("Materialise", empty, fill)
 	measure("MaterialiseAgain", nil, fill)
 	collect := func(want int) func(b *testing.B) {
 		return func(b *testing.B) {
-			out, err := s.Collect(ctx, session.Collect{Base: manifest, Dir: work, Secrets: []string{"a secret value"}})
+			out, err := s.Content.Collect(ctx, session.Collect{Base: manifest, Dir: work, Secrets: []string{"a secret value"}})
 			require.NoError(b, err)
 			require.Len(b, out.Changed, want)
 		}
@@ -123,9 +123,9 @@ func BenchmarkTree(b *testing.B) {
 		}
 	}, collect(100))
 	measure("Fold", nil, func(b *testing.B) {
-		delta, err := s.PutDelta(ctx, cas.Delta{"new": {Entry: file("x")}})
+		delta, err := s.Content.PutDelta(ctx, cas.Delta{"new": {Entry: file("x")}})
 		require.NoError(b, err)
-		_, err = s.Fold(ctx, manifest, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})
+		_, err = s.Content.Fold(ctx, manifest, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})
 		require.NoError(b, err)
 	})
 }

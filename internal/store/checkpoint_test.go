@@ -22,12 +22,12 @@ var phases = []string{"init", "design", "build", "test"}
 func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
 	put := func(data string) spec.Digest {
-		name, err := s.PutBlob(t.Context(), []byte(data))
+		name, err := s.Content.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
 	}
 	tree := cas.Manifest{}
-	empty, err := s.PutManifest(t.Context(), tree)
+	empty, err := s.Content.PutManifest(t.Context(), tree)
 	require.NoError(t, err)
 	c := session.Checkpoint{
 		Incarnation: 1, Team: session.Ref{Name: "web", Blob: put(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
@@ -42,9 +42,9 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 			d := cas.Delta{phase + ".txt": {Entry: file(phase)}}
 			input := c.Tree
 			tree = cas.Apply(tree, d)
-			c.Tree, err = s.PutManifest(t.Context(), tree)
+			c.Tree, err = s.Content.PutManifest(t.Context(), tree)
 			require.NoError(t, err)
-			delta, err := s.PutDelta(t.Context(), d)
+			delta, err := s.Content.PutDelta(t.Context(), d)
 			require.NoError(t, err)
 			c.Assignments = append(c.Assignments, session.CheckpointAssignment{
 				AssignmentID: done, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}},
@@ -116,7 +116,7 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 		}
 		// What was written is known to be nothing else either: as a blob of
 		// its own the damaged checkpoint has a good name, but no good content.
-		other, err := s.PutBlob(t.Context(), damaged)
+		other, err := s.Content.PutBlob(t.Context(), damaged)
 		require.NoError(t, err)
 		_, err = s.Checkpoint(t.Context(), other)
 		require.ErrorIs(t, err, session.ErrNotFound, "%s at %d", what, at)

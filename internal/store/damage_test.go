@@ -21,14 +21,14 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 	t.Helper()
 	names := chain(t, s, key)
 	put := func(data string) spec.Digest {
-		name, err := s.PutBlob(t.Context(), []byte(data))
+		name, err := s.Content.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
 	}
 	c, err := s.Checkpoint(t.Context(), names[len(names)-1])
 	require.NoError(t, err)
 	put("mended by " + key.Session)
-	delta, err := s.PutDelta(t.Context(), cas.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
+	delta, err := s.Content.PutDelta(t.Context(), cas.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
 	require.NoError(t, err)
 	last := &c.Assignments[len(c.Assignments)-1]
 	last.Integrated = []session.Work{{Delta: delta}}

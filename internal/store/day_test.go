@@ -227,7 +227,7 @@ func TestATeamsNextDayBeginsWithTheCallsUnderWay(t *testing.T) {
 func TestOldDaysArePruned(t *testing.T) {
 	t.Parallel()
 	first := newStore(t)
-	_, err := first.PutBlob(t.Context(), []byte("x"))
+	_, err := first.Content.PutBlob(t.Context(), []byte("x"))
 	require.NoError(t, err)
 	spend := func(s *store.Store, by time.Duration) *store.Store {
 		s = later(t, s, by)

@@ -18,10 +18,10 @@ func TestWhatIsNamedIsDurableFirst(t *testing.T) {
 	require.Empty(t, order.Wrong)
 	require.Positive(t, order.Named, "something names blobs")
 
-	name, err := s.PutBlob(t.Context(), []byte("late"))
+	name, err := s.Content.PutBlob(t.Context(), []byte("late"))
 	require.NoError(t, err)
 	order.Forget(name)
-	_, err = s.PutBlob(t.Context(), []byte("names "+name))
+	_, err = s.Content.PutBlob(t.Context(), []byte("names "+name))
 	require.NoError(t, err)
 	require.Len(t, order.Wrong, 1, "it is noticed")
 }

@@ -247,14 +247,14 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 	}
 	e.archive.Blobs = len(e.needed)
 	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
-		size, err := e.store.BlobSize(name)
+		size, err := e.store.Content.BlobSize(name)
 		if err != nil {
 			return err
 		}
 		if err := header(storage.BlobKey(name), size); err != nil {
 			return err
 		}
-		if _, err := e.store.CopyBlob(ctx, name, t); err != nil {
+		if _, err := e.store.Content.CopyBlob(ctx, name, t); err != nil {
 			return err
 		}
 	}

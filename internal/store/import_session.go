@@ -386,7 +386,7 @@ func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from,
 			resealed[c.Name] = head
 			continue
 		}
-		data, err := s.Blob(ctx, c.Name)
+		data, err := s.Content.Blob(ctx, c.Name)
 		if err == nil {
 			err = s.putCopy(key, c.CurrentPhase, data)
 		}
@@ -412,7 +412,7 @@ func (s *Store) putImported(ctx context.Context, key session.Key, c session.Chec
 	if err != nil {
 		return "", err
 	}
-	return blobs.PutBlob(ctx, data)
+	return blobs.Content.PutBlob(ctx, data)
 }
 
 func (s *Store) putCopy(key session.Key, phase string, data []byte) error {

@@ -42,7 +42,7 @@ func settled(seq, call int64, answer spec.Digest) budget.Entry {
 func journaled(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID, calls int) *budget.Journal {
 	t.Helper()
 	put := func(what string, n int) spec.Digest {
-		name, err := s.PutBlob(t.Context(), fmt.Appendf(nil, `{"%s log of":"%s %s","turn":%d}`, what, key, id, n))
+		name, err := s.Content.PutBlob(t.Context(), fmt.Appendf(nil, `{"%s log of":"%s %s","turn":%d}`, what, key, id, n))
 		require.NoError(t, err)
 		return name
 	}

@@ -123,7 +123,7 @@ var roles = map[string]func(dir string, args []string) error{
 		fmt.Println("ready")
 		for i := 0; ; i++ {
 			data := bytes.Repeat([]byte(args[0]+strconv.Itoa(i)), 20_000)
-			if _, err := s.PutBlob(context.Background(), data); err != nil {
+			if _, err := s.Content.PutBlob(context.Background(), data); err != nil {
 				return err
 			}
 			if _, err := s.PutCheckpoint(context.Background(), webSession, session.Checkpoint{CurrentPhase: "p" + args[0], Requirement: strconv.Itoa(i)}); err != nil {

@@ -50,7 +50,7 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 		return report.Blobs
 	}
 	blobs := &watchedBlobs{Storage: s.docs}
-	s.Store = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.dir + "/index"})
+	s.Content = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.dir + "/index"})
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -58,14 +58,14 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 	known := cas.DigestOf([]byte("the index knows it"))
 	take := func() spec.Digest {
 		blobs.put = map[spec.Digest]bool{}
-		snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+		snap, err := s.Content.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 		require.NoError(t, err)
 		return snap.Manifest
 	}
 	write("a", "the index knows it")
 	write("b", "it changes")
 	require.Eventually(t, func() bool { take(); return !blobs.put[known] }, 30*time.Second, time.Millisecond, "the clock of files ticks seldom")
-	_, err = s.PutBlob(t.Context(), []byte("waste"))
+	_, err = s.Content.PutBlob(t.Context(), []byte("waste"))
 	require.NoError(t, err)
 
 	now = now.Add(2 * youngBlob)
@@ -75,12 +75,12 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 	tree := take()
 	require.Equal(t, 1, removed, "the waste")
 	require.False(t, blobs.put[known])
-	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 
 	// Nothing needs the tree any more, and then the index vouches for nothing.
 	now = now.Add(2 * youngBlob)
 	require.Greater(t, prune(), 1)
 	tree = take()
 	require.True(t, blobs.put[known])
-	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 }

@@ -85,7 +85,7 @@ func (w *stressWorker) abandon() {
 	for range 3 {
 		epoch := time.Now().Unix() / 2
 		writeTree(w.t, w.dir, map[string]string{"b/two.txt": fmt.Sprint(epoch-w.random.Int64N(3), w.random.IntN(4))})
-		_, err := w.s.Snapshot(w.t.Context(), w.dir, cas.SnapshotOptions{})
+		_, err := w.s.Content.Snapshot(w.t.Context(), w.dir, cas.SnapshotOptions{})
 		assert.NoError(w.t, err)
 	}
 }
@@ -96,10 +96,10 @@ func (w *stressWorker) session(key session.Key) {
 	ctx, t := w.t.Context(), w.t
 	c := session.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []session.Artifact{}}
 	writeTree(t, w.dir, map[string]string{"common.txt": fmt.Sprint(w.random.IntN(3))})
-	snap, err := w.s.Snapshot(ctx, w.dir, cas.SnapshotOptions{})
+	snap, err := w.s.Content.Snapshot(ctx, w.dir, cas.SnapshotOptions{})
 	assert.NoError(t, err)
 	c.Workspace, c.Tree = snap.Manifest, snap.Manifest
-	c.Team.Blob, err = w.s.PutBlob(ctx, []byte(fmt.Sprintf(`{"name":"team %d"}`, w.random.IntN(3))))
+	c.Team.Blob, err = w.s.Content.PutBlob(ctx, []byte(fmt.Sprintf(`{"name":"team %d"}`, w.random.IntN(3))))
 	assert.NoError(t, err)
 	if len(w.before) > 0 && w.random.IntN(2) == 0 {
 		from, err := w.s.Checkpoint(ctx, w.before[w.random.IntN(len(w.before))])
@@ -134,13 +134,13 @@ func (w *stressWorker) work(key session.Key, c *session.Checkpoint, phase string
 	done := spec.AssignmentID{Phase: phase, Persona: "ann"}
 	dir, err := workDirs(w.s).Make(key, done)
 	assert.NoError(t, err)
-	if !assert.NoError(t, w.s.Materialise(ctx, c.Tree, dir.Tree), "session %s, phase %s", key.Session, phase) {
+	if !assert.NoError(t, w.s.Content.Materialise(ctx, c.Tree, dir.Tree), "session %s, phase %s", key.Session, phase) {
 		return
 	}
 	writeTree(t, dir.Tree, map[string]string{phase + ".txt": fmt.Sprint(phase, w.random.IntN(3))})
-	out, err := w.s.Collect(ctx, session.Collect{Base: c.Tree, Dir: dir.Tree})
+	out, err := w.s.Content.Collect(ctx, session.Collect{Base: c.Tree, Dir: dir.Tree})
 	assert.NoError(t, err)
-	log, err := w.s.PutBlob(ctx, []byte("log of "+phase))
+	log, err := w.s.Content.PutBlob(ctx, []byte("log of "+phase))
 	assert.NoError(t, err)
 	work := session.BasedWork{Input: c.Tree, Work: session.Work{Delta: out.Delta}}
 	assert.NoError(t, w.s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{

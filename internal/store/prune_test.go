@@ -58,7 +58,7 @@ func TestOldCheckpointsArePruned(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
 	names := closed(t, model, webSession)
-	_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
+	_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
 	require.NoError(t, err)
 	s := later(t, model, tenDays)
 	before := sound(t, s)
@@ -120,7 +120,7 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 			if c.change != nil {
 				require.NoError(t, model.UpdateExecution(webSession, c.change))
 			}
-			_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
+			_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
 			require.NoError(t, err)
 			s := later(t, model, c.age)
 			report, err := s.Prune(t.Context(), c.options)
@@ -142,9 +142,9 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	s := later(t, model, tenDays)
 	// A snapshot whose files are vouched for by what is remembered of the
 	// directory stores the manifest only.
-	data, err := s.Blob(t.Context(), tree)
+	data, err := s.Content.Blob(t.Context(), tree)
 	require.NoError(t, err)
-	_, err = s.PutBlob(t.Context(), data)
+	_, err = s.Content.PutBlob(t.Context(), data)
 	require.NoError(t, err)
 	// Who reads an old checkpoint may be about to build on it.
 	_, err = s.Checkpoint(t.Context(), names[1])
@@ -155,7 +155,7 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "design"}, phasesOf(list))
-	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 	sound(t, s)
 }
 
@@ -179,7 +179,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 		list, err := s.Checkpoints(t.Context(), fork)
 		require.NoError(t, err)
 		require.Equal(t, head, list[0].Name)
-		require.NoError(t, s.Materialise(t.Context(), list[0].Tree, filepath.Join(t.TempDir(), "tree")))
+		require.NoError(t, s.Content.Materialise(t.Context(), list[0].Tree, filepath.Join(t.TempDir(), "tree")))
 	}
 }
 
@@ -221,7 +221,7 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 
 // workDirs are the directories that a store's agents work in.
 func workDirs(s *store.Store) *workdir.Dirs {
-	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.DropIndex})
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.Content.DropIndex})
 }
 
 func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {

@@ -42,7 +42,8 @@ type Options struct {
 // that they name. Its methods may be used by many goroutines, and the storage by many
 // processes.
 type Store struct {
-	*cas.Store
+	// Content has what documents name.
+	Content *cas.Store
 	*documents
 	sessions
 	*checkpoints
@@ -114,7 +115,7 @@ func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store 
 	s := sessions{d}
 	l := ledgers{d, s}
 	return &Store{
-		Store: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
+		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
 		ledgers: l, offers: offers{d}, breakers: breakers{d}, tickets: tickets{d},
 	}
 }

@@ -73,7 +73,7 @@ func snapshot(t testing.TB, s *store.Store, files map[string]string) spec.Digest
 	t.Helper()
 	dir := t.TempDir()
 	writeTree(t, dir, files)
-	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	snap, err := s.Content.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	return snap.Manifest
 }
@@ -140,7 +140,7 @@ func TestWhatIsNoStoreIsRefused(t *testing.T) {
 func TestOldTemporaryFilesAreSweptUp(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.PutBlob(t.Context(), []byte("x"))
+	_, err := s.Content.PutBlob(t.Context(), []byte("x"))
 	require.NoError(t, err)
 	old, young := filepath.Join(s.Dir(), "tmp", "put-1"), filepath.Join(s.Dir(), "tmp", "put-2")
 	for path, at := range map[string]time.Time{old: now.Add(-25 * time.Hour), young: now.Add(-time.Hour)} {

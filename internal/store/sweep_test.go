@@ -21,26 +21,26 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	s, err := Create(filepath.Join(t.TempDir(), "store"), Options{Clock: func() time.Time { return now }})
 	require.NoError(t, err)
 	put := func(text string) cas.Entry {
-		name, err := s.PutBlob(t.Context(), []byte(text))
+		name, err := s.Content.PutBlob(t.Context(), []byte(text))
 		require.NoError(t, err)
 		return cas.Entry{SHA256: name, Size: int64(len(text))}
 	}
 	manifest := func(e cas.Entry) spec.Digest {
-		name, err := s.PutManifest(t.Context(), cas.Manifest{"a.txt": e})
+		name, err := s.Content.PutManifest(t.Context(), cas.Manifest{"a.txt": e})
 		require.NoError(t, err)
 		return name
 	}
 	plain, waste := put("used again itself"), put("waste")
 	inTree, inRead := put("named by a tree that is stored again"), put("named by a checkpoint that is read")
 	tree, read := manifest(inTree), manifest(inRead)
-	delta, err := s.PutDelta(t.Context(), cas.Delta{"a.txt": {Entry: inTree}})
+	delta, err := s.Content.PutDelta(t.Context(), cas.Delta{"a.txt": {Entry: inTree}})
 	require.NoError(t, err)
 	data, err := seal(session.Checkpoint{
 		Schema: session.CheckpointSchema, Tree: read, Workspace: read,
 		Assignments: []session.CheckpointAssignment{{BasedWork: session.BasedWork{Work: session.Work{Delta: delta}}}},
 	})
 	require.NoError(t, err)
-	checkpoint, err := s.PutBlob(t.Context(), data)
+	checkpoint, err := s.Content.PutBlob(t.Context(), data)
 	require.NoError(t, err)
 	now = now.Add(48 * time.Hour)
 

@@ -251,7 +251,7 @@ const (
 // repairCopy writes the copy of a checkpoint from its blob, unless the session has gone
 // on since the walk.
 func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpoint, doc string, w *chainWalk) (state copyState, err error) {
-	data, err := s.Blob(ctx, c.Name)
+	data, err := s.Content.Blob(ctx, c.Name)
 	if err != nil {
 		return copyInPlace, err
 	}
@@ -360,7 +360,7 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 			continue
 		}
 		v.trees[name] = true
-		m, err := v.store.Manifest(ctx, name)
+		m, err := v.store.Content.Manifest(ctx, name)
 		if err := v.fault(err, by); err != nil {
 			return err
 		}
@@ -374,7 +374,7 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 			continue
 		}
 		v.trees[name] = true
-		d, err := v.store.Delta(ctx, name)
+		d, err := v.store.Content.Delta(ctx, name)
 		if err := v.fault(err, by); err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (v *verification) finish(ctx context.Context) (Report, error) {
 	g.SetLimit(cas.Workers())
 	for name, by := range v.needed {
 		g.Go(func() error {
-			n, err := v.store.CopyBlob(gctx, name, io.Discard)
+			n, err := v.store.Content.CopyBlob(gctx, name, io.Discard)
 			mu.Lock()
 			defer mu.Unlock()
 			v.report.Blobs++

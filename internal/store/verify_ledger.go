@@ -116,7 +116,7 @@ func (v *verification) call(ctx context.Context, c budget.Call, by string) error
 	}
 	v.trees[c.Tools] = true
 	v.need(c.Tools, by)
-	doc, err := v.store.Blob(ctx, c.Tools)
+	doc, err := v.store.Content.Blob(ctx, c.Tools)
 	if err != nil {
 		return v.fault(err, by)
 	}

@@ -22,7 +22,7 @@ import (
 func worked(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID) (tree spec.Digest) {
 	t.Helper()
 	tree = snapshot(t, s, map[string]string{"half.go": "package half of " + key.Session})
-	doc, err := s.PutBlob(t.Context(), fmt.Appendf(nil, `{"tree":%q,"commit":%q}`, tree, strings.Repeat("ab", 32)))
+	doc, err := s.Content.PutBlob(t.Context(), fmt.Appendf(nil, `{"tree":%q,"commit":%q}`, tree, strings.Repeat("ab", 32)))
 	require.NoError(t, err)
 	j, err := s.Journal(key, id)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestPruningKeepsWhatJournalsName(t *testing.T) {
 	closed(t, model, webSession)
 	j := journaled(t, model, webSession, id("ann"), 2)
 	tree := worked(t, model, webSession, id("ann"))
-	_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
+	_, err := model.Content.PutBlob(t.Context(), []byte("nobody needs this"))
 	require.NoError(t, err)
 	s := later(t, model, tenDays)
 	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
@@ -50,11 +50,11 @@ func TestPruningKeepsWhatJournalsName(t *testing.T) {
 	sound(t, s)
 	for _, c := range j.Calls() {
 		for _, name := range []spec.Digest{c.Answer, c.Tools} {
-			_, err := s.Blob(t.Context(), name)
+			_, err := s.Content.Blob(t.Context(), name)
 			require.NoError(t, err)
 		}
 	}
-	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 
 	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "sessions", "default", webSession.Session)))
 	report, err = s.Prune(t.Context(), session.PruneOptions{})
@@ -99,7 +99,7 @@ func TestWhatWasPaidIsExported(t *testing.T) {
 			require.Equal(t, before.Row(nil), after.Row(nil))
 			require.Equal(t, transcripts, slices.Equal(before.Calls(), after.Calls()))
 		}
-		err = to.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree"))
+		err = to.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree"))
 		if transcripts {
 			require.NoError(t, err)
 		} else {

@@ -115,7 +115,7 @@ func TestVerifyingASessionFindsWhatItNeeds(t *testing.T) {
 func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	name, err := s.PutBlob(t.Context(), []byte("x"))
+	name, err := s.Content.PutBlob(t.Context(), []byte("x"))
 	require.NoError(t, err)
 	stray := filepath.Join(filepath.Dir(blobPath(s, name)), "notes.txt")
 	require.NoError(t, os.WriteFile(stray, nil, 0o600))
@@ -164,9 +164,9 @@ func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
 func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
+	empty, err := s.Content.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
-	blob, err := s.PutBlob(t.Context(), []byte(`{}`))
+	blob, err := s.Content.PutBlob(t.Context(), []byte(`{}`))
 	require.NoError(t, err)
 	_, err = s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{
 		CurrentPhase: spec.ReservedPhase, Incarnation: 1, Team: session.Ref{Blob: blob}, Workspace: empty, Tree: empty, CreatedAt: now,

@@ -60,11 +60,11 @@ func (s *stand) files(files map[string]string) spec.Digest {
 	s.t.Helper()
 	m := cas.Manifest{}
 	for path, content := range files {
-		blob, err := s.store.PutBlob(s.t.Context(), []byte(content))
+		blob, err := s.store.Content.PutBlob(s.t.Context(), []byte(content))
 		require.NoError(s.t, err)
 		m[path] = cas.Entry{SHA256: blob, Size: int64(len(content))}
 	}
-	manifest, err := s.store.PutManifest(s.t.Context(), m)
+	manifest, err := s.store.Content.PutManifest(s.t.Context(), m)
 	require.NoError(s.t, err)
 	return manifest
 }

@@ -111,11 +111,11 @@ func (s *stand) start(sessionID string, tm spec.Team, options ...func(*workflows
 	data, err := json.Marshal(tm.Resolved())
 	require.NoError(s.t, err)
 	blob := func(data []byte) spec.Digest {
-		digest, err := s.store.PutBlob(ctx, data)
+		digest, err := s.store.Content.PutBlob(ctx, data)
 		require.NoError(s.t, err)
 		return digest
 	}
-	empty, err := s.store.PutManifest(ctx, cas.Manifest{})
+	empty, err := s.store.Content.PutManifest(ctx, cas.Manifest{})
 	require.NoError(s.t, err)
 	in := workflows.SessionInput{Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty}
 	for _, o := range options {
@@ -172,7 +172,7 @@ func (s *stand) tree(sessionID string) map[string]string {
 	dir := s.t.TempDir()
 	c, err := s.store.Checkpoint(s.t.Context(), s.execution(sessionID).Checkpoint)
 	require.NoError(s.t, err)
-	paths, err := s.store.Export(s.t.Context(), c.Tree, nil, dir, false)
+	paths, err := s.store.Content.Export(s.t.Context(), c.Tree, nil, dir, false)
 	require.NoError(s.t, err)
 	tree := map[string]string{}
 	for _, p := range paths {

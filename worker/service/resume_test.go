@@ -152,7 +152,7 @@ func (s *stand) manifest(files map[string]string) spec.Digest {
 	for name, content := range files {
 		require.NoError(s.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	snap, err := s.store.Snapshot(s.t.Context(), dir, cas.SnapshotOptions{})
+	snap, err := s.store.Content.Snapshot(s.t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(s.t, err)
 	return snap.Manifest
 }

@@ -97,7 +97,7 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 
 // newWorkDirs returns the directories on this host in which agents work.
 func newWorkDirs(st *store.Store, cfg agent.Config) *workdir.Dirs {
-	o := workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: int64(cfg.Limits.DiskBytes), Forget: st.DropIndex}
+	o := workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: int64(cfg.Limits.DiskBytes), Forget: st.Content.DropIndex}
 	if cfg.RunAs != "" {
 		o.Root, o.Shared = filepath.Join(workBeside(st.Dir(), cfg), "sessions"), true
 	}
