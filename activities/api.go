@@ -20,7 +20,7 @@ const (
 	// RoundName does one round of an assignment; see [Rounds.Run].
 	RoundName Name = "run-round"
 	// MergeName merges and verifies a phase of several personas; see [Merges.Merge].
-	MergeName Name = "seal-phase"
+	MergeName Name = "merge-phase"
 	// AdvanceName writes the checkpoint after a phase; see [Boundaries.Advance].
 	AdvanceName Name = "advance-session"
 	// AwaitBreakerName waits for a breaker; see [BreakerWaits.Await].

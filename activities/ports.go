@@ -13,7 +13,7 @@ import (
 )
 
 // Files keeps trees by content. An error that is neither a *failures.Failure nor
-// one of team's sentinel errors means that the store cannot be used now.
+// one of package session's sentinel errors means that the store cannot be used now.
 type Files interface {
 	// PutBlob stores data durably and returns its name.
 	PutBlob(ctx context.Context, data []byte) (spec.Digest, error)
@@ -67,7 +67,7 @@ type WorkDirs interface {
 	Clear(dir session.WorkDir) error
 }
 
-// Sessions is what the store has of sessions.
+// Sessions is the store: what it has of sessions, its id and its offers.
 type Sessions interface {
 	// ID is the store's id.
 	ID() string

@@ -127,9 +127,9 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase")
 }
 
-// TestUnsealedPhaseIsNothingToBuildOn: all of its work stands, but nobody has
+// TestUnmergedPhaseIsNothingToBuildOn: all of its work stands, but nobody has
 // merged and checked it.
-func TestUnsealedPhaseIsNothingToBuildOn(t *testing.T) {
+func TestUnmergedPhaseIsNothingToBuildOn(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")

@@ -21,7 +21,7 @@ type advice struct {
 // command is the shortest way to continue from a request. several: the session waits for
 // several budgets.
 func (d *advice) command(r *request, several bool) string {
-	if len(r.Answers) == 0 {
+	if len(r.Actions) == 0 {
 		return ""
 	}
 	switch r.Kind {
@@ -31,7 +31,7 @@ func (d *advice) command(r *request, several bool) string {
 		return d.raiseCommand(*r.stop, several)
 	case session.ForHelp, session.ForOutage:
 	}
-	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Answers[0], r.ID)
+	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Actions[0], r.ID)
 }
 
 // howToAnswer says what a person can do about a request: what to look at, what to
@@ -42,10 +42,10 @@ func (d *advice) howToAnswer(r *request) string {
 	if r.Suggestion != "" {
 		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
 	}
-	if len(r.Answers) == 0 {
+	if len(r.Actions) == 0 {
 		return r.Suggestion
 	}
-	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
+	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
 	switch r.Kind {
 	case session.ForApproval:
 		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
@@ -85,7 +85,7 @@ func (d *advice) requestPage(r *request) []string {
 	if r.Suggestion != "" {
 		lines = append(lines, capitalize(r.Suggestion), "")
 	}
-	if len(r.Answers) > 0 {
+	if len(r.Actions) > 0 {
 		lines = append(lines, d.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {
@@ -161,7 +161,7 @@ func (d *advice) answers(r *request, raising []string) []string {
 		"4. Reload this page to see the result, and before you send another answer: otherwise the form sends nothing.", "",
 	}
 	lines = append(lines, raising...)
-	for _, v := range r.Answers {
+	for _, v := range r.Actions {
 		if v == session.AnswerSupply {
 			continue // needs files, which only the command can store
 		}

@@ -18,7 +18,7 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	}
 	return ps.requests.add(ctx, &request{Request: session.Request{
 		Kind: session.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
-		Answers: session.ForApproval.Rule().Actions,
+		Actions: session.ForApproval.Rule().Actions,
 	}})
 }
 

@@ -47,7 +47,7 @@ type AssignmentWork struct {
 	//	set         -         set      the substitute for this round: Refused is how the own agent's breaker refused it
 	//	set         -         -        the substitute for this round: the own agent declined the last one
 	//	set         yes       -        the substitute for good: the own agent is too expensive
-	Substitute string                 `json:"works,omitempty"`
+	Substitute string                 `json:"substitute,omitempty"`
 	Degraded   bool                   `json:"degraded,omitempty"`
 	Refused    *activities.TurnedAway `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes

@@ -71,7 +71,7 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 	}
 	return session.Request{
 		Kind: session.ForBudget, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
-		Answers:  session.ForBudget.Rule().Actions,
+		Actions:  session.ForBudget.Rule().Actions,
 		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}
 }

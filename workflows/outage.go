@@ -75,7 +75,7 @@ func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Categor
 	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), Request: session.Request{
 		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
 		Suggestion: goesOn(c),
-		Answers:    answers,
+		Actions:    answers,
 		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}})
 	a.notice = r

@@ -173,14 +173,14 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 			s := &stage{team: newTeam(phase("build", "a", "b"))}
 			var seen session.Status
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(activities.MergeInput) bool { return len(s.seals) == 0 })).
+				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(activities.MergeInput) bool { return len(s.merges) == 0 })).
 					Return(func(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
-						s.seals = append(s.seals, in)
+						s.merges = append(s.merges, in)
 						return activities.MergeResult{}, outage()
 					}).Once()
 				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(in activities.MergeInput) bool { return in.Outage == activities.OutageNoticed })).
 					After(30*24*time.Hour).Return(activities.MergeResult{}, nil)
-				env.OnActivity(string(activities.MergeName), mock.Anything, mock.Anything).Return(s.sealed)
+				env.OnActivity(string(activities.MergeName), mock.Anything, mock.Anything).Return(s.merged)
 				env.RegisterDelayedCallback(func() {
 					seen = status(t, env)
 					env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: seen.Help[0].ID, Action: verb})
@@ -188,7 +188,7 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 			})
 			require.Len(t, seen.Help, 1)
 			require.Equal(t, session.ForOutage, seen.Help[0].Kind)
-			require.Equal(t, []session.Action{session.AnswerRetry, session.AnswerAbort}, seen.Help[0].Answers)
+			require.Equal(t, []session.Action{session.AnswerRetry, session.AnswerAbort}, seen.Help[0].Actions)
 			if ends != "" {
 				require.ErrorContains(t, env.GetWorkflowError(), ends)
 				return

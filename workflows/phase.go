@@ -113,7 +113,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 		approval = ps.openApproval(ctx, p.phase)
 	}
 	in.Boundary = ps.checkpoints.boundary(ctx)
-	sealed(&in, p.Name)
+	markDone(&in, p.Name)
 	out, err := advanceSession.atBoundary(ctx, in)
 	if err != nil {
 		if in.Park {
@@ -137,8 +137,8 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// sealed has the status of a boundary show a phase as done.
-func sealed(in *activities.AdvanceInput, name string) {
+// markDone has the status of a boundary show a phase as done.
+func markDone(in *activities.AdvanceInput, name string) {
 	for i, p := range in.Status.Phases {
 		switch {
 		case p.Name != name:

@@ -60,7 +60,7 @@ func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.B
 func (r *request) takeable(a session.Answer, sessionID string) error {
 	switch {
 	case !r.Takes(a.Action):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), list(r.Answers))
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), list(r.Actions))
 	case len(a.Note) > session.MaxNote:
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:

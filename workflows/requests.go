@@ -153,7 +153,7 @@ func (rs *requests) waitsFor() string {
 	var open []string
 	for _, r := range rs.open {
 		if rs.awaits(r) {
-			open = append(open, fmt.Sprintf("%s (%s)", r.ID, list(r.Answers)))
+			open = append(open, fmt.Sprintf("%s (%s)", r.ID, list(r.Actions)))
 		}
 	}
 	if len(open) == 0 {
@@ -418,7 +418,7 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 		rs.failAtOnce(ctx, h)
 		return outcomeEnded, nil
 	}
-	h.Answers = session.ForHelp.Rule().Actions
+	h.Actions = session.ForHelp.Rule().Actions
 	answer, err := rs.ask(ctx, a, rs.add(ctx, &request{Request: h, ownWork: a.ownWork()}))
 	if err != nil {
 		return outcomeEnded, ignoreSessionEnd(err)

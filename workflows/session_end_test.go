@@ -43,7 +43,7 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	p := phase("build", "a", "b")
 	p.Integrator = "a"
 	s := &stage{team: newTeam(p)}
-	s.seal = func(in activities.MergeInput) activities.MergeResult {
+	s.merge = func(in activities.MergeInput) activities.MergeResult {
 		if len(in.Assignments[0].Integrated) == 0 {
 			return activities.MergeResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
 		}
@@ -66,12 +66,12 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	s.seal = func(activities.MergeInput) activities.MergeResult {
+	s.merge = func(activities.MergeInput) activities.MergeResult {
 		return activities.MergeResult{Tree: "merged", Failure: failures.Failf(failures.TestFailure, "does not build")}
 	}
 	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
 	require.Equal(t, []session.AttemptFailure{{Category: failures.TestFailure, Message: "does not build"}}, help[0].Attempts)
-	require.Len(t, s.seals, 2, "the integrator has one round left after its own")
+	require.Len(t, s.merges, 2, "the integrator has one round left after its own")
 	require.Empty(t, s.advanced)
 }
 

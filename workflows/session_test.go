@@ -31,8 +31,8 @@ type stage struct {
 	team spec.Team
 	// round answers a round in place of success; nil errors succeed.
 	round func(in activities.RoundInput) (session.RoundResult, error)
-	// seal answers a seal in place of success.
-	seal func(in activities.MergeInput) activities.MergeResult
+	// merge answers a merge in place of success.
+	merge func(in activities.MergeInput) activities.MergeResult
 	// conflicts are what Advance finds for a phase.
 	conflicts map[string][]session.Conflict
 	faults    []string
@@ -69,7 +69,7 @@ type stage struct {
 
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
-	seals    []activities.MergeInput
+	merges   []activities.MergeInput
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
 	marked   []session.State
@@ -171,14 +171,14 @@ func success(in activities.RoundInput) session.RoundResult {
 	}
 }
 
-func (s *stage) sealed(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
+func (s *stage) merged(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seals = append(s.seals, in)
-	if s.seal != nil {
-		return s.seal(in), nil
+	s.merges = append(s.merges, in)
+	if s.merge != nil {
+		return s.merge(in), nil
 	}
-	return activities.MergeResult{Tree: spec.Digest("sealed-" + in.Phase)}, nil
+	return activities.MergeResult{Tree: spec.Digest("merged-" + in.Phase)}, nil
 }
 
 func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
@@ -237,7 +237,7 @@ func (s *stage) playFrom(t *testing.T, in workflows.SessionInput, during ...func
 	}
 	env := suite.NewTestWorkflowEnvironment()
 	for name, fn := range map[activities.Name]any{
-		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.MergeName: s.sealed,
+		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.MergeName: s.merged,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
 		activities.MarkName: s.mark, activities.ReworkName: s.sendBack,
 		activities.NotifyName: s.notify,
@@ -303,7 +303,7 @@ func TestPhasesRunInOrderEachOnTheLast(t *testing.T) {
 	require.Equal(t, spec.Digest("input-root"), s.rounds[0].Input)
 	require.Equal(t, spec.Digest("input-build"), s.rounds[2].Input)
 	require.Equal(t, spec.Digest("head-design"), s.rounds[2].Head)
-	require.Empty(t, s.seals, "a phase of one persona has nothing to seal")
+	require.Empty(t, s.merges, "a phase of one persona has nothing to merge")
 	require.Empty(t, s.closed)
 	require.Equal(t, []bool{false, false, true}, []bool{s.advanced[0].Last, s.advanced[1].Last, s.advanced[2].Last})
 

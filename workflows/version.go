@@ -8,7 +8,9 @@ import (
 
 // LogicVersion is the version of the logic that new sessions run with. A change of the
 // commands that a session issues raises it by one, and asks [since] for the number: sessions
-// that began before keep the logic that they began with, however long they wait.
+// that began before keep the logic that they began with, however long they wait. In place of
+// workflow.GetVersion, which adds an event for each change to each session, the input has
+// the number once.
 const LogicVersion = 1
 
 type versionKey struct{}

@@ -83,7 +83,8 @@ func (s indexes) loadIndex(dir string, blobs storage.Blobs) *index {
 // saveIndex remembers a directory. A failure only costs time later, and so does a file that
 // was not written to its end: its checksum is wrong.
 func (s indexes) saveIndex(dir string, x *index) {
-	if os.MkdirAll(s.dir, dirMode) == nil {
+	// Only its parent is the store: what makes more could fill a mount point.
+	if err := os.Mkdir(s.dir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
 		_ = os.WriteFile(s.indexPath(dir), encodeIndex(x), fileMode)
 	}
 }

@@ -41,11 +41,11 @@ func (b *bank) withCrew() *bank {
 	b.t.Helper()
 	b.session("web.v2-done", "crew", 3*time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.Request{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Action{session.AnswerApprove, session.AnswerReject},
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
-		Answers: helpVerbs,
+		Actions: helpVerbs,
 	})
 	require.NoError(b.t, b.store.PutBreaker(b.t.Context(), session.BreakerStatus{Name: "anthropic", State: session.BreakerClosed}))
 	return b

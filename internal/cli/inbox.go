@@ -41,7 +41,7 @@ type inboxEntry struct {
 	Category failures.Category   `json:"category"`
 	Message  string              `json:"message"`
 	Advice   string              `json:"advice"`
-	Answers  []session.Action    `json:"answers"`
+	Actions  []session.Action    `json:"actions"`
 	Since    *time.Time          `json:"since"`
 	Until    *time.Time          `json:"until"`
 	// Usage is the session's so far.
@@ -174,14 +174,14 @@ func (c *inboxCommand) entries(w waitingSession) []inboxEntry {
 		}
 		return []inboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Answers: []session.Action{}, Commands: []string{c.commandLine("status " + w.Session)},
+			Actions: []session.Action{}, Commands: []string{c.commandLine("status " + w.Session)},
 		}}
 	}
 	var all []inboxEntry
 	for _, h := range w.Help {
 		e := inboxEntry{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
-			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]session.Action{}, h.Answers...),
+			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.lost {

@@ -31,7 +31,7 @@ type inbox struct {
 	Waiting []struct {
 		Session, Team, Status, Store, Request, Kind, Phase, Persona, Category, Message string
 
-		Answers, Commands []string
+		Actions, Commands []string
 		Since             *time.Time
 		Usage             cost.Usage
 		Ticket            *session.Ticket
@@ -68,19 +68,19 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	b.session("done", "crew", time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.Request{
 		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
-		Answers: []session.Action{session.AnswerApprove, session.AnswerReject},
+		Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
-		Answers: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
+		Actions: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
 	})
 	b.asks("broke", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
-		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
+		Command: "maestro budget raise broke --tokens N", Actions: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
 	b.asks("away", session.Running, session.Request{
 		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
-		Command: "maestro resolve away retry", Answers: helpVerbs,
+		Command: "maestro resolve away retry", Actions: helpVerbs,
 	})
 	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
 stuck    crew  help      build/bob  1d 2h   1,234   0.5  MD-7     test_failure: TestX fails
@@ -102,7 +102,7 @@ these continue without an answer:
 	require.Len(t, doc.Waiting, 4)
 	require.Equal(t, "build.bob.1", doc.Waiting[0].Request)
 	require.Equal(t, "MD-7", doc.Waiting[0].Ticket.Key)
-	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Answers)
+	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Actions)
 	require.Contains(t, doc.Waiting[0].Commands, "maestro resolve stuck supply PATH")
 	require.EqualValues(t, 1234, doc.Waiting[0].Usage.Tokens())
 	require.Equal(t, []string{"maestro approve judged plan", "maestro reject judged plan --note TEXT", "maestro artifacts diff judged plan"}, doc.Waiting[2].Commands)
@@ -113,8 +113,8 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	b := newBank(t)
 	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
 	b.asks("lost", session.HelpIsNeeded,
-		session.Request{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
-		session.Request{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
+		session.Request{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Actions: helpVerbs},
+		session.Request{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Actions: helpVerbs})
 	var got inbox
 	b.json(&got, "inbox")
 	require.Len(t, got.Waiting, 2)
@@ -170,7 +170,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	for i := range 7 {
 		open = append(open, session.Request{
 			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
-			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Answers: helpVerbs,
+			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Actions: helpVerbs,
 		})
 	}
 	b.asks("broke", session.HelpIsNeeded, open...)

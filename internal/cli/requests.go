@@ -85,7 +85,7 @@ func requestCommands(sessionID string, h session.Request, open []session.Request
 	if len(open) > 1 {
 		of = " --for " + subject(h)
 	}
-	for _, action := range h.Answers {
+	for _, action := range h.Actions {
 		switch action {
 		case session.AnswerRetry:
 			does := "tries again; --note TEXT gives it a hint"
@@ -152,7 +152,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 			lines = append(lines, "  "+strings.Repeat("  ", min(i, 1))+line)
 		}
 	}
-	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // otherwise there was no request
+	if !h.Since.IsZero() && (len(h.Actions) > 0 || !s.Status.Closed()) { // otherwise there was no request
 		add("%s", g.openedAt(h, s.Status.Closed()))
 	}
 	if attempts {

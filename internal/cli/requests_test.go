@@ -20,7 +20,7 @@ var helpVerbs = []session.Action{session.AnswerRetry, session.AnswerSkip, sessio
 func forHelp() session.Request {
 	return session.Request{
 		ID: "build.dev.1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "TestX fails",
-		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
+		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Actions: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
 		Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestX fails"}},
 		Ticket:   &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
@@ -29,14 +29,14 @@ func forHelp() session.Request {
 func forMoney() session.Request {
 	return session.Request{
 		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
-		Command: "maestro budget raise s --persona dev --usd N", Answers: helpVerbs, Since: anHour,
+		Command: "maestro budget raise s --persona dev --usd N", Actions: helpVerbs, Since: anHour,
 	}
 }
 
 func forApproval() session.Request {
 	return session.Request{
 		ID: "design.approval.1", Kind: session.ForApproval, Phase: "design", Message: "phase design is done",
-		Answers: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: anHour,
+		Actions: []session.Action{session.AnswerApprove, session.AnswerReject}, Since: anHour,
 	}
 }
 

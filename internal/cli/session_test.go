@@ -127,6 +127,9 @@ func testListed(t *testing.T, d *desk) {
 	got := away.run("list", "-o", "json")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stderr.String(), "Temporal cannot be reached")
+	unknown := away.run("watch", "nosuch")
+	require.Equal(t, 4, unknown.code, "Temporal may know it")
+	require.Contains(t, unknown.stderr.String(), `session "nosuch" not found in the store`)
 	require.Contains(t, got.stdout.String(), `"Make it so."`, "the store has the requirement, too")
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func (o *storeOpener) storedIn(open func() (*store.Store, error), sessionID stri
 // sessionNotFound is the error for a session that is not found, with a suggestion of those
 // that exist.
 func (o *storeOpener) sessionNotFound(sessionID, where string, known []string) error {
-	hint := textfmt.DidYouMean(sessionID, known)
+	hint := textfmt.DidYouMean(sessionID, slices.DeleteFunc(known, func(s string) bool { return s == sessionID })) // its directory may be empty
 	if hint == "" {
 		hint = fmt.Sprintf("; `%s` lists all sessions", o.commandLine("list"))
 	}

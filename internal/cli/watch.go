@@ -55,10 +55,8 @@ func newWatch(a *app) *cobra.Command {
 			if w.Conn != nil {
 				return a.follow(cmd.Context(), w)
 			}
-			if err := (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), w); err != nil {
-				return err
-			}
-			return exit(exitUnreachable)
+			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), w)
+			return &codeError{exitUnreachable, err} // Temporal may know more
 		},
 	}
 	a.addPlainFlag(cmd.Flags())

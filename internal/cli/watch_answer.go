@@ -109,7 +109,7 @@ func units(tokens, usd bool) string {
 // addKeyActions adds to a request what its answers can do.
 func addKeyActions(r *tui.Request, h session.Request) {
 	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
-	for _, action := range h.Answers {
+	for _, action := range h.Actions {
 		if h.Takes(action) {
 			r.Takes = append(r.Takes, action)
 		}

@@ -68,7 +68,7 @@ func asked() session.Notice {
 		Request: &session.Request{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
 			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Suggestion: "See the check's output.", Answers: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
+			Suggestion: "See the check's output.", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
 				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},

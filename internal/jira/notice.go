@@ -222,15 +222,15 @@ func goingOn(n session.Notice, quote int) document {
 		}
 	}
 	r := n.Request
-	if r == nil || len(r.Answers) == 0 {
+	if r == nil || len(r.Actions) == 0 {
 		return d
 	}
 	where := []span{plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)}
 	if n.WebUI != "" {
 		where = []span{plain("In Temporal's Web UI: open "), {text: "the session's page", link: n.WebUI}}
 	}
-	verbs := make([]string, len(r.Answers))
-	for i, v := range r.Answers {
+	verbs := make([]string, len(r.Actions))
+	for i, v := range r.Actions {
 		verbs[i] = string(v)
 	}
 	where = append(where,
@@ -245,7 +245,7 @@ func answerJSON(r session.Request) string {
 		Request string         `json:"request"`
 		Action  session.Action `json:"action"`
 		By      string         `json:"by"`
-	}{r.ID, r.Answers[0], "your name"})
+	}{r.ID, r.Actions[0], "your name"})
 	if err != nil {
 		return ""
 	}

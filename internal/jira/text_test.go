@@ -45,7 +45,7 @@ func notice(event session.Event) session.Notice {
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend", Category: failures.TestFailure,
 			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
 			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
-			Answers:    []session.Action{session.AnswerRetry, session.AnswerAbort},
+			Actions:    []session.Action{session.AnswerRetry, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
 				{Category: failures.TestFailure, Message: "h1. not a title\n----\n* no list"},
@@ -67,7 +67,7 @@ func notice(event session.Event) session.Notice {
 		n.Commands = []string{"maestro resume s-1", "maestro status s-1"}
 	case session.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = session.ForApproval, "", "", nil
-		n.Request.Answers = []session.Action{session.AnswerApprove, session.AnswerReject}
+		n.Request.Actions = []session.Action{session.AnswerApprove, session.AnswerReject}
 	}
 	return n
 }

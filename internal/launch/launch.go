@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -182,7 +183,7 @@ func (l *Launcher) Admitted(ctx context.Context, started Started) (sessionstatus
 		case <-ctx.Done():
 			return v, ctx.Err()
 		case <-bounded.Done():
-			return v, ErrNotAdmitted
+			return v, cmp.Or(ctx.Err(), ErrNotAdmitted)
 		case <-ticker.C:
 		}
 	}

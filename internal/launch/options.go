@@ -55,7 +55,14 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 	return o
 }
 
-func oneLine(text string, limit int) string { return textfmt.Shorten(safetext.Line(text), limit) }
+// oneLine is a text as one line of at most so many characters.
+func oneLine(text string, limit int) string {
+	line := []rune(safetext.Line(text))
+	if len(line) <= limit {
+		return string(line)
+	}
+	return string(line[:limit-1]) + "…"
+}
 
 // details is the Web UI's text on a session, for readers who have never seen
 // one. It is Markdown, besides the requirement, which may come from a ticket.

@@ -87,8 +87,8 @@ type Request struct {
 	// Advice is all that a person can do about it: the suggestion, the command, and
 	// what to send from Temporal's Web UI.
 	Advice string `json:"advice"`
-	// Answers are the actions that the request takes.
-	Answers []Action `json:"answers,omitempty"`
+	// Actions are those that the request takes, the usual one first.
+	Actions []Action `json:"actions,omitempty"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
@@ -103,14 +103,14 @@ type Request struct {
 
 // Takes reports whether the request can be answered with an action.
 func (h Request) Takes(a Action) bool {
-	return slices.Contains(h.Answers, a) && slices.Contains(h.Kind.Rule().Actions, a)
+	return slices.Contains(h.Actions, a) && slices.Contains(h.Kind.Rule().Actions, a)
 }
 
 // Need says in words what the request is for. A request without answers is for
 // nothing: its team asks no person, and what it is about has failed.
 func (h Request) Need() string {
 	switch {
-	case len(h.Answers) == 0:
+	case len(h.Actions) == 0:
 		return "failed"
 	case h.Kind == ForOutage:
 		return "waits for its " + h.Category.Awaited()

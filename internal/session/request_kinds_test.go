@@ -49,7 +49,7 @@ func TestEveryKindOfRequestHasOneRow(t *testing.T) {
 // TestARequestTakesWhatItsKindTakes whatever it lists.
 func TestARequestTakesWhatItsKindTakes(t *testing.T) {
 	t.Parallel()
-	h := session.Request{Kind: session.ForApproval, Answers: []session.Action{session.AnswerApprove, session.AnswerSkip}}
+	h := session.Request{Kind: session.ForApproval, Actions: []session.Action{session.AnswerApprove, session.AnswerSkip}}
 	require.True(t, h.Takes(session.AnswerApprove))
 	require.False(t, h.Takes(session.AnswerSkip))
 	require.False(t, h.Takes(session.AnswerReject))

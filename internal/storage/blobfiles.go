@@ -43,28 +43,28 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 		return nil, nil
 	}
 	if durability == UntilPowerLoss {
-		return d.makeBlob(path, data)
+		return d.makeBlob(path, data, durability)
 	}
 	err = d.withReserve(func() error {
-		if made, err = d.makeBlob(path, data); err != nil {
-			return err
-		}
-		return d.flushFiles([]string{path})
+		made, err = d.makeBlob(path, data, durability)
+		return err
 	})
 	return made, err
 }
 
-// makeBlob writes the file of a blob until a power loss.
-func (d *Directory) makeBlob(path string, data []byte) (*BlobInfo, error) {
-	temp, err := d.writeTempOnce(path, data, UntilPowerLoss)
+// makeBlob writes the file of a blob. A durable one is flushed before it gets its name, so
+// that a flush that fails leaves no blob.
+func (d *Directory) makeBlob(path string, data []byte, durability Durability) (*BlobInfo, error) {
+	temp, err := d.writeTempOnce(path, data, durability)
 	if err != nil {
 		return nil, err
 	}
 	info, err := os.Lstat(temp)
 	if err != nil {
+		_ = os.Remove(temp)
 		return nil, err
 	}
-	return blobInfo(info), d.installTemp(temp, path, UntilPowerLoss)
+	return blobInfo(info), d.installTemp(temp, path, durability)
 }
 
 func blobInfo(info fs.FileInfo) *BlobInfo {

@@ -26,15 +26,10 @@ const (
 // Lock implements [Storage] by a lock of the file system on a file of its own, which stays:
 // a lock on a removed file would exclude nobody.
 func (d *Directory) Lock(ctx context.Context, key string) (Locked, error) {
-	return d.lock(ctx, key, unix.LOCK_EX)
+	return d.lock(ctx, key)
 }
 
-// RLock implements [Storage].
-func (d *Directory) RLock(ctx context.Context, key string) (Locked, error) {
-	return d.lock(ctx, key, unix.LOCK_SH)
-}
-
-func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error) {
+func (d *Directory) lock(ctx context.Context, key string) (*held, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
@@ -42,7 +37,7 @@ func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
-	if err := awaitFlock(ctx, f, how); err != nil {
+	if err := awaitFlock(ctx, f); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
@@ -63,11 +58,11 @@ func (d *Directory) openLock(mode int, key string) (*os.File, error) {
 }
 
 // awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
-func awaitFlock(ctx context.Context, f *os.File, how int) error {
+func awaitFlock(ctx context.Context, f *os.File) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, LockLimit, fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit))
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -81,7 +76,7 @@ func awaitFlock(ctx context.Context, f *os.File, how int) error {
 
 // withLock runs change while nobody else writes the document of a key.
 func (d *Directory) withLock(key string, change func() error) (err error) {
-	l, err := d.lock(context.Background(), key, unix.LOCK_EX)
+	l, err := d.lock(context.Background(), key)
 	if err != nil {
 		return err
 	}

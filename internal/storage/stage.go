@@ -60,6 +60,7 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	if err := s.into.makeDir(filepath.Dir(to), Durable); err != nil {
 		return err
 	}
+	_ = os.Remove(to) // an empty directory is nothing
 	if err := os.Rename(from, to); errors.Is(err, fs.ErrExist) {
 		return ErrConflict
 	} else if err != nil {

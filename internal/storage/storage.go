@@ -91,9 +91,6 @@ type Storage interface {
 	// Lock waits for a lock that others hold for a short time. While it is held, only its
 	// holder can write the document of its key.
 	Lock(ctx context.Context, key string) (Locked, error)
-	// RLock is as Lock; it may be held by many at a time, and excludes Lock. A document
-	// that is written under locks is read under them.
-	RLock(ctx context.Context, key string) (Locked, error)
 	// Hold takes a lock for as long as some work takes; ok is false while another holds
 	// it. It ends when it is unlocked, or when its holder is gone, however that ends: here
 	// the process and all that have inherited the descriptor. An object store grants a
@@ -133,8 +130,7 @@ type Documents interface {
 	Write(key string, data []byte, version Version, d Durability) (Version, error)
 }
 
-// Locked is a lock that is held. Its Write may be faster than that of the storage, and is
-// for documents that nobody writes without this lock.
+// Locked is a lock that is held. Its Write is for the document of the lock.
 type Locked interface {
 	Documents
 	// Close releases the lock.

@@ -66,7 +66,7 @@ func (s breakers) breaker(name string) (b session.BreakerStatus, version storage
 		return nil
 	})
 	if err != nil {
-		return session.BreakerStatus{}, "", err
+		return session.BreakerStatus{}, version, err
 	}
 	return b, version, nil
 }

@@ -74,7 +74,7 @@ func (s *checkpoints) copyBefore(key session.Key, c session.Checkpoint) (version
 	stored, err := s.readCopy(key, c.CurrentPhase)
 	switch {
 	case missing(err):
-		return "", false, nil
+		return stored.version, false, nil
 	case err != nil:
 		return "", false, err
 	}

@@ -1,5 +1,5 @@
-// Package store keeps what sessions produce in one directory: files by content, which
-// are package cas's, and the documents that let a session be resumed from that directory
+// Package store keeps what sessions produce in one storage: files by content, which
+// are package cas's, and the documents that let a session be resumed from that storage
 // alone (assignment records, journals of paid calls, checkpoints, execution_state.json).
 //
 //	store.json                                     id, version
@@ -18,6 +18,6 @@
 // not at all, and a journal grows by whole lines; what is read is verified, and
 // what does not verify is moved to quarantine/ and reported as [session.ErrCorrupt].
 // Of a journal the damaged lines are passed over, and a copy is kept. Errors that are neither a
-// [*failures.Failure] nor one of team's sentinel errors mean that the directory
+// [*failures.Failure] nor one of package session's sentinel errors mean that the directory
 // cannot be used at the moment: a full disk, a missing permission.
 package store

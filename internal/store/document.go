@@ -161,7 +161,8 @@ func render(fields map[string][]byte) ([]byte, error) {
 }
 
 // readDocument reads a document with parse and returns its version. A missing one is
-// [session.ErrNotFound]; one that parse refuses is quarantined and [session.ErrCorrupt].
+// [session.ErrNotFound]; one that parse refuses is quarantined and [session.ErrCorrupt]. If it
+// could not be moved, it still has the version.
 func (s *documents) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -180,7 +181,7 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	}
 	moved, err := s.docs.Quarantine(key, version, false)
 	if err != nil {
-		return "", &cas.Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
+		return version, &cas.Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
 	}
 	return "", &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }

@@ -32,7 +32,7 @@ func (s sessions) execution(key session.Key) (e session.Execution, version stora
 		return nil
 	})
 	if err != nil {
-		return session.Execution{}, "", err
+		return session.Execution{}, version, err
 	}
 	return e, version, nil
 }

@@ -131,7 +131,7 @@ func (e *sessionExport) addPruned(w *chainWalk) error {
 
 // addCalls writes the ledger, what it allows, and the journals.
 func (e *sessionExport) addCalls(ctx context.Context) error {
-	l, missing := e.store.lockedLedger(e.key)
+	l, _, missing := e.store.storedLedger(e.key)
 	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
 		return missing
 	}

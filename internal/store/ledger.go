@@ -77,7 +77,7 @@ func unsealLedger(data []byte, l *budget.Ledger) error {
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
 // journals add up to; a damaged file is then in the quarantine.
 func (s ledgers) Ledger(key session.Key) (budget.Ledger, error) {
-	l, err := s.lockedLedger(key)
+	l, _, err := s.storedLedger(key)
 	return s.orSumOfJournals(key, l, err)
 }
 
@@ -86,24 +86,6 @@ func (s ledgers) orSumOfJournals(key session.Key, l budget.Ledger, err error) (b
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return s.sumOfJournals(key)
 	}
-	return l, err
-}
-
-// lockedLedger is as storedLedger, while nobody writes the ledger.
-func (s ledgers) lockedLedger(key session.Key) (l budget.Ledger, err error) {
-	doc, err := documentKey(key, ledgerFile)
-	if err != nil {
-		return l, err
-	}
-	if _, _, err := s.docs.Read(doc); errors.Is(err, storage.ErrNotFound) {
-		l, _, err = s.storedLedger(key) // makes no lock for what is not there
-		return l, err
-	}
-	lock, err := s.docs.RLock(context.Background(), doc)
-	if err == nil { // otherwise the store is only for reading, and nobody writes into it
-		defer lock.Close() //nolint:errcheck // nothing was written
-	}
-	l, _, err = s.storedLedger(key)
 	return l, err
 }
 
@@ -119,7 +101,7 @@ func (s ledgers) storedLedger(key session.Key) (l budget.Ledger, version storage
 		return unsealLedger(data, &l)
 	})
 	if err != nil {
-		return budget.Ledger{}, "", err
+		return budget.Ledger{}, version, err
 	}
 	return l, version, nil
 }

@@ -43,15 +43,18 @@ func (s *Store) CheckLocks() error {
 	defer stage.Close() //nolint:errcheck // swept away later
 	first, ok, err := stage.Hold(key)
 	if err != nil {
-		return err
+		return fmt.Errorf("lock a file of the store: %w", err)
 	}
 	if !ok {
 		return errors.New("a file that nobody has locked could not be locked")
 	}
 	defer first.Unlock()
 	second, ok, err := stage.Hold(key)
-	if err != nil || !ok {
-		return err
+	if err != nil {
+		return fmt.Errorf("lock a file of the store: %w", err)
+	}
+	if !ok {
+		return nil
 	}
 	second.Unlock()
 	return errors.New("a file was locked twice at the same time")

@@ -55,7 +55,7 @@ func (s records) record(key session.Key, id spec.AssignmentID) (r session.Record
 		return checkRecord(r, id)
 	})
 	if err != nil {
-		return session.Record{}, "", err
+		return session.Record{}, version, err
 	}
 	return r, version, nil
 }

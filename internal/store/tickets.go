@@ -61,7 +61,7 @@ func (s tickets) ticket(namespace, name string) (r session.TicketRecord, version
 		return nil
 	})
 	if err != nil {
-		return session.TicketRecord{}, "", err
+		return session.TicketRecord{}, version, err
 	}
 	return r, version, nil
 }

@@ -17,10 +17,10 @@ import (
 // name. What the ledger has booked, the journals must have: an entry comes into
 // its journal before it comes into the ledger, which is read first, therefore.
 func (v *verification) ledger(ctx context.Context, key session.Key) error {
-	l, missing := v.store.lockedLedger(key)
+	l, _, missing := v.store.storedLedger(key)
 	if errors.Is(missing, session.ErrNotFound) {
 		// A session may write its first one at this moment.
-		l, missing = v.store.lockedLedger(key)
+		l, _, missing = v.store.storedLedger(key)
 	}
 	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
 		if err := v.fault(missing, ""); err != nil {

@@ -78,7 +78,7 @@ func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
 	}
 	run := s.start("s", tm)
 	h := s.asks("s")
-	require.Equal(t, []session.Action{session.AnswerSkip, session.AnswerAbort}, h.Answers)
+	require.Equal(t, []session.Action{session.AnswerSkip, session.AnswerAbort}, h.Actions)
 	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerSkip})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))

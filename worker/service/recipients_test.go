@@ -82,7 +82,7 @@ func notice(sessionID string, event session.Event, n int) session.Notice {
 		ID: fmt.Sprintf("%s.%d", sessionID, n), Event: event, At: time.Now().UTC(), Session: sessionID, Run: "run", Namespace: "default", Team: "t",
 		Status: session.HelpIsNeeded, Request: &session.Request{
 			ID: sessionID + ".request", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "3 tests fail",
-			Answers: []session.Action{session.AnswerRetry, session.AnswerAbort}, Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "3 tests fail"}},
+			Actions: []session.Action{session.AnswerRetry, session.AnswerAbort}, Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "3 tests fail"}},
 		},
 	}
 }

@@ -116,6 +116,16 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	names, err = s.List("a/b")
 	require.NoError(t, err)
 	require.Equal(t, []string{"c/", "doc", "j"}, names)
+
+	version, err := s.Write("e/gone", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete("e/gone", version))
+	again, err := open().Stage()
+	require.NoError(t, err)
+	_, err = again.Write("e/doc", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	require.NoError(t, again.Publish(t.Context(), "e", nil), "nothing is there any more")
+	require.NoError(t, again.Close())
 }
 
 // watchKey tells what is seen first below a key.

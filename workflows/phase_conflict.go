@@ -38,10 +38,10 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	r := &request{Request: session.Request{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
 		Suggestion: "Skip to keep the later version; retry to have the phase's personas merge both versions.",
-		Answers:    []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
+		Actions:    []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Action{session.AnswerSkip, session.AnswerAbort}
+		r.Suggestion, r.Actions = "Skip to keep the later version.", []session.Action{session.AnswerSkip, session.AnswerAbort}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
