@@ -116,16 +116,20 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	names, err = s.List("a/b")
 	require.NoError(t, err)
 	require.Equal(t, []string{"c/", "doc", "j"}, names)
+}
 
+// stagesOverNothing: what is there no more is no conflict.
+func stagesOverNothing(t *testing.T, open Opener, _ Damage) {
+	s := open()
 	version, err := s.Write("e/gone", nil, "", storage.UntilPowerLoss)
 	require.NoError(t, err)
 	require.NoError(t, s.Delete("e/gone", version))
-	again, err := open().Stage()
+	stage, err := open().Stage()
 	require.NoError(t, err)
-	_, err = again.Write("e/doc", nil, "", storage.UntilPowerLoss)
+	_, err = stage.Write("e/doc", nil, "", storage.UntilPowerLoss)
 	require.NoError(t, err)
-	require.NoError(t, again.Publish(t.Context(), "e", nil), "nothing is there any more")
-	require.NoError(t, again.Close())
+	require.NoError(t, stage.Publish(t.Context(), "e", nil), "nothing is there any more")
+	require.NoError(t, stage.Close())
 }
 
 // watchKey tells what is seen first below a key.

@@ -29,6 +29,7 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"sweeping excludes using":             sweptBlobs,
 		"hostile digests are refused":         hostileDigests,
 		"a stage is published at once":        stages,
+		"a stage is published over nothing":   stagesOverNothing,
 		"a stage can be discarded":            discarded,
 	} {
 		t.Run(name, func(t *testing.T) {
