@@ -192,8 +192,9 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 	require.Equal(t, drawn, seen)
 }
 
-// TestNamedFunctionsExist looks up every function that a page finds in a file.
-func TestNamedFunctionsExist(t *testing.T) {
+// TestNamedDeclarationsExist looks up every function, table and constant that a page finds in a
+// file.
+func TestNamedDeclarationsExist(t *testing.T) {
 	t.Parallel()
 	place := regexp.MustCompile("((?:`\\w+`(?:, | and )?)+) in\\s+\\[([\\w/]+\\.go)\\]\\(")
 	found := 0
@@ -201,14 +202,21 @@ func TestNamedFunctionsExist(t *testing.T) {
 		for _, m := range place.FindAllStringSubmatch(readPage(t, page), -1) {
 			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", m[2]), nil, 0)
 			require.NoError(t, err, "%s names %s", page, m[2])
-			var functions []string
+			var declared []string
 			for _, d := range f.Decls {
-				if f, ok := d.(*ast.FuncDecl); ok {
-					functions = append(functions, f.Name.Name)
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					declared = append(declared, d.Name.Name)
+				case *ast.GenDecl:
+					for _, spec := range d.Specs {
+						if v, ok := spec.(*ast.ValueSpec); ok {
+							declared = append(declared, v.Names[0].Name)
+						}
+					}
 				}
 			}
 			for _, name := range regexp.MustCompile(`\w+`).FindAllString(strings.ReplaceAll(m[1], " and ", ""), -1) {
-				require.Contains(t, functions, name, "%s says that it is in %s", page, m[2])
+				require.Contains(t, declared, name, "%s says that it is in %s", page, m[2])
 				found++
 			}
 		}
