@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,12 +106,15 @@ func (s *tickets) Address(key string) string { return "https://jira/browse/" + k
 
 // records is a store of tickets in memory.
 type records struct {
+	mu   sync.Mutex
 	kept map[string]session.TicketRecord
 	// lost is how many writes are done, and answered with an error.
 	lost int
 }
 
 func (r *records) Ticket(_, name string) (session.TicketRecord, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if record, ok := r.kept[name]; ok {
 		return record, nil
 	}
@@ -118,6 +122,8 @@ func (r *records) Ticket(_, name string) (session.TicketRecord, error) {
 }
 
 func (r *records) PutTicket(_ string, record session.TicketRecord) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.kept[record.Name].Revision < record.Revision {
 		r.kept[record.Name] = record
 	}
