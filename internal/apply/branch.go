@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -286,7 +286,7 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 
 // message is the commit's: what was asked for, and by which session it was done.
 func (b *branching) message() string {
-	subject := terminal.Clip(textfmt.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
+	subject := safetext.Clip(textfmt.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
 	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
 		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session, b.work.Name)
 }

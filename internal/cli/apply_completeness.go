@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -114,7 +114,7 @@ func wasOrWere(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " was"
 	}
-	return terminal.Clip(strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], 200) + " were"
+	return safetext.Clip(strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], 200) + " were"
 }
 
 // refuseIncomplete refuses to apply a result that is not whole, and says what can be done.

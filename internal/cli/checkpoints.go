@@ -162,7 +162,7 @@ func (c *checkpointsCommand) write(checkpoint store.StoredCheckpoint) {
 	if len(checkpoint.Decisions) > 0 {
 		c.print("\ndecisions:")
 		for _, name := range slices.Sorted(maps.Keys(checkpoint.Decisions)) {
-			c.print("  %s = %s", name, terminal.Clip(checkpoint.Decisions[name], 200))
+			c.print("  %s = %s", name, safetext.Clip(checkpoint.Decisions[name], 200))
 		}
 	}
 	c.writeAnswers(checkpoint.Checkpoint)
@@ -191,6 +191,6 @@ func (c *checkpointsCommand) writeAnswers(checkpoint session.Checkpoint) {
 		if r.From != (spec.AssignmentID{}) {
 			who = " by " + r.From.String()
 		}
-		c.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), terminal.Clip(strings.Join(r.Reasons, "; "), 200))
+		c.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), safetext.Clip(strings.Join(r.Reasons, "; "), 200))
 	}
 }

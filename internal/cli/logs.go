@@ -338,7 +338,7 @@ func writeLog(c *console, l attemptLog, full bool) {
 	for _, name := range slices.Sorted(maps.Keys(l.Decisions)) {
 		value := safetext.Line(l.Decisions[name])
 		if !full {
-			value = terminal.Clip(value, maxDecision)
+			value = safetext.Clip(value, maxDecision)
 		}
 		c.print("%s %s = %s", c.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -67,7 +68,7 @@ func (c *planCommand) writePersonas(personas []plannedPersona) {
 	painted := terminal.NewTable(c.palette)
 	for _, who := range personas {
 		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.action(), actionColour(who.Action)), terminal.Plain(terminal.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
+			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.action(), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 		}
 	}
 	painted.Write(&rows)

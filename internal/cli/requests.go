@@ -124,7 +124,7 @@ func waitsFor(open []session.Request) string {
 		if n, first := answeredTogether(h, open); n > 1 && first {
 			fmt.Fprintf(&b, "\n  %s wait for a larger budget: %s", subjects(h, n), h.Command)
 		} else if n == 1 {
-			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(messageOf(h), 120))
+			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), safetext.Clip(messageOf(h), 120))
 		}
 	}
 	return b.String()
@@ -142,7 +142,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 	if n > 1 {
 		need = "need a larger budget"
 	}
-	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), terminal.Clip(messageOf(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), safetext.Clip(messageOf(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
 		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
 	}
@@ -160,7 +160,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 			if len(h.Attempts) == 1 && string(r.Category)+": "+safetext.Line(r.Message) == messageOf(h) {
 				break // the title says so
 			}
-			add("attempt %s: %s: %s", r.numbers(), r.Category, terminal.Clip(r.Message, 300))
+			add("attempt %s: %s: %s", r.numbers(), r.Category, safetext.Clip(r.Message, 300))
 		}
 	}
 	all := requestCommands(s.Session, h, s.Help)

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -124,7 +124,7 @@ func (c *resolveCommand) listPending(all []pending) error {
 	for _, p := range all {
 		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: c.answerTo(p.request)})
 		if c.output == outputTable {
-			c.print("%s: %s %s: %s", p.watcher.Session, c.action, subject(p.request), terminal.Clip(messageOf(p.request), 100))
+			c.print("%s: %s %s: %s", p.watcher.Session, c.action, subject(p.request), safetext.Clip(messageOf(p.request), 100))
 		}
 	}
 	if c.output == outputJSON {

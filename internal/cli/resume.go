@@ -13,12 +13,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -225,7 +225,7 @@ func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watc
 func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Request) error {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(messageOf(h), 200))
+		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), safetext.Clip(messageOf(h), 200))
 		if answer := c.firstCommand(sessionID, h, open); answer != "" {
 			fmt.Fprintf(&b, "\n  answer with: %s", answer)
 		}

@@ -84,7 +84,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	out, p := g.console.stdout, g.console.palette
 	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
-		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, terminal.Clip(v.Requirement, 100)))
+		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, safetext.Clip(v.Requirement, 100)))
 	}
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))
@@ -179,7 +179,7 @@ func writeFailures(out io.Writer, p terminal.Palette, s session.Status) {
 			id := spec.AssignmentID{Phase: phase.Name, Persona: as.Persona}
 			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
 			for _, r := range groupFailures(as.Failures) {
-				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), terminal.Clip(r.Message, 300))
+				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), safetext.Clip(r.Message, 300))
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func writeDecisions(out io.Writer, s session.Status) {
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {
-		all = append(all, name+"="+terminal.Clip(s.Decisions[name], 60))
+		all = append(all, name+"="+safetext.Clip(s.Decisions[name], 60))
 	}
 	_, _ = fmt.Fprintf(out, "\ndecisions: %s\n", strings.Join(all, ", "))
 }

@@ -81,7 +81,7 @@ func requestChanges(p terminal.Palette, before, now session.Status) []change {
 		old, known := open[h.ID]
 		delete(open, h.ID)
 		if !known && !now.Status.Closed() {
-			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), terminal.Clip(messageOf(h), 200))
+			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), safetext.Clip(messageOf(h), 200))
 		}
 		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
 			all = add(all, time.Time{}, "%s: %s", subject(h), t)
@@ -180,7 +180,7 @@ func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus,
 	}
 	for i := len(before.Failures); i < len(now.Failures); i++ {
 		f, known := now.Failures[i], work.failure(len(now.Failures)-1-i)
-		all = add(all, known.EndedAt, "attempt %d failed: %s: %s", cmp.Or(known.Attempt, i+1), p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
+		all = add(all, known.EndedAt, "attempt %d failed: %s: %s", cmp.Or(known.Attempt, i+1), p.Paint(terminal.Red, string(f.Category)), safetext.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
 		all = add(all, time.Time{}, "%s lost; the work continues, no attempt is counted", textfmt.Count(lost, "worker"))
@@ -189,12 +189,12 @@ func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus,
 		all = add(all, time.Time{}, "waits for its next round")
 	}
 	if now.Progress != "" && now.Progress != before.Progress {
-		all = add(all, time.Time{}, "%s", p.Paint(terminal.Dim, terminal.Clip(now.Progress, 100)))
+		all = add(all, time.Time{}, "%s", p.Paint(terminal.Dim, safetext.Clip(now.Progress, 100)))
 	}
 	if now.Status.Done() && !before.Status.Done() {
 		line := p.State(now.Status)
 		if now.Summary != "" {
-			line += ": " + terminal.Clip(now.Summary, 120)
+			line += ": " + safetext.Clip(now.Summary, 120)
 		}
 		all = add(all, work.done, "%s", line)
 	}

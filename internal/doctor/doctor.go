@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -146,7 +147,7 @@ func (d *examination) versionOf(ctx context.Context, program string) (string, er
 	case err != nil:
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
-	return terminal.Clip(textfmt.FirstLine(strings.TrimSpace(string(out))), 60), nil
+	return safetext.Clip(textfmt.FirstLine(strings.TrimSpace(string(out))), 60), nil
 }
 
 // inPath finds a program in a PATH that need not be this process's.

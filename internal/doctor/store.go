@@ -16,7 +16,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -176,7 +178,7 @@ func (d *examination) unwritable(dir string, err error) {
 	switch {
 	case errors.Is(err, unix.EROFS):
 		remedy, command = "mount it writable", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case storage.IsFull(err):
 		remedy, command = "free space: remove old checkpoints and unused blobs", d.options.Again("checkpoints prune --dry-run")
 	case errors.Is(err, fs.ErrPermission):
 		remedy, command = "give its owner write permission", "chmod -R u+rwX "+agent.ShellWord(dir)
@@ -217,12 +219,11 @@ func (d *examination) permissions(dir string) {
 
 // space checks the free space, in bytes and in files.
 func (d *examination) space(dir string) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
+	left, err := diskspace.Of(dir)
+	if err != nil {
 		return
 	}
-	free := int64(fs.Bavail) * int64(fs.Bsize)  //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
-	d.room(free, int64(fs.Ffree), fs.Files > 0) //nolint:gosec // no disk has that many files
+	d.room(left.Bytes, left.Files, left.LowFiles > 0)
 }
 
 // room adds a finding on the free bytes and files; counted: the file

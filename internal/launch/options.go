@@ -39,9 +39,9 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 		Memo: map[string]any{
 			workflows.MemoStore:       l.Store.ID(),
 			workflows.MemoTeam:        s.Team.Name,
-			workflows.MemoRequirement: oneLine(s.Requirement, memoRequirement),
+			workflows.MemoRequirement: safetext.Clip(s.Requirement, memoRequirement),
 		},
-		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(oneLine(s.Requirement, summaryRequirement))),
+		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
 		StaticDetails: details(s),
 	}
 	if s.resumes() {
@@ -53,15 +53,6 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 			workflows.AttributeTeam.ValueSet(s.Team.Name), workflows.AttributeStatus.ValueSet(string(session.Admitted)))
 	}
 	return o
-}
-
-// oneLine is a text as one line of at most so many characters.
-func oneLine(text string, limit int) string {
-	line := []rune(safetext.Line(text))
-	if len(line) <= limit {
-		return string(line)
-	}
-	return string(line[:limit-1]) + "…"
 }
 
 // details is the Web UI's text on a session, for readers who have never seen

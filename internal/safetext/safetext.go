@@ -16,6 +16,15 @@ import (
 // ones, with single spaces. What is not UTF-8 becomes U+FFFD.
 func Line(text string) string { return strings.Join(strings.Fields(Block(text)), " ") }
 
+// Clip is text as one line of at most width characters.
+func Clip(text string, width int) string {
+	text = Line(text)
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
 // Block is text of several lines: without escape sequences, control characters besides
 // line ends and tabs, and invisible ones. A carriage return becomes a line end, so that it
 // hides nothing. What is not UTF-8 becomes U+FFFD.

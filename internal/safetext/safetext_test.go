@@ -79,3 +79,12 @@ func FuzzText(f *testing.F) {
 		require.Equal(t, before, after)
 	})
 }
+
+func TestClippedTextIsOneLine(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "größer", safetext.Clip("größer", 6))
+	require.Equal(t, "größ…", safetext.Clip("größer", 5))
+	require.Equal(t, "a b", safetext.Clip("a\n\x1b[1m b", 9))
+	require.Equal(t, strings.Repeat("界", 120), safetext.Clip(strings.Repeat("界", 120), 120))
+	require.Equal(t, strings.Repeat("界", 4)+"…", safetext.Clip(strings.Repeat("界", 6), 5))
+}

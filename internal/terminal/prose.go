@@ -9,15 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
-// Clip is text as one line of at most width characters.
-func Clip(text string, width int) string {
-	text = safetext.Line(text)
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:width-1]) + "…"
-}
-
 // Dash is a dash where there is no text.
 func Dash(text string) string {
 	if text == "" {

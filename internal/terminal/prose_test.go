@@ -19,13 +19,6 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-func TestClippedTextIsOneLine(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "größer", terminal.Clip("größer", 6))
-	require.Equal(t, "größ…", terminal.Clip("größer", 5))
-	require.Equal(t, "a b", terminal.Clip("a\n\x1b[1m b", 9))
-}
-
 func TestEnumeration(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "a", terminal.Enumeration([]string{"a"}, "or"))

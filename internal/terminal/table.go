@@ -68,7 +68,7 @@ func (t *Table) Fit(width int) {
 	}
 	for _, row := range t.rows {
 		if len(row) > last {
-			row[last].text = Clip(row[last].text, room)
+			row[last].text = safetext.Clip(row[last].text, room)
 		}
 	}
 }
