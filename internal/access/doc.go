@@ -1,3 +1,6 @@
-// Package access decides who may do what. An [Actor] travels in the context; whatever
-// changes or shows something asks [Check] first. Without an actor everything is denied.
+// Package access decides who may do what, and keeps the audit log of who did. An [Actor]
+// travels in the context; whatever changes or shows something asks [Check] or [Audit.Change]
+// first. Without an actor everything is denied.
+//
+//	audit/<date>.jsonl    the audit log of a day, by UTC: a line for each event or outcome
 package access

@@ -10,6 +10,7 @@
 //	budgets/<namespace>/<team>/                    <date>.json, <date>.raises.jsonl: what a team has spent on a day, and may
 //	tickets/<namespace>/<name>.json                what is known of a failure's ticket
 //	workers/<id>.json                              what live workers offer
+//	audit/, access/                                package access's: who changed what, and who may
 //	quarantine/                                    what was found damaged, moved out of the way
 //	locks/, tmp/, index/                           the store's own; nothing in them is needed to resume
 //	work/                                          package workdir's, unless agents run as another user

@@ -151,3 +151,7 @@ func (s *Store) KeepReserve() error { return s.docs.KeepReserve() }
 // Clock tells what time it is by the clock of the file system that holds the store,
 // which is another machine's where that is shared.
 func (s *Store) Clock() (time.Time, error) { return s.docs.Clock() }
+
+// Storage is where the store keeps its documents, for those beside what sessions produce:
+// who may do what, and who did.
+func (s *Store) Storage() storage.Storage { return s.docs }

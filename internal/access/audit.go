@@ -1,0 +1,129 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+const (
+	auditDir    = "audit"
+	auditSuffix = ".jsonl"
+
+	// Of denials to one actor, one a minute is recorded, for so many actors and actions.
+	deniedEvery = time.Minute
+	deniedKeys  = 4096
+)
+
+// Audit is the audit log of a store: a journal for each day, by UTC. Nothing removes its
+// entries. A nil Audit, of those who have no store, records nothing.
+type Audit struct {
+	docs   storage.Storage
+	now    func() time.Time
+	denied *quota
+}
+
+// NewAudit returns the audit log in a store's storage.
+func NewAudit(docs storage.Storage, now func() time.Time) *Audit {
+	return &Audit{docs: docs, now: now, denied: newQuota(deniedKeys, 1, deniedEvery, now)}
+}
+
+// Change makes a change if the actor in the context has the permission for the event's team,
+// and records it: the intent before the change, which is refused if that cannot be written, and
+// the outcome after it. A denial is a [*DeniedError], which is recorded too. The event needs
+// its action and what it is about; who, when and from where are added.
+func (a *Audit) Change(ctx context.Context, p Permission, e Event, change func(context.Context) error) error {
+	if err := Check(ctx, p, e.Team); err != nil {
+		a.deny(ctx, e, err)
+		return err
+	}
+	if a == nil {
+		return change(ctx)
+	}
+	e = e.filled(ctx, a.now())
+	e.Outcome = ""
+	if err := a.append(ctx, e.At, line{Event: &e}); err != nil {
+		return fmt.Errorf("nothing was changed, because the audit log cannot be written: %w", err)
+	}
+	err := change(ctx)
+	outcome := endOf(err, a.now())
+	outcome.Of = e.ID
+	// Without this line the outcome is unknown; the change itself is made.
+	_ = a.append(context.WithoutCancel(ctx), e.At, line{End: &outcome})
+	return err
+}
+
+// deny records a denial, unless the same one was recorded within the last minute.
+func (a *Audit) deny(ctx context.Context, e Event, err error) {
+	if a == nil {
+		return
+	}
+	actor, _ := Of(ctx)
+	if ok, _ := a.denied.take(actor.Name + "\x00" + e.Action); !ok {
+		return
+	}
+	e.Outcome, e.Error = Denied, err.Error()
+	_ = a.Record(ctx, e)
+}
+
+// Record adds an event that has its outcome already.
+func (a *Audit) Record(ctx context.Context, e Event) error {
+	if a == nil {
+		return nil
+	}
+	e = e.filled(ctx, a.now())
+	return a.append(ctx, e.At, line{Event: &e})
+}
+
+// append adds a line to the journal of a day.
+func (a *Audit) append(ctx context.Context, day time.Time, l line) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	key := auditKey(day.UTC().Format(time.DateOnly))
+	lock, err := a.docs.Lock(ctx, key) // of many processes, one appends at a time
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.docs.Append(key, text), lock.Close())
+}
+
+func auditKey(day string) string { return auditDir + "/" + day + auditSuffix }
+
+// wholeLines are the lines of a journal; what follows the last line's end was being written
+// when its writer ended.
+func wholeLines(data []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for {
+			text, rest, whole := bytes.Cut(data, []byte("\n"))
+			if !whole || !yield(text) {
+				return
+			}
+			data = rest
+		}
+	}
+}
+
+// auditDays are the days that have a journal, sorted.
+func (a *Audit) days() ([]string, error) {
+	names, err := a.docs.List(auditDir)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	var days []string
+	for _, name := range names {
+		day, ok := strings.CutSuffix(name, auditSuffix)
+		if _, err := time.Parse(time.DateOnly, day); ok && err == nil {
+			days = append(days, day)
+		}
+	}
+	return days, nil
+}

@@ -1,0 +1,249 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// clock is a clock that a test sets.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 11, 21, 23, 59, 58, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// openAudit returns the audit log in a directory.
+func openAudit(t *testing.T, dir string, c *clock) *access.Audit {
+	t.Helper()
+	docs, err := storage.NewDirectory(dir, c.Now)
+	require.NoError(t, err)
+	return access.NewAudit(docs, c.Now)
+}
+
+func ann(grants ...string) context.Context {
+	r, _ := access.ParseRoles(grants...)
+	return access.With(context.Background(), access.Actor{Name: "ann", Via: access.ViaOIDC, From: "192.0.2.7", Roles: r})
+}
+
+func eventsOf(t *testing.T, a *access.Audit, f access.EventFilter) []access.Event {
+	t.Helper()
+	page, err := a.Events(context.Background(), f, "")
+	require.NoError(t, err)
+	require.Zero(t, page.Unreadable)
+	return page.Events
+}
+
+func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	a := openAudit(t, dir, c)
+	cancel := access.Event{Action: "session.cancel", Session: "s1", Team: "web", Subject: "build", Detail: "no longer needed"}
+	err := a.Change(ann("operator:web"), access.Operate, cancel, func(context.Context) error {
+		seen := eventsOf(t, openAudit(t, dir, c), access.EventFilter{})
+		require.Len(t, seen, 1)
+		require.Equal(t, access.Unknown, seen[0].Outcome)
+		require.Nil(t, seen[0].EndedAt)
+		c.advance(5 * time.Second) // midnight passes
+		return nil
+	})
+	require.NoError(t, err)
+	broken := errors.New("it broke")
+	require.ErrorIs(t, a.Change(ann("operator:web"), access.Operate, cancel, func(context.Context) error { return broken }), broken)
+	require.Panics(t, func() {
+		_ = a.Change(ann("operator:web"), access.Operate, cancel, func(context.Context) error { panic("the process ends") })
+	})
+	events := eventsOf(t, a, access.EventFilter{})
+	require.Len(t, events, 3)
+	require.Equal(t, []access.Outcome{access.Unknown, access.Failed, access.Done}, []access.Outcome{events[0].Outcome, events[1].Outcome, events[2].Outcome})
+	require.Equal(t, "it broke", events[1].Error)
+	done := events[2]
+	require.Equal(t, c.Now(), *done.EndedAt)
+	require.Equal(t, access.Event{
+		ID: done.ID, At: c.Now().Add(-5 * time.Second), Actor: "ann", Via: access.ViaOIDC, From: "192.0.2.7", Action: "session.cancel",
+		Session: "s1", Team: "web", Subject: "build", Detail: "no longer needed", Outcome: access.Done, EndedAt: done.EndedAt,
+	}, done)
+}
+
+func TestAChangeThatCannotBeRecordedIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "audit"), []byte("in the way"), 0o600))
+	err := openAudit(t, dir, newClock()).Change(ann("admin"), access.Admin, access.Event{Action: "token.create"}, func(context.Context) error {
+		t.Error("the change was made")
+		return nil
+	})
+	require.ErrorContains(t, err, "nothing was changed, because the audit log cannot be written")
+}
+
+func TestDenialsAreRecordedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	a := openAudit(t, t.TempDir(), c)
+	never := func(context.Context) error { t.Error("the change was made"); return nil }
+	for range 50 {
+		for _, action := range []string{"session.cancel", "session.start"} {
+			err := a.Change(ann("viewer"), access.Operate, access.Event{Action: action, Team: "web"}, never)
+			require.ErrorAs(t, err, new(*access.DeniedError))
+		}
+		require.ErrorIs(t, a.Change(context.Background(), access.View, access.Event{Action: "session.start"}, never), access.ErrNobody)
+	}
+	events := eventsOf(t, a, access.EventFilter{})
+	require.Len(t, events, 3)
+	require.Empty(t, events[0].Actor)
+	require.Equal(t, access.Denied, events[2].Outcome)
+	require.Contains(t, events[2].Error, "the role operator or admin for team web is missing")
+	c.advance(time.Minute)
+	require.Error(t, a.Change(ann("viewer"), access.Operate, access.Event{Action: "session.cancel", Team: "web"}, never))
+	require.Len(t, eventsOf(t, a, access.EventFilter{}), 4)
+}
+
+func TestTornAndDamagedLinesArePassedOver(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	a := openAudit(t, dir, c)
+	journal := filepath.Join(dir, "audit", "2026-11-21.jsonl")
+	add := func(text string) {
+		data, err := os.ReadFile(journal)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(journal, append(data, text...), 0o600))
+	}
+	require.NoError(t, a.Record(ann(), access.Event{Action: "first", Outcome: access.Done}))
+	add(`{"event":{"id":"x","at":"2026-`)
+	require.Len(t, eventsOf(t, a, access.EventFilter{}), 1, "a torn line is no damage: nobody has relied on it")
+	require.NoError(t, a.Record(ann(), access.Event{Action: "second", Outcome: access.Done}))
+	require.Len(t, eventsOf(t, a, access.EventFilter{}), 2)
+	add("\x00\xff damaged\n{}\n")
+	page, err := a.Events(context.Background(), access.EventFilter{}, "")
+	require.NoError(t, err)
+	require.Equal(t, 2, page.Unreadable)
+	require.Equal(t, "second", page.Events[0].Action)
+}
+
+func TestHostileTextsAreBoundedAndShownAsEscapes(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	a := openAudit(t, dir, c)
+	hostile := "\x1b[2J\n{\"event\":{}}\r\u202eevil\x00\xff"
+	actor := access.Actor{Name: hostile, Via: access.Via("token"), From: hostile, Roles: roles(t, "admin")}
+	err := a.Change(access.With(context.Background(), actor), access.Admin, access.Event{
+		Action: hostile, Session: hostile, Team: hostile, Subject: hostile, Detail: strings.Repeat(hostile, 100_000),
+	}, func(context.Context) error { return errors.New(strings.Repeat(hostile, 100_000)) })
+	require.Error(t, err)
+	e := eventsOf(t, a, access.EventFilter{})[0]
+	for _, text := range []string{e.Actor, e.From, e.Action, e.Session, e.Team, e.Subject, e.Detail, e.Error} {
+		require.Contains(t, text, `\x1b[2J\x0a`)
+		require.NotContains(t, text, "\u202e")
+	}
+	info, err := os.Stat(filepath.Join(dir, "audit", "2026-11-21.jsonl"))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(100_000))
+}
+
+// TestPagesHaveEachEventOnce reads pages of any size while events are added, with filters.
+func TestPagesHaveEachEventOnce(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	a := openAudit(t, dir, c)
+	for i := range 60 {
+		e := access.Event{Action: []string{"session.start", "session.cancel", "token.create"}[i%3], Session: fmt.Sprint("s", i%7), Outcome: access.Done}
+		require.NoError(t, a.Record(ann(), e))
+		c.advance(time.Hour)
+	}
+	all := []access.EventFilter{
+		{},
+		{Session: "s3"},
+		{Action: "session"},
+		{Action: "session.cancel"},
+		{Action: "sess"},
+		{Actor: "ann"},
+		{Actor: "bob"},
+		{Since: c.Now().Add(-30 * time.Hour)},
+		{Until: c.Now().Add(-30 * time.Hour)},
+		{Since: c.Now().Add(-20 * time.Hour), Until: c.Now().Add(-10 * time.Hour)},
+	}
+	for n, f := range all {
+		f.Limit = 1000
+		want := eventsOf(t, a, f)
+		for limit := 1; limit < 8; limit++ {
+			f.Limit = limit
+			got := []access.Event{}
+			for cursor := ""; ; {
+				page, err := a.Events(context.Background(), f, cursor)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(page.Events), limit)
+				got = append(got, page.Events...)
+				if cursor = page.Cursor; cursor == "" {
+					break
+				}
+				if n == 1 { // what is added meanwhile is newer than what pages still have to show
+					require.NoError(t, a.Record(ann(), access.Event{Action: "session.start", Session: "s3"}))
+				}
+			}
+			require.Equal(t, want, got[:len(want)], "filter %d", n)
+			require.Len(t, got, len(want))
+			want = eventsOf(t, a, access.EventFilter{Session: f.Session, Action: f.Action, Actor: f.Actor, Since: f.Since, Until: f.Until, Limit: 1000})
+		}
+	}
+	require.Len(t, eventsOf(t, a, access.EventFilter{Since: c.Now().Add(-20 * time.Hour), Until: c.Now().Add(-10 * time.Hour)}), 10)
+	for _, bad := range []string{"x", "2026-11-21", "2026-11-21.-1", "../../store.1", ".1"} {
+		_, err := a.Events(context.Background(), access.EventFilter{}, bad)
+		require.ErrorIs(t, err, access.ErrCursor, bad)
+	}
+}
+
+func TestManyProcessesRecordAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	var all sync.WaitGroup
+	for range 4 {
+		a := openAudit(t, dir, c)
+		for range 10 {
+			all.Go(func() {
+				assert.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{Action: "session.start"}, func(context.Context) error { return nil }))
+			})
+		}
+	}
+	all.Wait()
+	events := eventsOf(t, openAudit(t, dir, c), access.EventFilter{})
+	require.Len(t, events, 40)
+	for _, e := range events {
+		require.Equal(t, access.Done, e.Outcome)
+	}
+}
+
+func TestWithoutAStoreNothingIsRecorded(t *testing.T) {
+	t.Parallel()
+	var a *access.Audit
+	made := false
+	require.NoError(t, a.Change(ann("admin"), access.Operate, access.Event{}, func(context.Context) error { made = true; return nil }))
+	require.True(t, made)
+	require.Error(t, a.Change(ann("viewer"), access.Operate, access.Event{}, nil))
+	require.NoError(t, a.Record(ann(), access.Event{}))
+	require.Empty(t, eventsOf(t, a, access.EventFilter{}))
+}
