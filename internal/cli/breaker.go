@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,9 +11,9 @@ import (
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -77,15 +78,12 @@ func newBreakerTrip(a *app) *cobra.Command {
 			"It stays open for the duration of --for, or until `maestro breaker reset`. A worker must be running.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case strings.TrimSpace(why) == "":
-				return usagef("--why is missing; give the reason: it is shown wherever sessions wait for breaker %s", args[0])
-			case lasting < 0, lasting == 0 && cmd.Flags().Changed("for"):
+			if lasting == 0 && cmd.Flags().Changed("for") {
 				return usagef("--for: %s is not positive; omit it to keep the breaker open until it is reset", lasting)
 			}
 			request := breaker.TripRequest{By: c.env.person(), Why: why, For: textfmt.Duration(lasting)}
-			return c.set(cmd.Context(), args[0], func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
-				return client.Trip(ctx, id, args[0], request)
+			return c.set(cmd.Context(), args[0], func(p control.Pool, id string) (workerpool.Breaker, error) {
+				return p.Trip(cmd.Context(), id, args[0], request)
 			})
 		},
 	}
@@ -105,8 +103,8 @@ func newBreakerReset(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := breaker.ResetRequest{By: c.env.person(), Why: why}
-			return c.set(cmd.Context(), args[0], func(ctx context.Context, client *breaker.Client, id string) (breaker.Answer, error) {
-				return client.Reset(ctx, id, args[0], request)
+			return c.set(cmd.Context(), args[0], func(p control.Pool, id string) (workerpool.Breaker, error) {
+				return p.Reset(cmd.Context(), id, args[0], request)
 			})
 		},
 	}
@@ -168,34 +166,21 @@ func breakerColour(s session.BreakerState) terminal.Colour {
 	return terminal.Green
 }
 
-// findBreaker picks a breaker by name out of those of the store.
-func findBreaker(known []workerpool.Breaker, s *store.Store, name string) (workerpool.Breaker, error) {
-	var names []string
-	for _, b := range known {
-		if b.Name == name {
-			return b, nil
-		}
-		names = append(names, b.Name)
-	}
-	return workerpool.Breaker{}, usagef("breaker %[2]q not found in the store in %[1]s%[3]s; `maestro breaker list` shows all",
-		s.Dir(), name, textfmt.DidYouMean(name, names))
-}
-
 func (c *breakerCommand) show(ctx context.Context, name string) error {
-	if err := spec.CheckName(name); err != nil {
-		return usagef("%w", err)
-	}
 	s, err := c.openStore()
 	if err != nil {
 		return err
 	}
-	known, err := c.read(ctx, s)
+	conn, err := c.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
 		return err
 	}
-	b, err := findBreaker(known, s, name)
+	if conn != nil {
+		defer conn.Close()
+	}
+	b, err := control.Pool{Base: c.base(conn, s, "")}.Breaker(ctx, name)
 	if err != nil {
-		return err
+		return explainBreaker(name, err)
 	}
 	return c.describeBreaker(b)
 }
@@ -241,38 +226,37 @@ func reason(why string) string {
 	return ": " + safetext.Line(why)
 }
 
-// set changes a breaker manually and shows its new state.
-func (c *breakerCommand) set(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
-	if err := spec.CheckName(name); err != nil {
-		return usagef("%w", err)
-	}
+// set changes a breaker, and shows it.
+func (c *breakerCommand) set(ctx context.Context, name string, change func(control.Pool, string) (workerpool.Breaker, error)) error {
 	s, conn, err := c.storeAndTemporal(ctx, c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	known, err := workerpool.Breakers(ctx, s, conn, c.env.Now())
-	if err != nil {
-		return err
-	}
-	before, err := findBreaker(known, s, name)
-	if err != nil {
-		return err
-	}
-	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
-	answer, err := change(bounded, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, id)
+	b, err := change(control.Pool{Base: c.base(conn, s, conn.Namespace)}, id)
+	if control.IsStaleCopy(err) {
+		c.printErr("%v", err)
+		err = nil
+	}
+	if err != nil {
+		return explainBreaker(name, err)
+	}
+	return c.describeBreaker(b)
+}
+
+// explainBreaker adds to an error what a person can do.
+func explainBreaker(name string, err error) error {
+	var failed *control.Error
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case unanswered(bounded, err):
-		return failf("no worker answered for breaker %s within %s; start one with `maestro worker`. It may still process this request: check with `maestro breaker show %s` before you try again", name, answerTimeout, name)
-	case err != nil:
-		return failf("breaker %s: %w", name, err)
+	case !errors.As(err, &failed):
+		return err
+	case failed.Kind == control.NotFound:
+		return usagef("%w; `maestro breaker list` shows all", err)
+	case failed.Kind == control.Unavailable:
+		return failf("%w; start a worker with `maestro worker`, and check with `maestro breaker show %s` before you try again", err, name)
+	case failed.Kind == control.Invalid && failed.Field == "name":
+		return usagef("%w", err)
 	}
-	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
-		c.printErr("the store's copy of breaker %s is out of date: %v", name, err)
-	}
-	return c.describeBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(c.env.Now()), Agents: before.Agents})
+	return inputError(err)
 }

@@ -2,24 +2,16 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
-
-// raiseDocument is the document of `budget raise -o json`.
-type raiseDocument struct {
-	Session string `json:"session"`
-	// Raised is what may be spent now; null where no worker has answered yet.
-	Raised *activities.Raised `json:"raised"`
-}
 
 // budgetRaise is `budget raise`.
 type budgetRaise struct {
@@ -38,7 +30,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 		Long: "Raise a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
 			"with --persona, --phase or --session, that one. " +
 			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
-			"If no worker answers within " + answerTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
+			"If no worker answers within " + control.AnswerTimeout.String() + ", the raise is applied as soon as one does.\n\n" +
 			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs neither a worker nor Temporal.",
 		Args: sessionOrTeam(&team),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,34 +61,25 @@ func newBudgetRaise(a *app) *cobra.Command {
 	return cmd
 }
 
-func (c *budgetRaise) raise(ctx context.Context, session string, r workflows.Raise) error {
-	w, done, err := c.watch(ctx, session)
+func (c *budgetRaise) raise(ctx context.Context, sessionID string, r workflows.Raise) error {
+	base, done, err := c.temporalBase(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := c.describe(ctx, w)
+	doc, err := control.Money{Base: base}.Raise(ctx, sessionID, r)
+	var ended *control.EndedError
 	switch {
+	case errors.As(err, &ended) && ended.State == session.Completed:
+		return usagef("%w; its budget cannot be raised", ended)
+	case errors.As(err, &ended):
+		return usagef("%w; raise the budget in its team file and resume it: %s", ended, c.commandLine("resume "+sessionID+" --team FILE"))
 	case err != nil:
-		return err
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return usagef("session %s is completed; its budget cannot be raised", session)
-	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has ended: it is %s; raise the budget in its team file and resume it: %s", session,
-			sessionstatus.ClosedState(info.GetStatus()), c.commandLine("resume "+session+" --team FILE"))
-	}
-	r.ID = fmt.Sprintf("%s/%d", r.By, c.env.Now().UnixNano())
-	doc := raiseDocument{Session: session}
-	var raised activities.Raised
-	answered, err := c.send(ctx, w.Conn, session, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
-	switch {
-	case err != nil:
-		return err
-	case answered:
-		doc.Raised = &raised
-		c.printErr("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
+		return c.explain(ctx, base, err)
+	case doc.Raised != nil:
+		c.printErr("the budget of %s is now %s, %s spent", budget.Label(doc.Raised.Scope), terminal.Cap(doc.Raised.Cap), terminal.AmountIn(doc.Raised.Spent, doc.Raised.Cap))
 	default:
-		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerTimeout, session)
+		c.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", control.AnswerTimeout, sessionID)
 	}
 	if c.output == outputJSON {
 		return c.printJSON(doc)

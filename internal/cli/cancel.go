@@ -2,22 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
-
-// cancelDocument is the document of `cancel -o json`.
-type cancelDocument struct {
-	Session string `json:"session"`
-	RunID   string `json:"run_id"`
-	// Requested is always true: the session ends once its agents have stopped.
-	Requested bool `json:"requested"`
-}
 
 // cancelCommand is `cancel`.
 type cancelCommand struct {
@@ -41,31 +34,29 @@ func newCancel(a *app) *cobra.Command {
 }
 
 func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
-	w, done, err := c.watch(ctx, sessionID)
+	base, done, err := c.temporalBase(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := c.describe(ctx, w)
-	switch {
-	case err != nil:
-		return err
-	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has already ended: it is %s", sessionID, sessionstatus.ClosedState(info.GetStatus()))
+	doc, err := control.Sessions{Base: base}.Cancel(ctx, sessionID)
+	var ended *control.EndedError
+	if errors.As(err, &ended) {
+		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
-	run := info.GetExecution().GetRunId()
-	if err := w.Conn.CancelWorkflow(ctx, sessionID, ""); err != nil { // it may have continued as new since
-		return err
+	if err != nil {
+		return c.explain(ctx, base, err)
 	}
 	c.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
 	if c.output == outputJSON {
-		if err := c.printJSON(cancelDocument{sessionID, run, true}); err != nil {
+		if err := c.printJSON(doc); err != nil {
 			return err
 		}
 	}
 	if !c.watchIt {
 		return nil
 	}
+	w := &sessionstatus.Watcher{Conn: base.Temporal(), Store: base.Store, Session: sessionID, Now: c.now}
 	to := newLineObserver(c.console, w)
 	defer to.detail.close()
 	v, err := track(ctx, w, to, session.State.Closed)

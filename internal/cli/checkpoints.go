@@ -180,7 +180,7 @@ func (c *checkpointsCommand) writeAnswers(checkpoint session.Checkpoint) {
 		c.print("\nanswers:")
 	}
 	for _, answer := range checkpoint.Answers {
-		of := subject(session.Request{Phase: answer.Phase, Persona: answer.Persona})
+		of := session.Request{Phase: answer.Phase, Persona: answer.Persona}.Subject()
 		c.print("  %s: %s%s, %s%s", of, answer.Action, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
 	if len(checkpoint.Reworks) > 0 {

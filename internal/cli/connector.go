@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -132,20 +132,32 @@ func (c *connector) explainLook(ctx context.Context, w *sessionstatus.Watcher, e
 	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
-	var where, known []string
+	var where []string
 	if w.Conn != nil {
 		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace))
-		listed, _ := visible(ctx, w.Conn, listPage, "") // a hint that is missing does no harm
-		for _, l := range listed {
-			known = append(known, l.Session)
-		}
 	}
 	if w.Store != nil {
 		where = append(where, "the store in "+w.Store.Dir())
-		stored, _ := w.Store.Sessions(ctx, w.Key().Namespace)
-		known = append(ids(stored), known...)
 	}
+	known := control.Sessions{Base: c.base(w.Conn, w.Store, w.Key().Namespace)}.Known(ctx) // a hint that is missing does no harm
 	return c.sessionNotFound(w.Session, strings.Join(where, " and "), known)
+}
+
+// explain adds to an error of an operation what a person can do.
+func (c *connector) explain(ctx context.Context, base *control.Base, err error) error {
+	var lost *control.LostError
+	var slow *control.SlowError
+	var failed *control.Error
+	switch {
+	case errors.As(err, &lost):
+		return usagef("%w: %s", err, c.commandLine("resume "+lost.Session))
+	case errors.As(err, &slow):
+		return failf("%w; check with %s", err, c.commandLine("status "+slow.Session))
+	case errors.As(err, &failed) && failed.Kind == control.NotFound && failed.Session != "":
+		w := &sessionstatus.Watcher{Conn: base.Temporal(), Namespace: base.Namespace, Store: base.Store, Session: failed.Session, Now: c.now}
+		return c.explainLook(ctx, w, failed.Unwrap())
+	}
+	return err
 }
 
 // describeError is an error's text for people.
@@ -177,12 +189,33 @@ func (c *connector) noNamespace(err error) string {
 		c.connected.address, name, name)
 }
 
-// sessionInfo is Temporal's description of a session; nil if it has none.
-func (c *connector) sessionInfo(ctx context.Context, conn *temporalutil.Connection, sessionID string) (*workflowpb.WorkflowExecutionInfo, error) {
-	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.now}
-	info, err := w.Describe(ctx)
-	if errors.Is(err, sessionstatus.ErrUnknown) {
-		return nil, nil
+// base is what operations work on. Connection and store may be nil.
+func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
+	return &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
+}
+
+// storeOrTemporalBase is what operations work on that need only one of store and Temporal. The
+// returned function ends it.
+func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, nil, err
 	}
-	return info, err
+	s, conn, err := c.storeOrTemporal(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if conn == nil {
+		return c.base(nil, s, namespace), func() {}, nil
+	}
+	return c.base(conn, s, conn.Namespace), conn.Close, nil
+}
+
+// temporalBase is what operations work on that need Temporal. The returned function ends it.
+func (c *connector) temporalBase(ctx context.Context) (*control.Base, func(), error) {
+	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.base(conn, s, conn.Namespace), conn.Close, nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/localdev"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -71,11 +73,14 @@ func exitCode(err error) int {
 	var other *sessionstatus.OtherWorkflowError
 	var setup *localdev.SetupError
 	var refusedBranch *apply.RefusedError
+	var failed *control.Error
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.As(err, &failed) && (failed.Kind == control.Invalid || failed.Kind == control.NotFound):
+		return exitUsage
 	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalutil.NoNamespace(err):
 		return exitUsage
 	case errors.As(err, &unreachable), errors.As(err, &refused), temporalutil.Lost(err):
@@ -86,4 +91,13 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// inputError is an error of an operation, with the flag that gave the wrong input.
+func inputError(err error) error {
+	var wrong *control.Error
+	if errors.As(err, &wrong) && wrong.Kind == control.Invalid && wrong.Field != "" {
+		return usagef("--%s: %w", strings.ReplaceAll(wrong.Field, "_", "-"), err)
+	}
+	return err
 }

@@ -51,7 +51,7 @@ func (g *guide) nextStep(s session.Status) string {
 	case s.Status == session.AwaitingApproval && len(s.Help) == 0:
 		return "continue: " + g.target.commandLine("resume "+s.Session)
 	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
-		printed := "its output: " + g.target.commandLine("logs "+s.Session+" "+subject(s.Help[0]))
+		printed := "its output: " + g.target.commandLine("logs "+s.Session+" "+s.Help[0].Subject())
 		if s.Status.Closed() {
 			return printed + "\n" + goOn
 		}

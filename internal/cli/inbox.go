@@ -4,63 +4,16 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
-
-// inboxDocument is the document of `inbox -o json`.
-type inboxDocument struct {
-	// Waiting has the open requests, those that have waited longest first, and after them
-	// the notices of outages, which need no answer.
-	Waiting []inboxEntry `json:"waiting"`
-}
-
-// inboxEntry is an open request of a session for a person.
-type inboxEntry struct {
-	Session string        `json:"session"`
-	Team    string        `json:"team"`
-	Status  session.State `json:"status"`
-	Store   string        `json:"store"`
-	// Request is its id; empty where only the session's state is known, because
-	// its store is not at hand. So are the fields below that are not known then.
-	Request  string              `json:"request"`
-	Kind     session.RequestKind `json:"kind"`
-	Phase    string              `json:"phase"`
-	Persona  string              `json:"persona"`
-	Category failures.Category   `json:"category"`
-	Message  string              `json:"message"`
-	Advice   string              `json:"advice"`
-	Actions  []session.Action    `json:"actions"`
-	Since    *time.Time          `json:"since"`
-	Until    *time.Time          `json:"until"`
-	// Usage is the session's so far.
-	Usage  cost.Usage      `json:"usage"`
-	Ticket *session.Ticket `json:"ticket"`
-	// Commands are the commands that answer it, the one that continues first.
-	Commands []string `json:"commands"`
-}
-
-// waitingSession is a session that waits for a person.
-type waitingSession struct {
-	session.Status
-	Store string
-	// known: its requests are known. Otherwise only the fields of a listing are.
-	known bool
-	// lost: Temporal no longer has the session, so it takes no answer
-	// before it is resumed from the store.
-	lost bool
-}
 
 // inboxCommand is `inbox`.
 type inboxCommand struct {
@@ -83,141 +36,27 @@ func newInbox(a *app) *cobra.Command {
 }
 
 func (c *inboxCommand) run(ctx context.Context) error {
-	s, conn, err := c.storeOrTemporal(ctx)
+	base, done, err := c.storeOrTemporalBase(ctx)
 	if err != nil {
 		return err
 	}
-	if conn != nil {
-		defer conn.Close()
-	}
-	found, err := c.waitingSessions(ctx, conn, s)
+	defer done()
+	doc, err := control.Requests{Base: base}.Inbox(ctx)
 	if err != nil {
 		return err
 	}
-	doc := inboxDocument{Waiting: []inboxEntry{}}
-	for _, w := range found {
-		doc.Waiting = append(doc.Waiting, c.entries(w)...)
+	for i := range doc.Waiting {
+		commands := doc.Waiting[i].Commands
+		for j, command := range commands {
+			commands[j] = c.commandLine(strings.TrimPrefix(command, "maestro "))
+		}
 	}
-	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
-	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
 	return c.result(doc, func() { c.write(doc) })
 }
 
-// waitingSessions finds the sessions that wait for a person. What the store has of its
-// own sessions is confirmed by Temporal where conn is not nil, and Temporal
-// adds those of other stores.
-func (c *connector) waitingSessions(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waitingSession, error) {
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	var stored []session.Execution
-	if s != nil {
-		// Unreadable documents are reported by `checkpoints verify`.
-		stored, _ = s.Executions(ctx, namespace)
-	}
-	running, open := []listedSession{}, map[string]bool{}
-	if conn != nil {
-		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
-			return nil, err
-		}
-	}
-	for _, l := range running {
-		open[l.Session] = true
-	}
-	var found []waitingSession
-	mine := map[string]bool{}
-	for _, e := range stored {
-		mine[e.Session] = true
-		if e.Status.Status.Closed() || len(e.Help) == 0 {
-			continue
-		}
-		w := waitingSession{Status: withLedgerCosts(s, namespace, e), Store: e.Store, known: true}
-		if conn != nil && !open[e.Session] { // visibility may lag
-			info, err := c.sessionInfo(ctx, conn, e.Session)
-			switch {
-			case err != nil:
-				return nil, err
-			case info == nil:
-				w.lost = true
-			case info.GetCloseTime() != nil || info.GetExecution().GetRunId() != e.RunID:
-				continue
-			}
-		}
-		found = append(found, w)
-	}
-	for _, l := range running {
-		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
-		if waits && (!mine[l.Session] || l.Store != s.ID()) {
-			found = append(found, waitingSession{Status: session.Status{
-				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
-			}, Store: l.Store})
-		}
-	}
-	return found, nil
-}
-
-// withLedgerCosts is a stored status with the costs of the ledger.
-func withLedgerCosts(s *store.Store, namespace string, e session.Execution) session.Status {
-	if l, err := s.Ledger(session.Key{Namespace: namespace, Session: e.Session}); err == nil {
-		return sessionstatus.Accounted(e.Status, &l)
-	}
-	return e.Status
-}
-
-// entries lists what a session waits with.
-func (c *inboxCommand) entries(w waitingSession) []inboxEntry {
-	if !w.known {
-		kind := session.ForHelp
-		if w.Status.Status == session.AwaitingApproval {
-			kind = session.ForApproval
-		}
-		return []inboxEntry{{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Actions: []session.Action{}, Commands: []string{c.commandLine("status " + w.Session)},
-		}}
-	}
-	var all []inboxEntry
-	for _, h := range w.Help {
-		e := inboxEntry{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
-			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
-			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
-		}
-		if w.lost {
-			e.Commands = []string{c.commandLine("resume " + w.Session)}
-			all = append(all, e)
-			continue
-		}
-		for _, answer := range requestCommands(w.Session, h, w.Help) {
-			e.Commands = append(e.Commands, c.commandLine(answer.command))
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-// noticeOnly reports whether the entry is a notice only: the session continues by itself.
-func (e inboxEntry) noticeOnly() bool { return e.Kind.NoticeOnly() }
-
-// rank sorts notices after requests.
-func (e inboxEntry) rank() int {
-	if e.noticeOnly() {
-		return 1
-	}
-	return 0
-}
-
-func unlessZero(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// request is the entry's request, as far as it is known. Requests for money that have
+// requestOf is the entry's request, as far as it is known. Requests for money that have
 // the same first command are for the same budget.
-func (e inboxEntry) request() session.Request {
+func requestOf(e control.InboxEntry) session.Request {
 	h := session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
 	if len(e.Commands) > 0 && e.Request != "" {
 		h.Command = e.Commands[0]
@@ -225,18 +64,18 @@ func (e inboxEntry) request() session.Request {
 	return h
 }
 
-func (d inboxDocument) requestsOf(sessionID string) []session.Request {
+func requestsOf(d control.Inbox, sessionID string) []session.Request {
 	var all []session.Request
 	for _, e := range d.Waiting {
 		if e.Session == sessionID {
-			all = append(all, e.request())
+			all = append(all, requestOf(e))
 		}
 	}
 	return all
 }
 
-func (c *inboxCommand) write(doc inboxDocument) {
-	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.noticeOnly() }) {
+func (c *inboxCommand) write(doc control.Inbox) {
+	if !slices.ContainsFunc(doc.Waiting, func(e control.InboxEntry) bool { return !e.NoticeOnly() }) {
 		c.printErr("no open requests")
 	}
 	if len(doc.Waiting) == 0 {
@@ -244,8 +83,8 @@ func (c *inboxCommand) write(doc inboxDocument) {
 	}
 	t := c.table("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
-		h := e.request()
-		n, first := answeredTogether(h, doc.requestsOf(e.Session))
+		h := requestOf(e)
+		n, first := answeredTogether(h, requestsOf(doc, e.Session))
 		if !first {
 			continue
 		}
@@ -265,10 +104,10 @@ func (c *inboxCommand) write(doc inboxDocument) {
 }
 
 // writeCommands lists a command for each session: the first answer, or for notices `status`.
-func (c *inboxCommand) writeCommands(doc inboxDocument, heading string, goesOn bool) {
+func (c *inboxCommand) writeCommands(doc control.Inbox, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
-		if e.noticeOnly() != goesOn {
+		if e.NoticeOnly() != goesOn {
 			continue
 		}
 		if len(said) == 0 {

@@ -144,7 +144,7 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		{"`maestro approve s PHASE`", []string{"resolve", "s", "approve"}},
 		{"`maestro resolve s supply PATH`", []string{"resolve", "s", "supply"}},
 		{"retry takes no path", []string{"resolve", "s", "retry", "build/dev"}},
-		{"--note is longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", session.MaxNote+1)}},
+		{"--note: longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", session.MaxNote+1)}},
 		{"not valid UTF-8", []string{"approve", "s", "--note", "\xff"}},
 		{"need --all", []string{"resolve", "s", "retry", "--yes"}},
 		{"and no session", []string{"resolve", "--all", "s", "retry"}},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -20,18 +19,6 @@ type guide struct {
 	target  *target
 	console *console
 	now     func() time.Time
-}
-
-// kindOf is a request's kind. Sessions that began before there were kinds ask for
-// help only.
-func kindOf(h session.Request) session.RequestKind { return cmp.Or(h.Kind, session.ForHelp) }
-
-// subject is whose work a request is about: an assignment's, or a phase's.
-func subject(h session.Request) string {
-	if h.Persona == "" {
-		return h.Phase
-	}
-	return spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
 }
 
 // messageOf is a request's message.
@@ -46,11 +33,11 @@ func messageOf(h session.Request) string {
 // this one included; first reports whether it is the first of these. They are shown as
 // one.
 func answeredTogether(h session.Request, open []session.Request) (n int, first bool) {
-	if kindOf(h) != session.ForBudget || h.Command == "" {
+	if h.Kind != session.ForBudget || h.Command == "" {
 		return 1, true
 	}
 	for _, o := range open {
-		if kindOf(o) == session.ForBudget && o.Command == h.Command {
+		if o.Kind == session.ForBudget && o.Command == h.Command {
 			first = first || n == 0 && o.ID == h.ID
 			n++
 		}
@@ -63,56 +50,13 @@ func subjects(h session.Request, n int) string {
 	if n > 1 {
 		return fmt.Sprintf("%d assignments", n)
 	}
-	return subject(h)
-}
-
-// requestCommand is a command that answers a request.
-type requestCommand struct {
-	command string // without the program's name
-	does    string
-}
-
-// requestCommands lists the commands that answer one of a session's open requests, the one that
-// continues first.
-func requestCommands(sessionID string, h session.Request, open []session.Request) []requestCommand {
-	var all []requestCommand
-	if kindOf(h) == session.ForBudget {
-		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
-			all = append(all, requestCommand{c, "continues where it stopped"})
-		}
-	}
-	of := ""
-	if len(open) > 1 {
-		of = " --for " + subject(h)
-	}
-	for _, action := range h.Actions {
-		switch action {
-		case session.AnswerRetry:
-			does := "tries again; --note TEXT gives it a hint"
-			if kindOf(h) == session.ForOutage {
-				does = "tries now, without waiting"
-			}
-			all = append(all, requestCommand{"resolve " + sessionID + " retry" + of, does})
-		case session.AnswerSkip:
-			all = append(all, requestCommand{"resolve " + sessionID + " skip" + of, "continues without this work"})
-		case session.AnswerSupply:
-			all = append(all, requestCommand{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
-		case session.AnswerAbort:
-			all = append(all, requestCommand{"resolve " + sessionID + " abort" + of, "ends the session"})
-		case session.AnswerApprove:
-			all = append(all, requestCommand{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
-		case session.AnswerReject:
-			all = append(all, requestCommand{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
-				requestCommand{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
-		}
-	}
-	return all
+	return h.Subject()
 }
 
 // firstCommand is the command that answers a request; empty: none is known, or needed.
 func (g *guide) firstCommand(sessionID string, h session.Request, open []session.Request) string {
-	if all := requestCommands(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
-		return g.target.commandLine(all[0].command)
+	if all := h.Commands(sessionID, open); len(all) > 0 && !h.Kind.NoticeOnly() {
+		return g.target.commandLine(all[0].Line)
 	}
 	return ""
 }
@@ -124,7 +68,7 @@ func waitsFor(open []session.Request) string {
 		if n, first := answeredTogether(h, open); n > 1 && first {
 			fmt.Fprintf(&b, "\n  %s wait for a larger budget: %s", subjects(h, n), h.Command)
 		} else if n == 1 {
-			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), safetext.Clip(messageOf(h), 120))
+			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, h.Kind, h.Subject(), safetext.Clip(messageOf(h), 120))
 		}
 	}
 	return b.String()
@@ -143,7 +87,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 		need = "need a larger budget"
 	}
 	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), safetext.Clip(messageOf(h), 300))
-	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
+	if s.Status.Closed() && strings.HasPrefix(s.Reason, h.Subject()+" ") {
 		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
 	}
 	lines := []string{title}
@@ -163,7 +107,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 			add("attempt %s: %s: %s", r.numbers(), r.Category, safetext.Clip(r.Message, 300))
 		}
 	}
-	all := requestCommands(s.Session, h, s.Help)
+	all := h.Commands(s.Session, s.Help)
 	if s.Status.Closed() {
 		all = nil
 	}
@@ -177,7 +121,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 		return lines
 	}
 	heading := "  answer with:"
-	if kindOf(h).NoticeOnly() {
+	if h.Kind.NoticeOnly() {
 		heading = "  no answer is needed; possible:"
 	}
 	return append(append(lines, heading), g.commandLines(all)...)
@@ -185,19 +129,19 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 
 // commandLines lists commands with their effects; these are on the next line, where a line
 // would be too long for a page. Commands are never broken.
-func (g *guide) commandLines(all []requestCommand) []string {
+func (g *guide) commandLines(all []session.Command) []string {
 	command, does := 0, 0
 	for _, w := range all {
-		command = max(command, utf8.RuneCountInString(g.target.commandLine(w.command)))
-		does = max(does, utf8.RuneCountInString(w.does))
+		command = max(command, utf8.RuneCountInString(g.target.commandLine(w.Line)))
+		does = max(does, utf8.RuneCountInString(w.Does))
 	}
 	var lines []string
 	for _, w := range all {
 		if 4+command+2+does <= terminal.PageWidth {
-			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, g.target.commandLine(w.command), g.console.palette.Paint(terminal.Dim, w.does)))
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, g.target.commandLine(w.Line), g.console.palette.Paint(terminal.Dim, w.Does)))
 			continue
 		}
-		lines = append(lines, "    "+g.target.commandLine(w.command), "      "+g.console.palette.Paint(terminal.Dim, w.does))
+		lines = append(lines, "    "+g.target.commandLine(w.Line), "      "+g.console.palette.Paint(terminal.Dim, w.Does))
 	}
 	return lines
 }
@@ -275,7 +219,7 @@ type selector struct {
 }
 
 func (s selector) matches(h session.Request) bool {
-	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == subject(h))
+	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == h.Subject())
 }
 
 // choose finds the one open request that a selector means. What is not open any more
@@ -310,8 +254,8 @@ func (s selector) choose(sessionID string, open []session.Request) (session.Requ
 // answerCommands names the commands that answer a request.
 func answerCommands(sessionID string, h session.Request, open []session.Request) string {
 	var all []string
-	for _, w := range requestCommands(sessionID, h, open) {
-		all = append(all, "`maestro "+w.command+"`")
+	for _, w := range h.Commands(sessionID, open) {
+		all = append(all, "`maestro "+w.Line+"`")
 	}
 	if len(all) == 0 {
 		return ""

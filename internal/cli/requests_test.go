@@ -94,7 +94,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
 			}
 			require.Contains(t, ended, "asked "+terminal.Moment(&since))
-			s.Reason = subject(c.open[0]) + " needed somebody (aborted by ann)"
+			s.Reason = c.open[0].Subject() + " needed somebody (aborted by ann)"
 			require.Contains(t, at().requestLines(s, c.open[0], true)[0], "aborted by ann", "it says what the request came to")
 		})
 	}

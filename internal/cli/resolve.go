@@ -2,16 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -22,19 +21,6 @@ import (
 
 // resolveActions are the answers of `resolve`. Approvals have separate commands.
 var resolveActions = session.ForHelp.Rule().Actions
-
-// answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
-type answerDocument struct {
-	Session string              `json:"session"`
-	Kind    session.RequestKind `json:"kind,omitempty"`
-	// Answer is the answer; once accepted, as the session has recorded it.
-	Answer session.Answer `json:"answer"`
-	// Taken: the session has accepted it. Otherwise no worker has answered yet, and
-	// it takes it, or finds it stale, as soon as one does.
-	Taken bool `json:"taken"`
-	// Trouble is the error of an answer; of `resolve --all` only.
-	Trouble string `json:"trouble,omitempty"`
-}
 
 // resolveCommand is `resolve`, and `approve` and `reject`.
 type resolveCommand struct {
@@ -57,7 +43,7 @@ func newResolve(a *app) *cobra.Command {
 		Short: "Answer a session's request for help",
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
-			"If no worker answers within " + answerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
+			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
 			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
@@ -124,48 +110,35 @@ func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 }
 
 // checkNote rejects a note that is too large or not text.
-func checkNote(note string) error {
-	switch {
-	case len(note) > session.MaxNote:
-		return usagef("--note is longer than %s; put longer texts into a file and supply it", textfmt.Size(session.MaxNote))
-	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
-		return usagef("--note is not valid UTF-8")
-	}
-	return nil
-}
+func checkNote(note string) error { return inputError(control.CheckNote(note)) }
 
 // resolve answers one request of a session.
 func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) error {
-	w, done, err := c.watch(ctx, sessionID)
+	base, done, err := c.temporalBase(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	info, err := c.describe(ctx, w)
-	if err == nil {
-		err = c.checkRunning(info, sessionID)
-	}
+	requests := control.Requests{Base: base}
+	h, open, err := c.find(ctx, requests, sessionID)
 	if err != nil {
-		return err
-	}
-	h, open, err := c.find(ctx, w)
-	if err != nil {
-		return err
+		return c.explainAnswer(ctx, base, err)
 	}
 	answer := session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
 	if c.action == session.AnswerSupply {
-		if answer.Files, err = c.storeSupplied(ctx, w, info, h, path); err != nil {
+		if answer.Files, err = c.storeSupplied(ctx, base, sessionID, h, path); err != nil {
 			return err
 		}
 	}
-	doc, err := c.answer(ctx, w, h, answer)
+	doc, err := requests.Answer(ctx, sessionID, answer)
 	if err != nil {
-		return err
+		return c.explainAnswer(ctx, base, err)
 	}
+	doc.Kind = h.Kind
 	if c.output == outputJSON {
 		return c.printJSON(doc)
 	}
-	c.print("%s", doc.sentence(h))
+	c.print("%s", answerSentence(doc, h))
 	if doc.Taken && c.action == session.AnswerReject {
 		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
 	}
@@ -175,38 +148,44 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	return nil
 }
 
-// checkRunning rejects a session that has ended.
-func (c *resolveCommand) checkRunning(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
+// explainAnswer adds to the error of an answer what a person can do.
+func (c *resolveCommand) explainAnswer(ctx context.Context, base *control.Base, err error) error {
+	var ended *control.EndedError
 	switch {
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return nil
-	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return failf("session %s is completed; no request is open", sessionID)
+	case errors.As(err, &ended) && ended.State == session.Completed:
+		return failf("%w; no request is open", ended)
+	case errors.As(err, &ended):
+		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
 	}
-	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), c.commandLine("resume "+sessionID))
+	return c.explain(ctx, base, err)
 }
 
 // find finds the request that a selector means, and all that are open.
-func (s selector) find(ctx context.Context, w *sessionstatus.Watcher) (h session.Request, open []session.Request, err error) {
-	open, known, err := w.Requests(ctx)
+func (s selector) find(ctx context.Context, requests control.Requests, sessionID string) (h session.Request, open []session.Request, err error) {
+	open, known, err := requests.Open(ctx, sessionID)
 	switch {
 	case err != nil:
 		return h, nil, err
 	case known:
-		h, err = s.choose(w.Session, open)
+		h, err = s.choose(sessionID, open)
 		return h, open, err
 	case s.request == "":
-		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", w.Session)
+		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", sessionID)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
 	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.Request, path string) (spec.Digest, error) {
+func (c *resolveCommand) storeSupplied(ctx context.Context, base *control.Base, sessionID string, h session.Request, path string) (spec.Digest, error) {
+	w := &sessionstatus.Watcher{Conn: base.Temporal(), Store: base.Store, Session: sessionID, Now: c.now}
+	info, err := w.Describe(ctx)
+	if err != nil {
+		return "", c.explain(ctx, base, err)
+	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", w.Session, terminal.Dash(owner))
+		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
 	}
 	key := w.Key()
 	from, err := c.newest(ctx, w.Store, key)
@@ -225,24 +204,13 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, w *sessionstatus.Wat
 	return suppliedFiles(ctx, c.console, w.Store, t, phase, "supply", path)
 }
 
-// answer sends an answer, and waits until the session has accepted it.
-func (c *resolveCommand) answer(ctx context.Context, w *sessionstatus.Watcher, h session.Request, answer session.Answer) (answerDocument, error) {
-	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
-	var taken session.Answer
-	answered, err := c.send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
-	if err == nil && answered {
-		doc.Answer, doc.Taken = taken, true
-	}
-	return doc, err
-}
-
-// sentence describes in one line what an answer does.
-func (d answerDocument) sentence(h session.Request) string {
+// answerSentence describes in one line what an answer does.
+func answerSentence(d control.Answered, h session.Request) string {
 	if !d.Taken {
 		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
-			answerTimeout, d.Session, d.Answer.Action, h.ID)
+			control.AnswerTimeout, d.Session, d.Answer.Action, h.ID)
 	}
-	of, told := subject(h), ""
+	of, told := h.Subject(), ""
 	if d.Answer.Note != "" {
 		told = " with your note"
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,13 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // batchActions are the answers that can be given to many requests at once.
@@ -62,69 +62,69 @@ func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
 
-func (o batchOptions) matches(w waitingSession, h session.Request) bool {
+func (o batchOptions) matches(w control.Waiting, h session.Request) bool {
 	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
 }
 
 // batchDocument is the document of `resolve --all -o json`.
 type batchDocument struct {
-	DryRun  bool             `json:"dry_run"`
-	Answers []answerDocument `json:"answers"`
+	DryRun  bool               `json:"dry_run"`
+	Answers []control.Answered `json:"answers"`
 }
 
 // pending is a request that is to be answered.
 type pending struct {
-	watcher *sessionstatus.Watcher
+	session string
 	request session.Request
 }
 
 // resolveAll gives one answer to the open requests of all sessions that match.
 func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
-	s, conn, err := c.storeAndTemporal(ctx, c.findStore)
+	base, done, err := c.temporalBase(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	found, err := c.waitingSessions(ctx, conn, s)
+	defer done()
+	requests := control.Requests{Base: base}
+	found, err := requests.Waiting(ctx)
 	if err != nil {
 		return err
 	}
 	c.action = session.Action(action)
 	var all []pending
 	for _, waiting := range found {
-		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: c.now}
-		if waiting.lost {
+		if waiting.Lost {
 			c.printErr("session %s is skipped: Temporal has lost it; %s", waiting.Session, c.commandLine("resume "+waiting.Session))
 			continue
 		}
-		if !waiting.known && (c.batch.team == "" || c.batch.team == waiting.Team) {
-			status := w.Query(ctx)
-			if status == nil {
+		if !waiting.Known && (c.batch.team == "" || c.batch.team == waiting.Team) {
+			open, known, err := requests.Open(ctx, waiting.Session)
+			if err != nil || !known {
 				c.printErr("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
 				continue
 			}
-			waiting.Help = status.Help
+			waiting.Help = open
 		}
 		for _, h := range waiting.Help {
 			if h.Takes(c.action) && c.batch.matches(waiting, h) {
-				all = append(all, pending{w, h})
+				all = append(all, pending{waiting.Session, h})
 			}
 		}
 	}
 	if c.batch.dryRun || !c.batch.yes {
 		return c.listPending(all)
 	}
-	return c.sendAll(ctx, all)
+	return c.sendAll(ctx, requests, all)
 }
 
 // listPending lists the requests that would be answered. Without --dry-run that is
 // a usage error.
 func (c *resolveCommand) listPending(all []pending) error {
-	doc := batchDocument{DryRun: true, Answers: []answerDocument{}}
+	doc := batchDocument{DryRun: true, Answers: []control.Answered{}}
 	for _, p := range all {
-		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: c.answerTo(p.request)})
+		doc.Answers = append(doc.Answers, control.Answered{Session: p.session, Kind: p.request.Kind, Answer: c.answerTo(p.request)})
 		if c.output == outputTable {
-			c.print("%s: %s %s: %s", p.watcher.Session, c.action, subject(p.request), safetext.Clip(messageOf(p.request), 100))
+			c.print("%s: %s %s: %s", p.session, c.action, p.request.Subject(), safetext.Clip(messageOf(p.request), 100))
 		}
 	}
 	if c.output == outputJSON {
@@ -147,11 +147,11 @@ func (c *resolveCommand) answerTo(h session.Request) session.Answer {
 
 // sendAll answers one request after the other. Once no worker has answered, the
 // rest is sent without waiting for one.
-func (c *resolveCommand) sendAll(ctx context.Context, all []pending) error {
-	doc := batchDocument{Answers: []answerDocument{}}
+func (c *resolveCommand) sendAll(ctx context.Context, requests control.Requests, all []pending) error {
+	doc := batchDocument{Answers: []control.Answered{}}
 	served, failed := true, 0
 	for _, p := range all {
-		d, err := c.answerPending(ctx, p, c.answerTo(p.request), served)
+		d, err := c.answerPending(ctx, requests, p, served)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -164,10 +164,10 @@ func (c *resolveCommand) sendAll(ctx context.Context, all []pending) error {
 			d.Trouble = c.describeError(err)
 			line = d.Trouble
 		case d.Taken:
-			line = d.sentence(p.request)
+			line = answerSentence(d, p.request)
 		default:
 			served = false
-			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Action, subject(p.request))
+			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Action, p.request.Subject())
 		}
 		doc.Answers = append(doc.Answers, d)
 		if c.output == outputTable {
@@ -189,10 +189,12 @@ func (c *resolveCommand) sendAll(ctx context.Context, all []pending) error {
 }
 
 // answerPending answers by an update or, where no worker serves, by a signal.
-func (c *resolveCommand) answerPending(ctx context.Context, p pending, answer session.Answer, served bool) (answerDocument, error) {
+func (c *resolveCommand) answerPending(ctx context.Context, requests control.Requests, p pending, served bool) (doc control.Answered, err error) {
 	if served {
-		return c.answer(ctx, p.watcher, p.request, answer)
+		doc, err = requests.Answer(ctx, p.session, c.answerTo(p.request))
+	} else {
+		doc, err = requests.Leave(ctx, p.session, c.answerTo(p.request))
 	}
-	doc := answerDocument{Session: p.watcher.Session, Kind: p.request.Kind, Answer: answer}
-	return doc, p.watcher.Conn.SignalWorkflow(ctx, p.watcher.Session, "", workflows.ResolveUpdate, answer)
+	doc.Session, doc.Kind, doc.Answer = p.session, p.request.Kind, cmp.Or(doc.Answer, c.answerTo(p.request))
+	return doc, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -69,8 +70,8 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) error {
 		return err
 	}
 	defer conn.Close()
-	info, err := c.sessionInfo(ctx, conn, sessionID)
-	if err != nil {
+	info, err := (&sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.env.Now}).Describe(ctx)
+	if err != nil && !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -194,7 +195,7 @@ func (c *resumeCommand) resumeRunning(ctx context.Context, conn *temporalutil.Co
 func (c *resumeCommand) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
+		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind.OfPhase() && h.Phase == p.Name })
 		if p.Status == session.AwaitingApproval && (!asked || !c.needsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
@@ -225,7 +226,7 @@ func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watc
 func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Request) error {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), safetext.Clip(messageOf(h), 200))
+		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
 		if answer := c.firstCommand(sessionID, h, open); answer != "" {
 			fmt.Fprintf(&b, "\n  answer with: %s", answer)
 		}
@@ -235,14 +236,14 @@ func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Requ
 
 // sendContinue continues a paused session.
 func (c *resumeCommand) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := c.send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: c.env.person()}}, nil)
+	answered, err := control.Requests{Base: c.base(conn, nil, conn.Namespace)}.Continue(ctx, sessionID, phase, c.env.person())
 	switch {
 	case err != nil:
 		return err
 	case answered:
 		c.printErr("session %s continues after phase %s", sessionID, phase)
 	default:
-		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerTimeout, sessionID, phase)
+		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout, sessionID, phase)
 	}
 	return nil
 }

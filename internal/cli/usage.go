@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -195,17 +196,11 @@ func (c *usageCommand) temporalCosts(ctx context.Context) ([]usage.Row, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	known, err := visible(ctx, conn, allSessions, "")
+	costs, err := control.Sessions{Base: c.base(conn, nil, conn.Namespace)}.Totals(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.printErr("no store found: showing the totals in Temporal, on the day on which each session started; running sessions may have spent more")
-	var costs []usage.Row
-	for _, l := range known {
-		price := usage.Row{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), Spending: usage.Spent(0, l.usage)}
-		price.Tokens = l.Tokens
-		costs = append(costs, price)
-	}
 	return costs, nil
 }
 

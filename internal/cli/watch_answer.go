@@ -108,14 +108,14 @@ func units(tokens, usd bool) string {
 
 // addKeyActions adds to a request what its answers can do.
 func addKeyActions(r *tui.Request, h session.Request) {
-	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
+	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Subject()
 	for _, action := range h.Actions {
 		if h.Takes(action) {
 			r.Takes = append(r.Takes, action)
 		}
 	}
 	words := strings.Fields(h.Command)
-	if kindOf(h) != session.ForBudget || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
+	if h.Kind != session.ForBudget || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
 		return
 	}
 	r.Takes = append(r.Takes, tui.Raise)
@@ -129,7 +129,7 @@ func addKeyActions(r *tui.Request, h session.Request) {
 
 // ownBudget returns the session's budget if a key can raise it: no budget request is open.
 func ownBudget(v sessionstatus.Session) []tui.Request {
-	asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return kindOf(h) == session.ForBudget })
+	asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind == session.ForBudget })
 	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
 		return nil
 	}

@@ -81,15 +81,15 @@ func requestChanges(p terminal.Palette, before, now session.Status) []change {
 		old, known := open[h.ID]
 		delete(open, h.ID)
 		if !known && !now.Status.Closed() {
-			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), safetext.Clip(messageOf(h), 200))
+			all = add(all, h.Since, "%s: %s: %s", h.Subject(), p.Paint(terminal.Red, h.Need()), safetext.Clip(messageOf(h), 200))
 		}
 		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
-			all = add(all, time.Time{}, "%s: %s", subject(h), t)
+			all = add(all, time.Time{}, "%s: %s", h.Subject(), t)
 		}
 	}
 	for _, h := range before.Help {
 		if _, gone := open[h.ID]; gone && !now.Status.Closed() {
-			all = add(all, time.Time{}, "%s: continues", subject(h))
+			all = add(all, time.Time{}, "%s: continues", h.Subject())
 		}
 	}
 	return all

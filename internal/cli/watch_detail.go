@@ -267,9 +267,9 @@ func (g *guide) viewRequests(s session.Status) []tui.Request {
 	goOn := tui.Command{Text: g.target.commandLine("resume " + s.Session), Does: "resumes with the finished work restored"}
 	var all []tui.Request
 	for _, h := range s.Help {
-		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + messageOf(h), Until: h.Until}
-		for _, w := range requestCommands(s.Session, h, s.Help) {
-			r.Commands = append(r.Commands, tui.Command{Text: g.target.commandLine(w.command), Does: w.does})
+		r := tui.Request{Title: h.Subject() + " " + h.Need() + ": " + messageOf(h), Until: h.Until}
+		for _, w := range h.Commands(s.Session, s.Help) {
+			r.Commands = append(r.Commands, tui.Command{Text: g.target.commandLine(w.Line), Does: w.Does})
 		}
 		if s.Status.Closed() {
 			r.Commands = []tui.Command{goOn}

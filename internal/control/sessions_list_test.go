@@ -1,4 +1,4 @@
-package cli
+package control
 
 import (
 	"testing"
@@ -14,36 +14,35 @@ import (
 func TestAContinuedSessionIsListedWithItsOwnStart(t *testing.T) {
 	t.Parallel()
 	began, continued := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	listed := listedSession{Session: "s", Store: "st", Status: session.AwaitingApproval, Phases: []string{}, StartedAt: &continued, ran: continued, run: "second"}
+	listed := ListedSession{Session: "s", Store: "st", Status: session.AwaitingApproval, Phases: []string{}, StartedAt: &continued, ran: continued, run: "second"}
 	e := session.Execution{Store: "st", RunID: "second", FirstRun: "first", Status: session.Status{
 		Session: "s", Status: session.AwaitingApproval, StartedAt: &began,
 		Phases: []session.PhaseStatus{{Name: "one", Status: session.AwaitingApproval}, {Name: "two", Status: session.Pending}},
 	}}
-	got := join([]listedSession{listed}, []session.Execution{e})[0]
+	got := join([]ListedSession{listed}, []session.Execution{e})[0]
 	require.Equal(t, began, *got.StartedAt)
 	require.Equal(t, []string{"one"}, got.Phases)
 	require.Equal(t, continued, got.order(), "pages are in the order in which Temporal lists runs")
 
 	e.RunID = "first" // a later run was begun by `resume`, and has yet to be admitted
-	require.Equal(t, continued, *join([]listedSession{listed}, []session.Execution{e})[0].StartedAt)
+	require.Equal(t, continued, *join([]ListedSession{listed}, []session.Execution{e})[0].StartedAt)
 }
 
 func TestPagesOfAListingHaveEachSessionOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 1, time.UTC)
-	known := func() (all []listedSession) {
+	known := func() (all []ListedSession) {
 		for i, name := range []string{"c", "a", "e", "b", "d"} { // three of them started at once
 			started := now.Add(-time.Duration(i/3) * time.Hour)
-			all = append(all, listedSession{Session: name, StartedAt: &started})
+			all = append(all, ListedSession{Session: name, StartedAt: &started})
 		}
 		return all
 	}
 	var got []string
-	f := listFlags{limit: 2}
+	f := SessionFilter{Limit: 2}
 	for {
-		sel, err := f.selection(now)
-		require.NoError(t, err)
-		doc := sel.page(known())
+		require.NoError(t, f.Check())
+		doc := f.page(known())
 		for _, l := range doc.Sessions {
 			got = append(got, l.Session)
 		}
@@ -51,7 +50,7 @@ func TestPagesOfAListingHaveEachSessionOnce(t *testing.T) {
 			require.Empty(t, doc.Cursor)
 			break
 		}
-		f.cursor = doc.Cursor
+		f.Cursor = doc.Cursor
 	}
 	require.Equal(t, []string{"a", "c", "e", "b", "d"}, got)
 }

@@ -1,0 +1,103 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// The bounds of what a caller waits for.
+const (
+	// AnswerTimeout bounds the wait for a worker to accept a message.
+	AnswerTimeout = 10 * time.Second
+	// ApplyTimeout bounds the wait for a session to apply it.
+	ApplyTimeout = time.Minute
+)
+
+// message is what is sent to a running session: an update or, under the same name, a signal.
+type message struct {
+	update string
+	// id makes the update idempotent; empty: each one is new.
+	id       string
+	argument any
+}
+
+// running returns Temporal's description of a session that has not ended. Otherwise the
+// error is a [*LostError] or an [*EndedError].
+func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+	if _, err := b.connected(); err != nil {
+		return nil, err
+	}
+	info, err := w.Describe(ctx)
+	switch {
+	case errors.Is(err, sessionstatus.ErrUnknown) && w.Kept():
+		return nil, &Error{Kind: Conflict, Session: w.Session, err: &LostError{w.Session}}
+	case err != nil:
+		return nil, looked(w.Session, err)
+	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return info, &Error{Kind: Conflict, Session: w.Session, err: &EndedError{w.Session, sessionstatus.ClosedState(info.GetStatus())}}
+	}
+	return info, nil
+}
+
+// send sends a message to a session: as an update, with the result in answer, or if no
+// worker takes it in time, as a signal; answered is false then.
+func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (answered bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
+		WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
+	})
+	if err == nil { // the session has it, and may have agents to stop before it has done it
+		applying, cancel := context.WithTimeout(ctx, ApplyTimeout)
+		defer cancel()
+		if err = handle.Get(applying, answer); unanswered(applying, err) && ctx.Err() == nil {
+			return true, &Error{Kind: Unavailable, Session: sessionID, err: &SlowError{sessionID}}
+		}
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case !unanswered(bounded, err):
+		return false, refusal(sessionID, err)
+	}
+	return false, conn.SignalWorkflow(ctx, sessionID, "", m.update, m.argument)
+}
+
+// SlowError says that a session accepted a message, and did not apply it in time. It will.
+type SlowError struct{ Session string }
+
+func (e *SlowError) Error() string {
+	return "session " + e.Session + " accepted the request but did not complete it within " + ApplyTimeout.String()
+}
+
+// refusal is the error of a message that a session does not take.
+func refusal(sessionID string, err error) error {
+	var refused *temporal.ApplicationError
+	if !errors.As(err, &refused) {
+		return conflictf(sessionID, "session %s: %w", sessionID, err)
+	}
+	if refused.Type() == workflows.NotRaised {
+		return invalidf("amount", "session %s: %s", sessionID, refused.Message())
+	}
+	return conflictf(sessionID, "session %s: %s", sessionID, refused.Message())
+}
+
+// unanswered reports whether a call to a workflow failed only because no worker
+// answered it in time. The server, which knows the deadline, may say so a moment
+// before bounded itself is over.
+func unanswered(bounded context.Context, err error) bool {
+	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return err != nil && (bounded.Err() != nil || errors.As(err, &late))
+}

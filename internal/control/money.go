@@ -1,0 +1,39 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Money are the budgets of sessions and teams, and what has been spent.
+type Money struct{ *Base }
+
+// Raised is the document of a raised budget.
+type Raised struct {
+	Session string `json:"session"`
+	// Raised is what may be spent now; null where no worker has answered yet.
+	Raised *activities.Raised `json:"raised"`
+}
+
+// Raise raises a budget of a running session; what waits for it continues. Errors of kind
+// [Conflict] are a [*LostError] or an [*EndedError].
+func (m Money) Raise(ctx context.Context, sessionID string, r workflows.Raise) (Raised, error) {
+	doc := Raised{Session: sessionID}
+	w, err := m.watcher(sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if _, err := m.running(ctx, w); err != nil {
+		return doc, err
+	}
+	r.ID = fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano())
+	var raised activities.Raised
+	answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+	if err == nil && answered {
+		doc.Raised = &raised
+	}
+	return doc, err
+}

@@ -1,0 +1,310 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Requests are the open requests of sessions to people.
+type Requests struct{ *Base }
+
+// Inbox is all that waits for a person.
+type Inbox struct {
+	// Waiting has the open requests, those that have waited longest first, and after them
+	// the notices of outages, which need no answer.
+	Waiting []InboxEntry `json:"waiting"`
+}
+
+// InboxEntry is an open request of a session for a person.
+type InboxEntry struct {
+	Session string        `json:"session"`
+	Team    string        `json:"team"`
+	Status  session.State `json:"status"`
+	Store   string        `json:"store"`
+	// Request is its id; empty where only the session's state is known, because
+	// its store is not at hand. So are the fields below that are not known then.
+	Request  string              `json:"request"`
+	Kind     session.RequestKind `json:"kind"`
+	Phase    string              `json:"phase"`
+	Persona  string              `json:"persona"`
+	Category failures.Category   `json:"category"`
+	Message  string              `json:"message"`
+	Advice   string              `json:"advice"`
+	Actions  []session.Action    `json:"actions"`
+	Since    *time.Time          `json:"since"`
+	Until    *time.Time          `json:"until"`
+	// Usage is the session's so far.
+	Usage  cost.Usage      `json:"usage"`
+	Ticket *session.Ticket `json:"ticket"`
+	// Commands are the commands that answer it, the one that continues first.
+	Commands []string `json:"commands"`
+}
+
+// NoticeOnly reports whether the entry is a notice only: the session continues by itself.
+func (e InboxEntry) NoticeOnly() bool { return e.Kind.NoticeOnly() }
+
+// rank sorts notices after requests.
+func (e InboxEntry) rank() int {
+	if e.NoticeOnly() {
+		return 1
+	}
+	return 0
+}
+
+// Waiting is a session that waits for a person.
+type Waiting struct {
+	session.Status
+	Store string
+	// Known: its requests are known. Otherwise only the fields of a listing are.
+	Known bool
+	// Lost: Temporal no longer has the session, so it takes no answer
+	// before it is resumed from the store.
+	Lost bool
+}
+
+// Inbox lists the open requests of all sessions. It needs no worker.
+func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
+	found, err := r.Waiting(ctx)
+	if err != nil {
+		return Inbox{}, err
+	}
+	doc := Inbox{Waiting: []InboxEntry{}}
+	for _, w := range found {
+		doc.Waiting = append(doc.Waiting, w.entries()...)
+	}
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
+	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
+	return doc, nil
+}
+
+// Waiting finds the sessions that wait for a person. What the store has of its own sessions
+// is confirmed by Temporal where it can be reached, and Temporal adds those of other stores.
+func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
+	var stored []session.Execution
+	if r.Store != nil {
+		// Unreadable documents are reported by `checkpoints verify`.
+		stored, _ = r.Store.Executions(ctx, r.Namespace)
+	}
+	var err error
+	running, open := []ListedSession{}, map[string]bool{}
+	if conn := r.conn(); conn != nil {
+		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range running {
+		open[l.Session] = true
+	}
+	var found []Waiting
+	mine := map[string]bool{}
+	for _, e := range stored {
+		mine[e.Session] = true
+		if e.Status.Status.Closed() || len(e.Help) == 0 {
+			continue
+		}
+		w := Waiting{Status: withLedgerCosts(r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
+		waits, err := r.confirm(ctx, &w, e.RunID, open)
+		if err != nil {
+			return nil, err
+		}
+		if waits {
+			found = append(found, w)
+		}
+	}
+	for _, l := range running {
+		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
+		if waits && (!mine[l.Session] || l.Store != r.Store.ID()) {
+			found = append(found, Waiting{Status: session.Status{
+				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
+			}, Store: l.Store})
+		}
+	}
+	return found, nil
+}
+
+// confirm asks Temporal whether a session still waits as the store says. Its list of running sessions
+// may lag.
+func (r Requests) confirm(ctx context.Context, w *Waiting, run string, open map[string]bool) (waits bool, err error) {
+	conn := r.conn()
+	if conn == nil || open[w.Session] {
+		return true, nil
+	}
+	look, err := r.watcher(w.Session)
+	if err != nil {
+		return false, err
+	}
+	info, err := look.Describe(ctx)
+	switch {
+	case errors.Is(err, sessionstatus.ErrUnknown):
+		w.Lost = true
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == run, nil
+}
+
+// withLedgerCosts is a stored status with the costs of the ledger.
+func withLedgerCosts(s *store.Store, key session.Key, e session.Execution) session.Status {
+	if l, err := s.Ledger(key); err == nil {
+		return sessionstatus.Accounted(e.Status, &l)
+	}
+	return e.Status
+}
+
+// entries lists what a session waits with.
+func (w Waiting) entries() []InboxEntry {
+	if !w.Known {
+		kind := session.ForHelp
+		if w.Status.Status == session.AwaitingApproval {
+			kind = session.ForApproval
+		}
+		return []InboxEntry{{
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
+			Actions: []session.Action{}, Commands: []string{"maestro status " + w.Session},
+		}}
+	}
+	var all []InboxEntry
+	for _, h := range w.Help {
+		e := InboxEntry{
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona,
+			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
+			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
+		}
+		if w.Lost {
+			e.Commands = []string{"maestro resume " + w.Session}
+			all = append(all, e)
+			continue
+		}
+		for _, c := range h.Commands(w.Session, w.Help) {
+			e.Commands = append(e.Commands, "maestro "+c.Line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func unlessZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
+
+// Open lists the open requests of a running session. known is false where neither a worker
+// nor the store says anything. Errors are as of [Requests.Answer].
+func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Request, known bool, err error) {
+	w, err := r.watcher(sessionID)
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err := r.running(ctx, w); err != nil {
+		return nil, false, err
+	}
+	return w.Requests(ctx)
+}
+
+// Answered is the document of an answer.
+type Answered struct {
+	Session string              `json:"session"`
+	Kind    session.RequestKind `json:"kind,omitempty"`
+	// Answer is the answer; once accepted, as the session has recorded it.
+	Answer session.Answer `json:"answer"`
+	// Taken: the session has accepted it. Otherwise no worker has answered yet, and
+	// it takes it, or finds it stale, as soon as one does.
+	Taken bool `json:"taken"`
+	// Trouble is the error of an answer; of many answers at once only.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Answer answers an open request, and waits until the session has accepted the answer. Errors
+// of kind [Conflict] are a [*LostError], an [*EndedError], or say who has answered before.
+func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
+	if err := checkAnswer(answer); err != nil {
+		return Answered{}, err
+	}
+	w, err := r.watcher(sessionID)
+	if err != nil {
+		return Answered{}, err
+	}
+	if _, err := r.running(ctx, w); err != nil {
+		return Answered{}, err
+	}
+	doc := Answered{Session: sessionID, Answer: answer}
+	var taken session.Answer
+	answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
+	if err == nil && answered {
+		doc.Answer, doc.Taken = taken, true
+	}
+	return doc, err
+}
+
+// Leave leaves an answer for a session whose worker does not answer: it takes it, or finds it stale,
+// as soon as one does.
+func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
+	doc := Answered{Session: sessionID, Answer: answer}
+	if err := checkAnswer(answer); err != nil {
+		return doc, err
+	}
+	conn, err := r.connected()
+	if err != nil {
+		return doc, err
+	}
+	return doc, conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, answer)
+}
+
+// Continue continues a session that is paused after a phase. answered is false where no
+// worker answers: it continues as soon as one does.
+func (r Requests) Continue(ctx context.Context, sessionID, phase, by string) (answered bool, err error) {
+	conn, err := r.connected()
+	if err != nil {
+		return false, err
+	}
+	return send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: by}}, nil)
+}
+
+// checkAnswer refuses an answer that no request takes.
+func checkAnswer(a session.Answer) error {
+	switch {
+	case a.Request == "":
+		return invalidf("request", "missing; name the request to answer")
+	case a.Action.Rule() == (session.ActionRule{}):
+		return invalidf("action", "unknown action %q", textfmt.Shorten(string(a.Action), 40))
+	case a.Action.LacksNote(a.Note):
+		return invalidf("note", "missing; describe what is wrong: the personas get this text")
+	case a.Action.Rule().NeedsFiles && a.Files == "":
+		return invalidf("files", "missing; %s takes files", a.Action)
+	}
+	return CheckNote(a.Note)
+}
+
+// CheckNote refuses a note that is too large or not text.
+func CheckNote(note string) error {
+	switch {
+	case len(note) > session.MaxNote:
+		return invalidf("note", "longer than %s; put longer texts into a file and supply it", textfmt.Size(session.MaxNote))
+	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
+		return invalidf("note", "not valid UTF-8")
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package control
+
+import (
+	"context"
+
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// Read is what is known of a session now.
+func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
+	w, err := s.watcher(sessionID)
+	if err != nil {
+		return sessionstatus.Session{}, err
+	}
+	v, err := w.Look(ctx)
+	return v, looked(sessionID, err)
+}
+
+// Cancellation is the document of a cancelled session.
+type Cancellation struct {
+	Session string `json:"session"`
+	RunID   string `json:"run_id"`
+	// Requested is always true: the session ends once its agents have stopped.
+	Requested bool `json:"requested"`
+}
+
+// Cancel has a session end: its agents are stopped, and finished work stays.
+func (s Sessions) Cancel(ctx context.Context, sessionID string) (Cancellation, error) {
+	w, err := s.watcher(sessionID)
+	if err != nil {
+		return Cancellation{}, err
+	}
+	info, err := s.running(ctx, w)
+	if err != nil {
+		return Cancellation{}, err
+	}
+	run := info.GetExecution().GetRunId()
+	// It may have continued as new since: the run is left open.
+	return Cancellation{sessionID, run, true}, w.Conn.CancelWorkflow(ctx, sessionID, "")
+}

@@ -1,0 +1,220 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/usage"
+)
+
+// SessionList is a page of sessions.
+type SessionList struct {
+	// Sessions are the newest first.
+	Sessions []ListedSession `json:"sessions"`
+	// More: there are sessions beyond the limit.
+	More bool `json:"more"`
+	// Cursor is that of the next page; empty: there is none.
+	Cursor string `json:"cursor"`
+}
+
+// ListedSession is a session in a listing.
+type ListedSession struct {
+	Session string        `json:"session"`
+	Team    string        `json:"team"`
+	Status  session.State `json:"status"`
+	// Phases are the phases under way.
+	Phases  []string `json:"phases"`
+	Tokens  int64    `json:"tokens"`
+	CostUSD cost.USD `json:"cost_usd"`
+	// Store is the id of the session's store.
+	Store       string     `json:"store"`
+	Requirement string     `json:"requirement"`
+	StartedAt   *time.Time `json:"started_at"`
+	ClosedAt    *time.Time `json:"closed_at"`
+	// Temporal reports whether Temporal knows the session; one that it has
+	// forgotten is listed from the store.
+	Temporal bool `json:"temporal"`
+
+	// run is its newest run, and ran when that started, by which a listing is sorted; zero
+	// where only the store has the session.
+	run string
+	ran time.Time
+	// usage is what Temporal knows of its costs, which may be less than Tokens.
+	usage cost.Usage
+	// reason is its memo's.
+	reason string
+}
+
+// States are those that a session can be listed in.
+func States() []session.State {
+	return []session.State{
+		session.Admitted, session.Running, session.WaitingForBreaker, session.HelpIsNeeded, session.AwaitingApproval,
+		session.Completed, session.Failed, session.WasCancelled,
+	}
+}
+
+// SessionFilter says which sessions are listed, the newest first.
+type SessionFilter struct {
+	Team   string
+	Status session.State
+	// Since leaves out sessions that started before; zero: none.
+	Since time.Time
+	// Cursor continues after the page that ended with it; empty: the first page.
+	Cursor string
+	// Limit is how many are listed at most, at least 1.
+	Limit int
+
+	after *ListedSession
+}
+
+// All reports whether the first page of all sessions is wanted.
+func (f SessionFilter) All() bool {
+	return f.Team == "" && f.Status == "" && f.Since.IsZero() && f.Cursor == ""
+}
+
+// Check refuses a filter that makes no sense, and reads its cursor.
+func (f *SessionFilter) Check() error {
+	if f.Limit < 1 {
+		return invalidf("limit", "%d is less than 1", f.Limit)
+	}
+	if f.Status != "" && !slices.Contains(States(), f.Status) {
+		names := make([]string, 0, len(States()))
+		for _, state := range States() {
+			names = append(names, string(state))
+		}
+		return invalidf("status", "unknown state %q%s; use one of %s", textfmt.Shorten(string(f.Status), 80),
+			textfmt.DidYouMean(string(f.Status), names), strings.Join(names, ", "))
+	}
+	if f.Cursor == "" {
+		return nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(f.Cursor)
+	at, id, _ := strings.Cut(string(data), " ")
+	started, bad := time.Parse(time.RFC3339Nano, at)
+	if err != nil || bad != nil || spec.CheckSession(id) != nil {
+		return invalidf("cursor", "not the cursor of a list of sessions")
+	}
+	f.after = &ListedSession{Session: id, StartedAt: &started}
+	return nil
+}
+
+// condition is the part of the filter that Temporal can decide for every session. Its
+// other attributes may be missing, or late.
+func (f SessionFilter) condition() string {
+	if f.Since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("StartTime >= '%s'", f.Since.UTC().Format(time.RFC3339Nano))
+}
+
+func (f SessionFilter) has(l ListedSession) bool {
+	return (f.Team == "" || l.Team == f.Team) && (f.Status == "" || l.Status == f.Status) &&
+		!timeOf(l.StartedAt).Before(f.Since) && (f.after == nil || newestFirst(*f.after, l) < 0)
+}
+
+// page is what is listed of sessions that are known.
+func (f SessionFilter) page(known []ListedSession) (doc SessionList) {
+	known = slices.DeleteFunc(known, func(l ListedSession) bool { return !f.has(l) })
+	slices.SortFunc(known, newestFirst)
+	doc.Sessions, doc.More = known, len(known) > f.Limit
+	if doc.More {
+		doc.Sessions = known[:f.Limit]
+		last := doc.Sessions[f.Limit-1]
+		doc.Cursor = base64.RawURLEncoding.EncodeToString([]byte(last.order().UTC().Format(time.RFC3339Nano) + " " + last.Session))
+	}
+	return doc
+}
+
+// newestFirst is the order of a listing.
+func newestFirst(x, y ListedSession) int {
+	return cmp.Or(y.order().Compare(x.order()), cmp.Compare(x.Session, y.Session))
+}
+
+// Sessions are the sessions of a namespace.
+type Sessions struct{ *Base }
+
+// List merges what Temporal and the store know of sessions.
+func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, err error) {
+	if err := f.Check(); err != nil {
+		return doc, err
+	}
+	known := []ListedSession{}
+	if conn := s.conn(); conn != nil {
+		most := allSessions
+		if f.All() {
+			most = f.Limit + 1
+		}
+		if known, err = visible(ctx, conn, most, f.condition()); err != nil {
+			return doc, err
+		}
+	}
+	if s.Store == nil {
+		return f.page(known), nil
+	}
+	// Unreadable documents are reported by `checkpoints verify`.
+	stored, _ := s.Store.Executions(ctx, s.Namespace)
+	heads := map[string]spec.Digest{}
+	for _, e := range stored {
+		heads[e.Session] = e.Checkpoint
+	}
+	doc = f.page(join(known, stored))
+	for i, l := range doc.Sessions {
+		if l.Store != s.Store.ID() {
+			continue
+		}
+		if ledger, err := s.Store.Ledger(s.key(l.Session)); err == nil {
+			used := ledger.Usage()
+			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
+		}
+		if l.Requirement == "" {
+			if checkpoint, err := s.Store.Checkpoint(ctx, heads[l.Session]); err == nil {
+				doc.Sessions[i].Requirement = checkpoint.Requirement
+			}
+		}
+	}
+	return doc, nil
+}
+
+// Known lists ids of sessions that Temporal or the store has, the newest hundreds of Temporal's: for
+// suggestions.
+func (s Sessions) Known(ctx context.Context) (ids []string) {
+	if s.Store != nil {
+		stored, _ := s.Store.Sessions(ctx, s.Namespace)
+		for _, key := range stored {
+			ids = append(ids, key.Session)
+		}
+	}
+	if conn := s.conn(); conn != nil {
+		listed, _ := visible(ctx, conn, listPage, "")
+		for _, l := range listed {
+			ids = append(ids, l.Session)
+		}
+	}
+	return ids
+}
+
+// Totals are what Temporal knows of the costs of sessions, on the day on which each started.
+func (s Sessions) Totals(ctx context.Context) ([]usage.Row, error) {
+	conn, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	known, err := visible(ctx, conn, allSessions, "")
+	var costs []usage.Row
+	for _, l := range known {
+		row := usage.Row{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), Spending: usage.Spent(0, l.usage)}
+		row.Tokens = l.Tokens
+		costs = append(costs, row)
+	}
+	return costs, err
+}

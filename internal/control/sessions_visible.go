@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"math"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+const (
+	// listPage is how many sessions Temporal is asked for at once.
+	listPage = 200
+	// allSessions is a limit that bounds no listing.
+	allSessions = math.MaxInt
+)
+
+// visible lists the sessions that Temporal knows and for which a condition holds,
+// the newest first. An empty condition holds for all.
+func visible(ctx context.Context, conn *temporalutil.Connection, limit int, condition string) ([]ListedSession, error) {
+	out := []ListedSession{}
+	listed := map[string]bool{} // only the newest incarnation of each
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: conn.Namespace, PageSize: listPage,
+		Query: "WorkflowType = '" + workflows.TeamSessionName + "' AND ExecutionStatus != 'ContinuedAsNew'",
+	}
+	if condition != "" {
+		request.Query += " AND " + condition
+	}
+	for {
+		answer, err := conn.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range answer.GetExecutions() {
+			if l := fromVisibility(info); !listed[l.Session] {
+				listed[l.Session] = true
+				out = append(out, l)
+			}
+		}
+		request.NextPageToken = answer.GetNextPageToken()
+		if len(request.NextPageToken) == 0 || len(out) >= limit {
+			return out, nil
+		}
+	}
+}
+
+func fromVisibility(info *workflowpb.WorkflowExecutionInfo) ListedSession {
+	summary := sessionstatus.Memo[workflows.MemoSummary](info, workflows.MemoStatus)
+	l := ListedSession{
+		Session: info.GetExecution().GetWorkflowId(), Team: sessionstatus.Memo[string](info, workflows.MemoTeam),
+		Store: sessionstatus.Memo[string](info, workflows.MemoStore), Requirement: sessionstatus.Memo[string](info, workflows.MemoRequirement),
+		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage, reason: summary.Reason,
+	}
+	if t := info.GetStartTime(); t != nil {
+		started := t.AsTime()
+		l.StartedAt, l.ran, l.run = &started, started, info.GetExecution().GetRunId()
+	}
+	if t := info.GetCloseTime(); t != nil {
+		closed := t.AsTime()
+		l.ClosedAt = &closed
+	}
+	l.Status = sessionstatus.ClosedState(info.GetStatus())
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		l.Status = session.Running
+		if s := attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !session.State(s).Closed() {
+			l.Status = session.State(s)
+		}
+		l.Phases = append(l.Phases, attribute[[]string](info, workflows.AttributePhase.GetName())...)
+	}
+	if n := attribute[int64](info, workflows.AttributeTokens.GetName()); n > 0 {
+		l.Tokens = n
+	}
+	return l
+}
+
+// attribute reads a search attribute; its zero task queue.
+func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
+	var value, none T
+	payload, ok := info.GetSearchAttributes().GetIndexedFields()[name]
+	if !ok || converter.GetDefaultDataConverter().FromPayload(payload, &value) != nil {
+		return none
+	}
+	return value
+}
+
+// fromStore is a session as its status document has it.
+func fromStore(e session.Execution) ListedSession {
+	l := ListedSession{
+		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{},
+		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
+	}
+	for _, p := range e.Phases {
+		if !l.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
+			l.Phases = append(l.Phases, p.Name)
+		}
+	}
+	return l
+}
+
+// join adds the store's sessions to Temporal's. Of a session that both know,
+// Temporal says whether it runs.
+func join(known []ListedSession, stored []session.Execution) []ListedSession {
+	at := map[string]int{}
+	for i, l := range known {
+		at[l.Session] = i
+	}
+	for _, e := range stored {
+		m := fromStore(e)
+		i, ok := at[m.Session]
+		switch {
+		case !ok:
+			known = append(known, m)
+		case known[i].Store == m.Store:
+			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
+				known[i].Status = m.Status
+			}
+			if e.RunID == known[i].run && e.FirstRun != e.RunID && e.StartedAt != nil { // it has continued as new
+				known[i].StartedAt = e.StartedAt
+			}
+			if len(known[i].Phases) == 0 && !known[i].Status.Closed() {
+				known[i].Phases = m.Phases
+			}
+		}
+	}
+	return known
+}
+
+// order is when the newest run of a session started.
+func (l ListedSession) order() time.Time {
+	if l.ran.IsZero() {
+		return timeOf(l.StartedAt)
+	}
+	return l.ran
+}
