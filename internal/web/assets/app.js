@@ -1,0 +1,229 @@
+// Pages work without this script. With it they stay up to date, and forms answer in place.
+
+const main = () => document.getElementById("main");
+let tag = "";
+let loading = null;
+let again = false;
+
+// morph makes a node like another one, and keeps what a person has changed: focus, open
+// details, what was typed, where it was scrolled to.
+function morph(from, to) {
+  if (from.isEqualNode(to)) return;
+  if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) return from.replaceWith(to);
+  if (from.nodeType !== Node.ELEMENT_NODE) {
+    if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+    return;
+  }
+  if (from.hasAttribute("data-keep")) return;
+  attributes(from, to);
+  if (!(from instanceof HTMLTextAreaElement)) children(from, to);
+}
+
+function attributes(from, to) {
+  const own = name => name === "open" || name === "aria-busy" ||
+    (name === "value" || name === "checked") && from instanceof HTMLInputElement && from.type !== "hidden";
+  for (const {name} of [...from.attributes]) {
+    if (!to.hasAttribute(name) && !own(name)) from.removeAttribute(name);
+  }
+  for (const {name, value} of to.attributes) {
+    if (from.getAttribute(name) !== value && !own(name)) from.setAttribute(name, value);
+  }
+}
+
+const keyOf = node => node.nodeType === Node.ELEMENT_NODE ? node.id || node.getAttribute("data-key") : "";
+
+function children(from, to) {
+  const keyed = new Map();
+  for (const child of from.children) if (keyOf(child)) keyed.set(keyOf(child), child);
+  let at = from.firstChild;
+  for (const next of [...to.childNodes]) {
+    const key = keyOf(next);
+    let match = key ? keyed.get(key) : at;
+    if (!key) while (match && keyOf(match)) match = match.nextSibling; // it may come later
+    if (!key && match && (match.nodeName !== next.nodeName)) match = null;
+    if (!match) {
+      from.insertBefore(next, at);
+      continue;
+    }
+    if (match !== at) from.insertBefore(match, at);
+    else at = at.nextSibling;
+    morph(match, next);
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+// show puts another version of the page in the place of this one.
+function show(text, url) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const next = page.getElementById("main");
+  if (!next) return location.assign(url);
+  const end = following() ;
+  morph(main(), next);
+  for (const id of ["tabs", "who"]) {
+    const [from, to] = [document.getElementById(id), page.getElementById(id)];
+    if (from && to) morph(from, to);
+  }
+  document.title = page.title;
+  ages();
+  if (end) end.scrollIntoView({block: "end"});
+}
+
+// refresh loads the page again; at most one request runs, and one more follows it.
+async function refresh() {
+  if (loading || document.hidden) {
+    again = true;
+    return loading;
+  }
+  again = false;
+  loading = (async () => {
+    try {
+      const answer = await fetch(location.href, {headers: tag ? {"If-None-Match": tag} : {}, cache: "no-store"});
+      if (answer.redirected || answer.status === 401) return location.reload();
+      if (answer.ok) {
+        tag = answer.headers.get("ETag") || "";
+        show(await answer.text(), location.href);
+      }
+      live(answer.ok || answer.status === 304);
+    } catch {
+      live(false);
+    } finally {
+      await new Promise(done => setTimeout(done, 400));
+      loading = null;
+      if (again) refresh();
+    }
+  })();
+  return loading;
+}
+
+function live(on) {
+  const sign = document.getElementById("live");
+  if (!sign) return;
+  sign.dataset.state = on ? "on" : "off";
+  sign.textContent = on ? "Live" : "Reconnecting…";
+}
+
+function listen() {
+  const url = document.body.dataset.events;
+  if (!url) return;
+  const events = new EventSource(url);
+  events.onopen = () => { live(true); refresh(); };
+  events.onerror = () => live(false);
+  events.onmessage = refresh;
+  for (const name of ["change", "session"]) events.addEventListener(name, refresh);
+  addEventListener("pagehide", () => events.close());
+}
+
+// send posts a form and shows what comes of it without leaving the page.
+async function send(form, button) {
+  const body = new URLSearchParams(new FormData(form, button));
+  const place = form.querySelector("[data-answer]") || form;
+  form.setAttribute("aria-busy", "true");
+  if (button) button.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(button?.getAttribute("formaction") || form.action, {method: "POST", body, headers: {"Accept": "text/html"}});
+    const text = await answer.text();
+    if (answer.ok) {
+      if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
+      form.reset();
+      tag = "";
+      show(text, answer.url);
+      const said = document.querySelector("#main [role=status]");
+      if (said) said.focus();
+      return;
+    }
+    const problem = new DOMParser().parseFromString(text, "text/html").querySelector("[role=alert]");
+    const alert = problem || Object.assign(document.createElement("p"), {textContent: `The server answered ${answer.status}.`});
+    alert.setAttribute("role", "alert");
+    alert.setAttribute("data-keep", "");
+    place.querySelector("[role=alert]")?.remove();
+    place.append(alert);
+    if (answer.status === 409) refresh();
+  } catch {
+    const alert = Object.assign(document.createElement("p"), {textContent: "The server cannot be reached. Nothing was sent.", className: "field-error"});
+    alert.setAttribute("role", "alert");
+    place.querySelector("[role=alert]")?.remove();
+    place.append(alert);
+  } finally {
+    form.removeAttribute("aria-busy");
+    button?.removeAttribute("aria-busy");
+  }
+}
+
+// following is the end of a text that grows, if a person follows it.
+function following() {
+  const box = document.getElementById("follow");
+  return box?.checked ? document.getElementById("end") : null;
+}
+
+// ages counts the times that have begun and not ended.
+function ages() {
+  for (const time of document.querySelectorAll("time[data-age]")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
+    const text = age(seconds);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+function age(s) {
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${s % 60}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ${Math.floor(s / 60) % 60}m`;
+  return `${Math.floor(s / 86400)}d ${Math.floor(s / 3600) % 24}h`;
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("theme", root.dataset.theme);
+}
+
+document.addEventListener("click", event => {
+  const at = event.target.closest("[data-theme-switch], [data-copy], [data-open-all]");
+  if (!at) return;
+  if (at.hasAttribute("data-theme-switch")) theme();
+  if (at.hasAttribute("data-copy")) {
+    navigator.clipboard?.writeText(at.parentElement.querySelector("code").textContent);
+    at.setAttribute("data-copied", "");
+    setTimeout(() => at.removeAttribute("data-copied"), 1500);
+  }
+  if (at.hasAttribute("data-open-all")) {
+    const all = [...document.querySelectorAll(at.dataset.openAll)];
+    const open = all.some(e => !e.open);
+    for (const e of all) e.open = open;
+  }
+});
+
+document.addEventListener("submit", event => {
+  const form = event.target;
+  if (form.method !== "post" || form.hasAttribute("data-plain") || form.enctype === "multipart/form-data") return;
+  event.preventDefault();
+  if (form.getAttribute("aria-busy") !== "true") send(form, event.submitter);
+});
+
+// The keys of lists: j and k go from card to card, / goes to the search.
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+  if (event.key === "/") {
+    const field = document.querySelector("main input[type=search]");
+    if (field) {
+      event.preventDefault();
+      field.focus();
+    }
+  }
+  if (event.key === "j" || event.key === "k") {
+    const stops = [...document.querySelectorAll("[data-stop]")];
+    const now = stops.findIndex(e => e.contains(document.activeElement));
+    const next = stops[event.key === "j" ? now + 1 : Math.max(now - 1, 0)];
+    next?.focus();
+  }
+});
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden && again) refresh(); });
+setInterval(ages, 1000);
+ages();
+listen();

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/terminal"
+)
+
+// dollars writes an amount of money with as many decimals as it needs to be told apart from
+// nothing.
+func dollars(u cost.USD) string {
+	value := float64(u) / 1e9
+	switch {
+	case u == 0:
+		return "$0"
+	case value >= 1000:
+		return "$" + terminal.Number(int64(value+.5))
+	case value >= .01:
+		return "$" + strconv.FormatFloat(value, 'f', 2, 64)
+	}
+	return "$" + u.Rounded().String()
+}
+
+// short writes a large number in four figures at most.
+func short(n int64) string {
+	scaled := func(unit float64, name string) string {
+		return strconv.FormatFloat(float64(n)/unit, 'f', 1, 64) + name
+	}
+	switch {
+	case n < 1000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return scaled(1e3, "k")
+	case n < 1_000_000_000:
+		return scaled(1e6, "M")
+	}
+	return scaled(1e9, "G")
+}
+
+// seconds writes a time at work; nothing for none.
+func seconds(s float64) string {
+	if s <= 0 {
+		return ""
+	}
+	return terminal.Age(time.Duration(s * float64(time.Second)))
+}
+
+// percent is a number for an attribute of SVG.
+func percent(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) + "%" }
+
+// moment writes a time for people, in UTC: the browser's own zone is not known here.
+func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
+
+// The addresses of pages.
+
+func sessionURL(id string) string { return "/sessions/" + url.PathEscape(id) }
+
+func phaseURL(id, phase string) string { return sessionURL(id) + "/phases/" + url.PathEscape(phase) }
+
+func assignmentURL(id, phase, persona string) string {
+	return phaseURL(id, phase) + "/" + url.PathEscape(persona)
+}
+
+func attemptURL(id, phase, persona string, round, attempt int) string {
+	return fmt.Sprintf("%s/attempts/%d.%d", assignmentURL(id, phase, persona), round, attempt)
+}

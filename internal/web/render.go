@@ -1,0 +1,153 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/web/diffview"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// views are the parsed pages, by the name of their file.
+type views map[string]*template.Template
+
+// frame is what all pages have around their content.
+type frame struct {
+	Title string
+	// Tab is the open one: inbox, sessions, history or operate.
+	Tab string
+	// Open counts the requests that wait for a person.
+	Open int
+	// Who is the person's name, and CSRF what their forms carry.
+	Who, CSRF string
+	// Events is the address of the server's events; empty: the page does not update.
+	Events  string
+	Version string
+	Now     time.Time
+	Content any
+}
+
+// loadViews parses each page together with the layout and the parts.
+func loadViews(files assets) views {
+	base := template.Must(template.New("").Funcs(functions(files)).ParseFS(templateFiles, "templates/layout.html", "templates/parts*.html"))
+	pages, err := fs.Glob(templateFiles, "templates/page_*.html")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	v := views{}
+	for _, name := range pages {
+		page := template.Must(template.Must(base.Clone()).ParseFS(templateFiles, name))
+		v[strings.TrimSuffix(strings.TrimPrefix(name, "templates/page_"), ".html")] = page
+	}
+	return v
+}
+
+// render writes a page.
+func (v views) render(name string, f frame) ([]byte, error) {
+	page, ok := v[name]
+	if !ok {
+		return nil, fmt.Errorf("page %q not found", name)
+	}
+	var b bytes.Buffer
+	err := page.ExecuteTemplate(&b, "layout", f)
+	return b.Bytes(), err
+}
+
+func functions(files assets) template.FuncMap {
+	return template.FuncMap{
+		"asset":   files.url,
+		"icon":    icon,
+		"path":    func(name string) string { return icons[name] },
+		"look":    lookOf,
+		"lookFor": lookOfRequest,
+		"lookAt":  lookOfAssignment,
+		"line":    safetext.Line,
+		"clip":    safetext.Clip,
+		"block":   safetext.Block,
+		"name":    safetext.Name,
+		"visible": diffview.Visible,
+		"dollars": dollars,
+		"short":   short,
+		"number":  terminal.Number,
+		"count":   textfmt.Count,
+		"size":    textfmt.Size,
+		"seconds": seconds,
+		"percent": percent,
+		"age":     age,
+		"time":    timeTag,
+		"dict":    dict,
+		"list":    func(all ...string) []string { return all },
+		"add":     func(a, b int) int { return a + b },
+		"sum":     func(a, b float64) float64 { return a + b },
+		"join":    strings.Join,
+
+		"sessionURL": sessionURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL, "attemptURL": attemptURL,
+		"closed": func(s session.State) bool { return s.Closed() },
+	}
+}
+
+// icon draws an icon of the set. Words beside it say the same.
+func icon(name string) template.HTML {
+	class := "icon"
+	if name == "run" {
+		class += " spin"
+	}
+	return template.HTML(`<svg class="` + class + `" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="` + icons[name] + `"/></svg>`) //nolint:gosec // constants
+}
+
+// age is a time that goes on: the script counts it.
+func age(since any, now time.Time) template.HTML {
+	t := timeOf(since)
+	if t.IsZero() {
+		return ""
+	}
+	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="since %s" data-age>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), terminal.Age(now.Sub(t)))) //nolint:gosec // digits only
+}
+
+// timeTag is a moment.
+func timeTag(at any) template.HTML {
+	t := timeOf(at)
+	if t.IsZero() {
+		return ""
+	}
+	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s">%s</time>`, t.UTC().Format(time.RFC3339), moment(t))) //nolint:gosec // digits only
+}
+
+func timeOf(t any) time.Time {
+	switch t := t.(type) {
+	case time.Time:
+		return t
+	case *time.Time:
+		if t != nil {
+			return *t
+		}
+	}
+	return time.Time{}
+}
+
+// dict names the arguments of a part.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("dict has %d arguments; it takes names and values", len(pairs))
+	}
+	m := make(map[string]any, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("argument %d of dict is no name", i+1)
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}

@@ -1,0 +1,94 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Options are what the dashboard is made of.
+type Options struct {
+	// Version is the program's.
+	Version string
+	// Events is the address of the server's events; empty: pages do not update by themselves.
+	Events string
+	// CSRF is the token that forms of a request's session carry.
+	CSRF func(context.Context) string
+	// Who is the name of the person who looks; empty: nobody is known.
+	Who func(context.Context) string
+	// Now tells the time.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// site writes pages.
+type site struct {
+	Options
+	files assets
+	views views
+}
+
+// New returns the dashboard: all paths besides those of the API.
+func New(o Options) http.Handler {
+	files := loadAssets()
+	s := &site{Options: o, files: files, views: loadViews(files)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /assets/", files)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/inbox", http.StatusFound) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Page not found", Text: "Nothing has the address " + r.URL.Path + ".", Command: "maestro list"})
+	})
+	return mux
+}
+
+// page is what a handler shows.
+type page struct {
+	View, Title, Tab string
+	Content          any
+}
+
+// show writes a page. A browser that has the same one already gets no content.
+func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) {
+	f := frame{Title: p.Title, Tab: p.Tab, Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content}
+	if s.CSRF != nil {
+		f.CSRF = s.CSRF(r.Context())
+	}
+	if s.Who != nil {
+		f.Who = s.Who(r.Context())
+	}
+	text, err := s.views.render(p.View, f)
+	if err != nil {
+		s.Log.ErrorContext(r.Context(), "cannot render a page", "page", p.View, "error", err)
+		http.Error(w, "the page could not be made; the server's log says why", http.StatusInternalServerError)
+		return
+	}
+	protect(w.Header())
+	sum := sha256.Sum256(text)
+	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	w.Header().Set("ETag", tag)
+	if status == http.StatusOK && r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// problem is why a page cannot be shown, or a form did nothing.
+type problem struct {
+	Status int
+	Title  string
+	Text   string
+	// Command is one that helps; empty: none does.
+	Command string
+	// Back is the page to go on from.
+	Back string
+}
+
+func (s *site) problem(w http.ResponseWriter, r *http.Request, p problem) {
+	s.show(w, r, p.Status, page{View: "problem", Title: p.Title, Content: p})
+}

@@ -1,0 +1,65 @@
+package web
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testOptions() Options {
+	return Options{Version: "test", Events: "/api/v1/events", Now: func() time.Time { return testNow }, Log: slog.New(slog.DiscardHandler)}
+}
+
+// visit asks for a page over a real connection.
+func visit(t *testing.T, url string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer, string(body)
+}
+
+func TestPagesLoadNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(New(testOptions()))
+	t.Cleanup(server.Close)
+	answer, text := visit(t, server.URL+"/<script>alert(1)</script>")
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+	require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	require.NotContains(t, answer.Header.Get("Content-Security-Policy"), "unsafe")
+	inert(t, text)
+	found := regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`).FindAllStringSubmatch(text, -1)
+	require.Len(t, found, 4)
+	for _, m := range found {
+		file, _ := visit(t, server.URL+m[1])
+		require.Equal(t, http.StatusOK, file.StatusCode, m[1])
+		require.Contains(t, file.Header.Get("Cache-Control"), "immutable")
+	}
+}
+
+func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	s := &site{Options: testOptions(), files: loadAssets()}
+	s.views = loadViews(s.files)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.show(w, r, http.StatusOK, page{View: "problem", Title: "x", Content: problem{Title: "x"}})
+	}))
+	t.Cleanup(server.Close)
+	first, _ := visit(t, server.URL)
+	second, text := visit(t, server.URL, "If-None-Match", first.Header.Get("ETag"))
+	require.Equal(t, http.StatusNotModified, second.StatusCode)
+	require.Empty(t, text)
+}
