@@ -236,7 +236,7 @@ func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Requ
 
 // sendContinue continues a paused session.
 func (c *resumeCommand) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := control.Requests{Base: c.base(conn, nil, conn.Namespace)}.Continue(ctx, sessionID, phase, c.env.person())
+	answered, err := control.Requests{Base: c.base(conn, nil, conn.Namespace)}.Continue(ctx, sessionID, phase)
 	switch {
 	case err != nil:
 		return err

@@ -1,14 +1,18 @@
 package control
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // Base is what all operations need. Each noun embeds it.
@@ -20,6 +24,8 @@ type Base struct {
 	Store *store.Store
 	// Namespace is that of the sessions.
 	Namespace string
+	// Audit records who changes what; nil: nobody does.
+	Audit *access.Audit
 	// Now tells the time.
 	Now func() time.Time
 }
@@ -72,4 +78,44 @@ func looked(sessionID string, err error) error {
 		return &Error{Kind: NotFound, Session: sessionID, err: err}
 	}
 	return err
+}
+
+// may refuses whoever may not do something with a session. Every operation on a session
+// begins with it or with change.
+func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) error {
+	if access.Check(ctx, p, access.AllTeams) == nil { // the team does not matter
+		return nil
+	}
+	return access.Check(ctx, p, b.teamName(ctx, sessionID))
+}
+
+// change makes a change of a session that the caller may make, and records it.
+func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event, make func(context.Context) error) error {
+	e.Session, e.Team = sessionID, b.teamName(ctx, sessionID)
+	return b.Audit.Change(ctx, p, e, make)
+}
+
+// teamName is the team of a session; [access.AllTeams] where nobody knows it.
+func (b *Base) teamName(ctx context.Context, sessionID string) string {
+	w, err := b.watcher(sessionID)
+	if err != nil {
+		return access.AllTeams
+	}
+	if b.Store != nil {
+		if e, err := b.Store.Execution(w.Key()); err == nil && e.Team != "" {
+			return e.Team
+		}
+	}
+	if w.Conn != nil {
+		if info, err := w.Describe(ctx); err == nil {
+			return cmp.Or(sessionstatus.Memo[string](info, workflows.MemoTeam), access.AllTeams)
+		}
+	}
+	return access.AllTeams
+}
+
+// actor names who acts, for records that others read.
+func actor(ctx context.Context) string {
+	a, _ := access.Of(ctx)
+	return a.Name
 }

@@ -1,10 +1,13 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -26,14 +29,19 @@ func (m Money) Raise(ctx context.Context, sessionID string, r workflows.Raise) (
 	if err != nil {
 		return doc, err
 	}
-	if _, err := m.running(ctx, w); err != nil {
-		return doc, err
-	}
+	r.By = cmp.Or(r.By, actor(ctx))
 	r.ID = fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano())
-	var raised activities.Raised
-	answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
-	if err == nil && answered {
-		doc.Raised = &raised
-	}
+	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", r.Tokens, r.USD, r.Note))}
+	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
+		if _, err := m.running(ctx, w); err != nil {
+			return err
+		}
+		var raised activities.Raised
+		answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+		if err == nil && answered {
+			doc.Raised = &raised
+		}
+		return err
+	})
 	return doc, err
 }

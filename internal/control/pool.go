@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workerpool"
@@ -19,6 +21,9 @@ type Pool struct{ *Base }
 // Workers lists workers, agents and queues.
 func (p Pool) Workers(ctx context.Context) (workerpool.Roster, error) {
 	s, err := p.stored()
+	if err == nil {
+		err = access.Check(ctx, access.View, access.NoTeam)
+	}
 	if err != nil {
 		return workerpool.Roster{}, err
 	}
@@ -28,6 +33,9 @@ func (p Pool) Workers(ctx context.Context) (workerpool.Roster, error) {
 // Breakers lists the breakers of the store's agents.
 func (p Pool) Breakers(ctx context.Context) ([]workerpool.Breaker, error) {
 	s, err := p.stored()
+	if err == nil {
+		err = access.Check(ctx, access.View, access.NoTeam)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,14 +69,18 @@ func (p Pool) Trip(ctx context.Context, id, name string, r breaker.TripRequest) 
 	case r.For < 0:
 		return workerpool.Breaker{}, invalidf("for", "%s is not positive; omit it to keep the breaker open until it is reset", time.Duration(r.For))
 	}
-	return p.setBreaker(ctx, name, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
+	r.By = cmp.Or(r.By, actor(ctx))
+	event := access.Event{Action: "breaker.trip", Subject: name, Detail: r.Why}
+	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
 		return client.Trip(ctx, id, name, r)
 	})
 }
 
 // Reset closes a breaker, and sets its count of failures to zero. id makes the request idempotent.
 func (p Pool) Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error) {
-	return p.setBreaker(ctx, name, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
+	r.By = cmp.Or(r.By, actor(ctx))
+	event := access.Event{Action: "breaker.reset", Subject: name, Detail: r.Why}
+	return p.setBreaker(ctx, name, event, func(ctx context.Context, client *breaker.Client) (breaker.Answer, error) {
 		return client.Reset(ctx, id, name, r)
 	})
 }
@@ -84,7 +96,7 @@ func (e *StaleCopyError) Error() string {
 }
 
 // setBreaker changes a breaker. With a [*StaleCopyError] it has changed all the same.
-func (p Pool) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client) (breaker.Answer, error)) (workerpool.Breaker, error) {
+func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client) (breaker.Answer, error)) (workerpool.Breaker, error) {
 	conn, err := p.connected()
 	if err != nil {
 		return workerpool.Breaker{}, err
@@ -93,16 +105,23 @@ func (p Pool) setBreaker(ctx context.Context, name string, change func(context.C
 	if err != nil {
 		return before, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
-	defer cancel()
-	answer, err := change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()})
-	switch {
-	case ctx.Err() != nil:
-		return before, ctx.Err()
-	case unanswered(bounded, err):
-		return before, unavailablef("no worker answered for breaker %s within %s, and it may still process this request", name, AnswerTimeout)
-	case err != nil:
-		return before, &Error{Kind: Conflict, err: fmt.Errorf("breaker %s: %w", name, err)}
+	var answer breaker.Answer
+	err = p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) (err error) {
+		bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
+		defer cancel()
+		answer, err = change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()})
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case unanswered(bounded, err):
+			return unavailablef("no worker answered for breaker %s within %s, and it may still process this request", name, AnswerTimeout)
+		case err != nil:
+			return &Error{Kind: Conflict, err: fmt.Errorf("breaker %s: %w", name, err)}
+		}
+		return nil
+	})
+	if err != nil {
+		return before, err
 	}
 	after := workerpool.Breaker{BreakerStatus: answer.Status().At(p.Now()), Agents: before.Agents}
 	if err := p.Store.PutBreaker(ctx, answer.Status()); err != nil {

@@ -9,11 +9,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -108,11 +110,12 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	for _, l := range running {
 		open[l.Session] = true
 	}
+	may := access.Visible(ctx)
 	var found []Waiting
 	mine := map[string]bool{}
 	for _, e := range stored {
 		mine[e.Session] = true
-		if e.Status.Status.Closed() || len(e.Help) == 0 {
+		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
 			continue
 		}
 		w := Waiting{Status: withLedgerCosts(r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
@@ -126,7 +129,7 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	}
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
-		if waits && (!mine[l.Session] || l.Store != r.Store.ID()) {
+		if waits && may(l.Team) && (!mine[l.Session] || l.Store != r.Store.ID()) {
 			found = append(found, Waiting{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
@@ -218,6 +221,9 @@ func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Re
 	if err != nil {
 		return nil, false, err
 	}
+	if err := r.may(ctx, access.View, sessionID); err != nil {
+		return nil, false, err
+	}
 	if _, err := r.running(ctx, w); err != nil {
 		return nil, false, err
 	}
@@ -240,47 +246,62 @@ type Answered struct {
 // Answer answers an open request, and waits until the session has accepted the answer. Errors
 // of kind [Conflict] are a [*LostError], an [*EndedError], or say who has answered before.
 func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
-	if err := checkAnswer(answer); err != nil {
-		return Answered{}, err
-	}
-	w, err := r.watcher(sessionID)
-	if err != nil {
-		return Answered{}, err
-	}
-	if _, err := r.running(ctx, w); err != nil {
-		return Answered{}, err
-	}
-	doc := Answered{Session: sessionID, Answer: answer}
-	var taken session.Answer
-	answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
-	if err == nil && answered {
-		doc.Answer, doc.Taken = taken, true
-	}
-	return doc, err
+	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
+		var taken session.Answer
+		answered, err := send(ctx, conn, sessionID, message{update: workflows.ResolveUpdate, argument: doc.Answer}, &taken)
+		if err == nil && answered {
+			doc.Answer, doc.Taken = taken, true
+		}
+		return err
+	})
 }
 
 // Leave leaves an answer for a session whose worker does not answer: it takes it, or finds it stale,
-// as soon as one does.
+// as soon as one does. Errors are as of Answer.
 func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
+	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
+		return conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, doc.Answer)
+	})
+}
+
+// deliver checks an answer and who gives it, and has a function deliver it to a running session.
+func (r Requests) deliver(ctx context.Context, sessionID string, answer session.Answer, by func(context.Context, *temporalutil.Connection, *Answered) error) (Answered, error) {
+	answer.By = cmp.Or(answer.By, actor(ctx))
 	doc := Answered{Session: sessionID, Answer: answer}
 	if err := checkAnswer(answer); err != nil {
 		return doc, err
 	}
-	conn, err := r.connected()
+	w, err := r.watcher(sessionID)
 	if err != nil {
 		return doc, err
 	}
-	return doc, conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, answer)
+	p := access.Operate
+	if answer.Action.OfPhase() {
+		p = access.Approve
+	}
+	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
+	err = r.change(ctx, p, sessionID, event, func(ctx context.Context) error {
+		if _, err := r.running(ctx, w); err != nil {
+			return err
+		}
+		return by(ctx, w.Conn, &doc)
+	})
+	return doc, err
 }
 
 // Continue continues a session that is paused after a phase. answered is false where no
 // worker answers: it continues as soon as one does.
-func (r Requests) Continue(ctx context.Context, sessionID, phase, by string) (answered bool, err error) {
+func (r Requests) Continue(ctx context.Context, sessionID, phase string) (answered bool, err error) {
 	conn, err := r.connected()
 	if err != nil {
 		return false, err
 	}
-	return send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: by}}, nil)
+	approval := workflows.ApprovePhase{Phase: phase, By: actor(ctx)}
+	err = r.change(ctx, access.Operate, sessionID, access.Event{Action: "session.continue", Subject: phase}, func(ctx context.Context) error {
+		answered, err = send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: approval}, nil)
+		return err
+	})
+	return answered, err
 }
 
 // checkAnswer refuses an answer that no request takes.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
@@ -10,6 +11,9 @@ import (
 func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
+		return sessionstatus.Session{}, err
+	}
+	if err := s.may(ctx, access.View, sessionID); err != nil {
 		return sessionstatus.Session{}, err
 	}
 	v, err := w.Look(ctx)
@@ -25,16 +29,18 @@ type Cancellation struct {
 }
 
 // Cancel has a session end: its agents are stopped, and finished work stays.
-func (s Sessions) Cancel(ctx context.Context, sessionID string) (Cancellation, error) {
+func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellation, err error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
-		return Cancellation{}, err
+		return doc, err
 	}
-	info, err := s.running(ctx, w)
-	if err != nil {
-		return Cancellation{}, err
-	}
-	run := info.GetExecution().GetRunId()
-	// It may have continued as new since: the run is left open.
-	return Cancellation{sessionID, run, true}, w.Conn.CancelWorkflow(ctx, sessionID, "")
+	err = s.change(ctx, access.Operate, sessionID, access.Event{Action: "session.cancel"}, func(ctx context.Context) error {
+		info, err := s.running(ctx, w)
+		if err != nil {
+			return err
+		}
+		doc = Cancellation{sessionID, info.GetExecution().GetRunId(), true}
+		return w.Conn.CancelWorkflow(ctx, sessionID, "") // of whatever run: it may have continued as new since
+	})
+	return doc, err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -75,6 +76,8 @@ type SessionFilter struct {
 	Limit int
 
 	after *ListedSession
+	// may reports whether the caller may see the sessions of a team; nil: of every team.
+	may func(team string) bool
 }
 
 // All reports whether the first page of all sessions is wanted.
@@ -118,7 +121,7 @@ func (f SessionFilter) condition() string {
 }
 
 func (f SessionFilter) has(l ListedSession) bool {
-	return (f.Team == "" || l.Team == f.Team) && (f.Status == "" || l.Status == f.Status) &&
+	return (f.may == nil || f.may(l.Team)) && (f.Team == "" || l.Team == f.Team) && (f.Status == "" || l.Status == f.Status) &&
 		!timeOf(l.StartedAt).Before(f.Since) && (f.after == nil || newestFirst(*f.after, l) < 0)
 }
 
@@ -148,6 +151,7 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if err := f.Check(); err != nil {
 		return doc, err
 	}
+	f.may = access.Visible(ctx)
 	known := []ListedSession{}
 	if conn := s.conn(); conn != nil {
 		most := allSessions
@@ -188,6 +192,9 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 // Known lists ids of sessions that Temporal or the store has, the newest hundreds of Temporal's: for
 // suggestions.
 func (s Sessions) Known(ctx context.Context) (ids []string) {
+	if access.Check(ctx, access.View, access.AllTeams) != nil {
+		return nil
+	}
 	if s.Store != nil {
 		stored, _ := s.Store.Sessions(ctx, s.Namespace)
 		for _, key := range stored {
@@ -206,6 +213,9 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 // Totals are what Temporal knows of the costs of sessions, on the day on which each started.
 func (s Sessions) Totals(ctx context.Context) ([]usage.Row, error) {
 	conn, err := s.connected()
+	if err == nil {
+		err = access.Check(ctx, access.View, access.AllTeams)
+	}
 	if err != nil {
 		return nil, err
 	}
