@@ -1,0 +1,189 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// DefaultBody is the largest body of a request, in bytes, where Options says nothing else.
+const DefaultBody = 1 << 20
+
+// Options says what a guard guards.
+type Options struct {
+	// Docs is the storage of the store.
+	Docs  storage.Storage
+	Audit *Audit
+	Now   func() time.Time
+	// User is who one-time links sign in: the user of the server's process, as user@host.
+	User string
+	// Addresses are those that the server listens on, host:port. Hosts are other names by
+	// which it may be called, with or without a port; the first is the one in links.
+	Addresses []string
+	Hosts     []string
+	// TLS: the server speaks https itself.
+	TLS bool
+	// Proxies are networks whose X-Forwarded headers are believed.
+	Proxies []netip.Prefix
+	// ReadOnly: nothing can be changed.
+	ReadOnly bool
+	// Public are paths that need no one signed in; those that end in a slash, with all below
+	// them. Their handlers see no actor.
+	Public []string
+	// API are paths of programs, which get no pages for people. As Public.
+	API []string
+	// BodyLimit is the largest body of a request, in bytes; zero: DefaultBody. Nil: so for all.
+	BodyLimit func(*http.Request) int64
+}
+
+// Guard lets only those in who may, and says to handlers who it is; see [Of].
+type Guard struct {
+	options  Options
+	doors    doors
+	browsers browsers
+	links    links
+	failures *failures
+}
+
+// NewGuard returns a guard.
+func NewGuard(o Options) *Guard {
+	return &Guard{
+		options: o, doors: newDoors(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
+		failures: newFailures(o.Audit, o.Now),
+	}
+}
+
+// URL is the address of the server, for links.
+func (g *Guard) URL() string {
+	address, port := "127.0.0.1", ""
+	if len(g.options.Addresses) > 0 {
+		address = g.options.Addresses[0]
+		var ip string
+		ip, port, _ = net.SplitHostPort(address)
+		if addr, err := netip.ParseAddr(ip); ip == "" || err == nil && addr.IsUnspecified() {
+			address = net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	proxied := len(g.options.Proxies) > 0
+	if len(g.options.Hosts) > 0 {
+		address = g.options.Hosts[0]
+		if _, _, err := net.SplitHostPort(address); err != nil && port != "" && !proxied {
+			address = net.JoinHostPort(address, port)
+		}
+	}
+	return visit{host: address, secure: g.options.TLS || proxied && len(g.options.Hosts) > 0}.origin() + "/"
+}
+
+// LoginURL returns a link that signs the local user in, once within 10 minutes.
+func (g *Guard) LoginURL() (string, error) { return g.links.create(g.URL(), g.options.User) }
+
+// Wrap guards a handler.
+func (g *Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setHeaders(w.Header())
+		r = r.Clone(r.Context()) // its header is changed
+		v, known := g.doors.visit(r)
+		if !known {
+			g.answer(w, r, fault{status: http.StatusMisdirectedRequest, title: "Unknown host", text: unknownHost(v.host)})
+			return
+		}
+		limit := g.bodyLimit(r)
+		if r.ContentLength > limit {
+			g.answer(w, r, fault{status: http.StatusRequestEntityTooLarge, title: "Too large", text: "the body of the request is too large"})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if handled := g.serveSignIn(w, r, v); handled {
+			return
+		}
+		if matches(g.options.Public, r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		c, err := g.identify(r, v)
+		if err != nil {
+			g.refuse(w, r, v, err)
+			return
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer g.watch(c, cancel)()
+		ctx = With(ctx, c.actor)
+		if c.csrf != "" {
+			ctx = context.WithValue(ctx, csrfKey{}, c.csrf)
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (g *Guard) bodyLimit(r *http.Request) int64 {
+	if g.options.BodyLimit == nil {
+		return DefaultBody
+	}
+	return cmp.Or(g.options.BodyLimit(r), DefaultBody)
+}
+
+// ErrSignedOut ends what a credential has begun that is good no more.
+var ErrSignedOut = errors.New("signed out, revoked or expired")
+
+// watchEvery is how often the credential of a request that takes long is looked at again.
+const watchEvery = time.Second
+
+// watch ends a request whose credential ends meanwhile: streams of events take long. The
+// returned function ends the watch.
+func (g *Guard) watch(c credential, cancel context.CancelCauseFunc) (stop func()) {
+	ended := make(chan struct{})
+	var look func()
+	look = func() {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		if !c.again() {
+			cancel(ErrSignedOut)
+			return
+		}
+		time.AfterFunc(watchEvery, look)
+	}
+	timer := time.AfterFunc(watchEvery, look)
+	return func() {
+		close(ended)
+		timer.Stop()
+	}
+}
+
+// setHeaders sets the headers that every answer has. Handlers of files that never change may
+// set another Cache-Control.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// matches reports whether a path is one of some; those that end in a slash stand for all below
+// them. A path that is not the shortest of its kind is none.
+func matches(paths []string, name string) bool {
+	clean := path.Clean(name)
+	if name != clean && name != clean+"/" {
+		return false
+	}
+	for _, p := range paths {
+		if name == p || strings.HasSuffix(p, "/") && strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}

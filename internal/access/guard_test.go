@@ -1,0 +1,395 @@
+package access_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// site is a guarded server over a real socket.
+type site struct {
+	t       *testing.T
+	dir     string
+	clock   *clock
+	docs    storage.Storage
+	audit   *access.Audit
+	guard   *access.Guard
+	address string
+	url     string
+}
+
+// newSite starts a server whose handler tells who calls.
+func newSite(t *testing.T, change ...func(*access.Options)) *site {
+	t.Helper()
+	return startSite(t, t.TempDir(), newClock(), "127.0.0.1:0", change...)
+}
+
+func startSite(t *testing.T, dir string, c *clock, address string, change ...func(*access.Options)) *site {
+	t.Helper()
+	docs, err := storage.NewDirectory(dir, c.Now)
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	s := &site{t: t, dir: dir, clock: c, docs: docs, audit: access.NewAudit(docs, c.Now), address: listener.Addr().String()}
+	s.url = "http://" + s.address
+	o := access.Options{
+		Docs: docs, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
+		Public: []string{"/health", "/assets/"}, API: []string{"/api/"},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	s.guard = access.NewGuard(o)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		actor, _ := access.Of(r.Context())
+		_ = json.NewEncoder(w).Encode(seen{actor, access.CSRFToken(r.Context()), r.Header, len(body)})
+	})
+	mux.HandleFunc("/api/events", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begun\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		_, _ = fmt.Fprintln(w, context.Cause(r.Context()))
+	})
+	server := &http.Server{Handler: s.guard.Wrap(mux), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+// seen is what the handler saw.
+type seen struct {
+	Actor  access.Actor
+	CSRF   string
+	Header http.Header
+	Body   int
+}
+
+// reply is an answer with its body read.
+type reply struct {
+	*http.Response
+	text string
+}
+
+func (r reply) seen(t *testing.T) (s seen) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(r.text), &s), "%d %s", r.StatusCode, r.text)
+	return s
+}
+
+// user is a browser or a program.
+type user struct {
+	*site
+	http *http.Client
+}
+
+func (s *site) user() *user {
+	jar, err := cookiejar.New(nil)
+	require.NoError(s.t, err)
+	return &user{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// send sends a request with headers, given as "Name: value"; Host is one of them.
+func (u *user) send(method, path, body string, headers ...string) reply {
+	u.t.Helper()
+	target := path
+	if !strings.HasPrefix(path, "http") {
+		target = u.url + path
+	}
+	req, err := http.NewRequest(method, target, strings.NewReader(body))
+	require.NoError(u.t, err)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Add(name, value)
+	}
+	resp, err := u.http.Do(req)
+	require.NoError(u.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(u.t, err)
+	return reply{resp, string(text)}
+}
+
+func (u *user) get(path string, headers ...string) reply {
+	u.t.Helper()
+	return u.send("GET", path, "", headers...)
+}
+
+// browser is a user who has signed in by a one-time link.
+func (s *site) browser() *user {
+	s.t.Helper()
+	u := s.user()
+	got := u.get(s.link())
+	require.Equal(s.t, 303, got.StatusCode, got.text)
+	return u
+}
+
+func (s *site) link() string {
+	s.t.Helper()
+	link, err := s.guard.LoginURL()
+	require.NoError(s.t, err)
+	return link
+}
+
+const html = "Accept: text/html,application/xhtml+xml"
+
+func TestALinkSignsInOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	link := s.link()
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+/login\?code=[A-Za-z0-9_-]{43}$`, link)
+	u := s.user()
+	require.Equal(t, 204, u.send("HEAD", link, "").StatusCode, "a preview does not use it up")
+	require.Equal(t, 204, u.get(link, "Sec-Purpose: prefetch;prerender").StatusCode)
+
+	got := u.get(link)
+	require.Equal(t, 303, got.StatusCode)
+	require.Equal(t, "/", got.Header.Get("Location"), "the code leaves the address")
+	require.Equal(t, "no-referrer", got.Header.Get("Referrer-Policy"))
+	cookie := got.Cookies()[0]
+	require.True(t, cookie.HttpOnly)
+	require.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+	require.Equal(t, "/", cookie.Path)
+	require.Empty(t, cookie.Domain)
+	who := u.get("/").seen(t)
+	require.Equal(t, access.Actor{Name: "ann@desk", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "admin")}, who.Actor)
+
+	again := s.user().get(link, html)
+	require.Equal(t, 401, again.StatusCode)
+	require.Contains(t, again.text, "was used already")
+	require.Contains(t, again.text, "maestro serve --link")
+	require.Empty(t, again.Cookies())
+
+	late := s.link()
+	s.clock.advance(10 * time.Minute)
+	require.Equal(t, 401, s.user().get(late).StatusCode)
+	require.Equal(t, 401, s.user().get("/login?code=").StatusCode+s.user().get("/login?code=x").StatusCode-200)
+
+	events := eventsOf(t, s.audit, access.EventFilter{Action: "login"})
+	require.Equal(t, access.Done, events[len(events)-1].Outcome)
+	require.Equal(t, "ann@desk", events[len(events)-1].Actor)
+}
+
+func TestOneOfManySignsInWithALink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	link := s.link()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	in := 0
+	for range 16 {
+		u := s.user()
+		all.Go(func() {
+			if u.get(link).StatusCode == http.StatusSeeOther {
+				mu.Lock()
+				defer mu.Unlock()
+				in++
+			}
+		})
+	}
+	all.Wait()
+	require.Equal(t, 1, in)
+}
+
+func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	_, err := access.NewLink(s.docs, "desk", "bob@desk", s.clock.Now)
+	require.ErrorContains(t, err, "maestro serve")
+	require.NoError(t, access.Announce(s.docs, "desk", s.guard.URL()))
+	_, err = access.NewLink(s.docs, "other", "bob@other", s.clock.Now)
+	require.ErrorContains(t, err, "host desk")
+	link, err := access.NewLink(s.docs, "desk", "bob@desk", s.clock.Now)
+	require.NoError(t, err)
+	u := s.user()
+	require.Equal(t, 303, u.get(link).StatusCode)
+	require.Equal(t, "bob@desk", u.get("/").seen(t).Actor.Name)
+}
+
+// TestTheStoreSignsNobodyIn looks for secrets in all that the server has written.
+func TestTheStoreSignsNobodyIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	link := s.link()
+	u := s.browser()
+	base, _ := url.Parse(s.url)
+	secrets := []string{u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
+	files := 0
+	require.NoError(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		data, err := os.ReadFile(path)
+		for _, secret := range secrets {
+			assert.NotContains(t, string(data), secret, path)
+		}
+		info, _ := d.Info()
+		assert.Zero(t, info.Mode()&0o077, path)
+		return err
+	}))
+	require.Positive(t, files)
+}
+
+func TestWhoIsSignedInStaysSoOverARestart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.browser()
+	u.site = startSite(t, s.dir, s.clock, "127.0.0.1:0")
+	base, _ := url.Parse(s.url)
+	cookie := u.http.Jar.Cookies(base)[0]
+	_, port, _ := net.SplitHostPort(u.address)
+	who := u.get("/", "Cookie: maestro-"+port+"="+cookie.Value).seen(t)
+	require.Equal(t, "ann@desk", who.Actor.Name)
+}
+
+func TestASessionEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	idle, used := s.browser(), s.browser()
+	for range 11 {
+		s.clock.advance(13 * time.Hour)
+		require.Equal(t, 200, used.get("/").StatusCode)
+	}
+	require.Equal(t, 401, idle.get("/").StatusCode, "after a day without use")
+	s.clock.advance(20 * time.Hour)
+	require.Equal(t, 200, used.get("/").StatusCode)
+	s.clock.advance(6 * time.Hour)
+	require.Equal(t, 401, used.get("/").StatusCode, "after a week")
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.browser()
+	base, _ := url.Parse(s.url)
+	cookie := u.http.Jar.Cookies(base)[0]
+	token := u.get("/").seen(t).CSRF
+	require.Equal(t, 405, u.get("/logout").StatusCode)
+	require.Equal(t, 403, u.send("POST", "/logout", "csrf="+token, "Content-Type: application/x-www-form-urlencoded", "Origin: http://evil.example").StatusCode)
+	require.Equal(t, 200, u.get("/").StatusCode)
+
+	crossSite := s.user().send("POST", "/logout", "", "Origin: http://evil.example")
+	require.Empty(t, crossSite.Cookies(), "a page elsewhere signs nobody out")
+	got := u.send("POST", "/logout", "csrf="+token, "Content-Type: application/x-www-form-urlencoded", "Origin: "+s.url)
+	require.Equal(t, 303, got.StatusCode)
+	require.Equal(t, 401, u.get("/").StatusCode)
+	require.Equal(t, 401, s.user().get("/", "Cookie: "+cookie.Name+"="+cookie.Value).StatusCode, "a copy of the cookie is worth nothing")
+	require.Equal(t, "logout", eventsOf(t, s.audit, access.EventFilter{})[0].Action)
+}
+
+// TestAStreamEndsWithItsSession signs out while a request is under way.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.browser()
+	token := u.get("/").seen(t).CSRF
+	stream, err := u.http.Get(s.url + "/api/events")
+	require.NoError(t, err)
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	require.True(t, lines.Scan())
+	require.Equal(t, "begun", lines.Text())
+	require.Equal(t, 303, u.send("POST", "/logout", "", "X-CSRF-Token: "+token, "Origin: "+s.url).StatusCode)
+	require.True(t, lines.Scan())
+	require.Equal(t, access.ErrSignedOut.Error(), lines.Text())
+}
+
+func TestEveryAnswerHasTheHeaders(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.browser()
+	for _, got := range []reply{
+		u.get("/"), u.get("/login"), s.user().get("/", html), s.user().get("/api/x"), s.user().get("/health"), u.get("/", "Host: evil.example"), s.user().get("/login.css"),
+	} {
+		h := got.Header
+		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'")
+		require.NotContains(t, h.Get("Content-Security-Policy"), "unsafe")
+		require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
+		require.Equal(t, "no-referrer", h.Get("Referrer-Policy"))
+		require.Equal(t, "same-origin", h.Get("Cross-Origin-Opener-Policy"))
+		require.Equal(t, "same-origin", h.Get("Cross-Origin-Resource-Policy"))
+		require.Empty(t, h.Get("Access-Control-Allow-Origin"))
+		if got.Request.URL.Path != "/login.css" {
+			require.Equal(t, "no-store", h.Get("Cache-Control"))
+		}
+	}
+}
+
+func TestWhoIsNotSignedInGetsAPageOrAProblem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	u := s.user()
+	got := u.get("/sessions/x?y=1", html)
+	require.Equal(t, 401, got.StatusCode)
+	require.Contains(t, got.Header.Get("Content-Type"), "text/html")
+	require.Contains(t, got.text, "maestro serve --link")
+	require.NotContains(t, got.text, "<script")
+	for _, accept := range []string{html, "Accept: application/json", "Accept: */*"} {
+		got = u.get("/api/v1/sessions", accept)
+		require.Equal(t, 401, got.StatusCode)
+		require.Equal(t, "application/problem+json", got.Header.Get("Content-Type"))
+		require.Equal(t, `Bearer realm="maestro"`, got.Header.Get("WWW-Authenticate"))
+		require.JSONEq(t, `{"type":"about:blank","title":"Sign in","status":401,"detail":"nobody is signed in"}`, got.text)
+	}
+	require.Equal(t, 401, u.get("/").StatusCode)
+	require.Empty(t, u.get("/health").seen(t).Actor.Name)
+	require.Equal(t, 200, u.get("/assets/a/b.js").StatusCode)
+	for _, around := range []string{"/health/", "/healthy", "/assets/../api/x", "/assets//x", "/assets/%2e%2e/api/x", "/HEALTH", "//health"} {
+		require.Equal(t, 401, u.get(around).StatusCode, around)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *access.Options) { o.ReadOnly = true })
+	who := s.browser().get("/").seen(t).Actor
+	require.True(t, who.ReadOnly)
+	require.Error(t, access.Check(access.With(context.Background(), who), access.Approve, access.NoTeam))
+}
+
+func TestLinksOfServersElsewhere(t *testing.T) {
+	t.Parallel()
+	network := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for _, c := range []struct {
+		o    access.Options
+		want string
+	}{
+		{access.Options{Addresses: []string{"127.0.0.1:7400"}}, "http://127.0.0.1:7400/"},
+		{access.Options{Addresses: []string{"[::]:7400"}}, "http://127.0.0.1:7400/"},
+		{access.Options{Addresses: []string{"0.0.0.0:7400"}, TLS: true, Hosts: []string{"maestro.example"}}, "https://maestro.example:7400/"},
+		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
+		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
+	} {
+		c.o.Docs, c.o.Now = newSite(t).docs, time.Now
+		require.Equal(t, c.want, access.NewGuard(c.o).URL())
+	}
+}

@@ -1,0 +1,117 @@
+package access
+
+import (
+	"crypto/subtle"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// credential is what a request has shown of who sends it.
+type credential struct {
+	actor Actor
+	// csrf is the token of the browser's session; empty: it is no browser.
+	csrf string
+	// again reports whether it is still good.
+	again func() bool
+}
+
+// What is wrong with a request: there is no credential, there is one that is not good, or a
+// browser was led to it from elsewhere.
+var (
+	errNone    = errors.New("sign in, or send a token")
+	errInvalid = errors.New("the token is unknown, revoked or expired")
+	errForged  = errors.New("the request does not come from a page of this server; load the page again and repeat it")
+)
+
+// identify returns who sends a request. Where a request has an Authorization header, its
+// cookies do not count.
+func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
+	if _, ok := r.Header["Authorization"]; ok {
+		return credential{}, errInvalid
+	}
+	id := v.cookie(r)
+	if id == "" {
+		return credential{}, errNone
+	}
+	who, ok, err := g.browsers.find(id)
+	if err != nil {
+		return credential{}, err
+	}
+	if !ok {
+		return credential{}, errNone
+	}
+	c := credential{actor: g.actor(who, v), csrf: csrfOf(id)}
+	c.again = func() bool {
+		_, ok, err := g.browsers.find(id)
+		return ok || err != nil
+	}
+	return c, checkBrowser(r, v, c.csrf)
+}
+
+func (g *Guard) actor(who browser, v visit) Actor {
+	return Actor{Name: who.Name, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+}
+
+// checkBrowser returns errForged if a browser with a session was led to a request by a page of
+// another server: only this server's pages may embed its answers or change something.
+func checkBrowser(r *http.Request, v visit, token string) error {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if isSafe(r.Method) {
+		navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+		if site == "" || site == "same-origin" || site == "none" || navigates {
+			return nil
+		}
+		return errForged
+	}
+	if site != "" && site != "same-origin" || !fromHere(r, v, site) || !hasToken(r, token) {
+		return errForged
+	}
+	return nil
+}
+
+// isSafe reports whether a method changes nothing.
+func isSafe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// fromHere reports whether the browser says that a page of this server sends the request. A
+// browser that says nothing is not believed.
+func fromHere(r *http.Request, v visit, site string) bool {
+	if origins := r.Header.Values("Origin"); len(origins) > 0 {
+		return len(origins) == 1 && strings.EqualFold(origins[0], v.origin())
+	}
+	if site != "" {
+		return site == "same-origin"
+	}
+	from, err := url.Parse(r.Header.Get("Referer"))
+	return err == nil && strings.EqualFold(from.Scheme+"://"+from.Host, v.origin())
+}
+
+// maxFormMemory is how much of a form with files is kept in memory.
+const maxFormMemory = 1 << 20
+
+// hasToken reports whether a request has the token of its browser's session, in the header
+// X-CSRF-Token or in the field csrf of a form.
+func hasToken(r *http.Request, token string) bool {
+	given := r.Header.Get("X-CSRF-Token")
+	if given == "" {
+		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		switch kind {
+		case "application/x-www-form-urlencoded":
+			if r.ParseForm() != nil {
+				return false
+			}
+		case "multipart/form-data":
+			if r.ParseMultipartForm(maxFormMemory) != nil { //nolint:gosec // Wrap bounds the body
+				return false
+			}
+		default:
+			return false
+		}
+		given = r.PostForm.Get("csrf")
+	}
+	return subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+}

@@ -1,0 +1,123 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+const (
+	linksKey  = "access/links.json"
+	serverKey = "access/server.json"
+
+	// linkLifetime is for how long a one-time link is good.
+	linkLifetime = 10 * time.Minute
+)
+
+// link is a one-time link, known by the hash of its code. Only who can write the store's files
+// can make one.
+type link struct {
+	Name    string    `json:"name"`
+	Expires time.Time `json:"expires"`
+}
+
+// announcement says at which address a server of the store can be called.
+type announcement struct {
+	URL  string `json:"url"`
+	Host string `json:"host"`
+}
+
+// Announce notes in the store at which address its server can be called from a machine, for
+// [NewLink].
+func Announce(docs storage.Storage, host, url string) error {
+	data, err := json.Marshal(announcement{URL: url, Host: host})
+	if err != nil {
+		return err
+	}
+	for {
+		_, version, err := docs.Read(serverKey)
+		if err == nil || errors.Is(err, storage.ErrNotFound) {
+			_, err = docs.Write(serverKey, data, version, storage.UntilPowerLoss)
+		}
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, storage.ErrConflict) {
+			return fmt.Errorf("note the server's address: %w", err)
+		}
+	}
+}
+
+// NewLink returns a link that signs a local user in once, with the role admin, to the server
+// that was announced last.
+func NewLink(docs storage.Storage, host, user string, now func() time.Time) (string, error) {
+	data, _, err := docs.Read(serverKey)
+	if errors.Is(err, storage.ErrNotFound) {
+		return "", errors.New("no server has run for this store; start one with `maestro serve`")
+	}
+	var server announcement
+	if err == nil {
+		err = json.Unmarshal(data, &server)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the server's address: %w", err)
+	}
+	if server.Host != host {
+		return "", fmt.Errorf("the server of this store was started on host %s; create the link there", server.Host)
+	}
+	return newLinks(docs, now).create(server.URL, user)
+}
+
+// links are the one-time links that were made and not used.
+type links struct {
+	open *register[link]
+	now  func() time.Time
+}
+
+func newLinks(docs storage.Storage, now func() time.Time) links {
+	return links{newRegister[link](docs, linksKey, now), now}
+}
+
+func (l links) create(base, user string) (string, error) {
+	now, code := l.now().UTC(), newSecret()
+	err := l.open.change(func(all map[string]link) error {
+		maps.DeleteFunc(all, func(_ string, l link) bool { return !now.Before(l.Expires) })
+		all[hashOf(code)] = link{Name: user, Expires: now.Add(linkLifetime)}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("create a one-time link: %w", err)
+	}
+	return strings.TrimSuffix(base, "/") + "/login?" + url.Values{"code": {code}}.Encode(), nil
+}
+
+// errNoLink says that a code is unknown, used or too old.
+var errNoLink = errors.New("the link was used already, or is older than 10 minutes")
+
+// use takes a code and returns who it signs in, or errNoLink.
+func (l links) use(code string) (user string, err error) {
+	hash, now := hashOf(code), l.now()
+	// Whoever guesses makes nothing be written.
+	if all, _, err := l.open.load(); err != nil || all[hash].Name == "" {
+		if err == nil {
+			err = errNoLink
+		}
+		return "", err
+	}
+	err = l.open.change(func(all map[string]link) error {
+		found := all[hash]
+		if !now.Before(found.Expires) {
+			return errNoLink
+		}
+		user = found.Name
+		delete(all, hash)
+		return nil
+	})
+	return user, err
+}

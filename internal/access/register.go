@@ -1,0 +1,93 @@
+package access
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// believed is for how long a register is believed that was read: what another process removes
+// from it is effective after that.
+const believed = 500 * time.Millisecond
+
+// register is a document of entries by the hash of a secret, or by an id.
+type register[E any] struct {
+	docs storage.Storage
+	key  string
+	now  func() time.Time
+
+	mu      sync.Mutex
+	entries map[string]E
+	read    time.Time
+}
+
+func newRegister[E any](docs storage.Storage, key string, now func() time.Time) *register[E] {
+	return &register[E]{docs: docs, key: key, now: now}
+}
+
+// all returns the entries, which the caller must not change.
+func (r *register[E]) all() (map[string]E, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if age := now.Sub(r.read); r.entries != nil && age >= 0 && age < believed {
+		return r.entries, nil
+	}
+	entries, _, err := r.load()
+	if err != nil {
+		return nil, err
+	}
+	r.entries, r.read = entries, now
+	return entries, nil
+}
+
+func (r *register[E]) load() (map[string]E, storage.Version, error) {
+	entries := map[string]E{}
+	data, version, err := r.docs.Read(r.key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return entries, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read %s: %w", r.key, err)
+	}
+	if err := json.Unmarshal(data, &entries); err != nil {
+		return nil, "", fmt.Errorf("read %s: it is damaged (%w); restore it from a backup, or remove it: everybody has to sign in again, and tokens are lost", r.key, err)
+	}
+	return entries, version, nil
+}
+
+// change replaces the entries by what change makes of them, durably. If another process writes
+// them meanwhile, change is called again; an error of it ends that.
+func (r *register[E]) change(change func(map[string]E) error) error {
+	for {
+		before, version, err := r.load()
+		if err != nil {
+			return err
+		}
+		entries := maps.Clone(before)
+		if err := change(entries); err != nil {
+			return err
+		}
+		data, err := json.MarshalIndent(entries, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = r.docs.Write(r.key, append(data, '\n'), version, storage.Durable)
+		if err == nil {
+			r.mu.Lock()
+			r.entries, r.read = nil, time.Time{}
+			r.mu.Unlock()
+			return nil
+		}
+		if !errors.Is(err, storage.ErrConflict) {
+			return fmt.Errorf("write %s: %w", r.key, err)
+		}
+		<-time.After(rand.N(10 * time.Millisecond)) //nolint:gosec // spreads waits; guards nothing
+	}
+}

@@ -1,0 +1,188 @@
+package access
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
+)
+
+//go:embed login.html login.css
+var files embed.FS
+
+var page = template.Must(template.ParseFS(files, "login.html"))
+
+// fault is an answer to a request that is refused.
+type fault struct {
+	status      int
+	title, text string
+	// after is what to wait before another try.
+	after time.Duration
+	// signIn: the page says how to sign in.
+	signIn bool
+	// reload: the page loads itself again, from here.
+	reload bool
+}
+
+// problem is a fault for programs (RFC 9457).
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// serveSignIn serves the guard's own pages; handled is false for any other.
+func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (handled bool) {
+	switch r.URL.Path {
+	case "/login":
+		g.login(w, r, v)
+	case "/login.css":
+		w.Header().Set("Cache-Control", "max-age=3600")
+		http.ServeFileFS(w, r, files, "login.css")
+	case "/logout":
+		g.logout(w, r, v)
+	default:
+		return false
+	}
+	return true
+}
+
+// login signs in whoever has the code of a one-time link.
+func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
+	code := r.URL.Query().Get("code")
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		g.answer(w, r, fault{status: http.StatusMethodNotAllowed, title: "Method not allowed", text: "/login is for GET"})
+		return
+	case code == "":
+		if _, err := g.identify(r, v); err == nil {
+			http.Redirect(w, r, "/", http.StatusSeeOther)
+			return
+		}
+		g.answer(w, r, fault{status: http.StatusOK, title: "Sign in", signIn: true})
+		return
+	case r.Method == http.MethodHead || r.Header.Get("Sec-Purpose") != "": // nobody has followed the link yet
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case !v.secure && !v.loopback():
+		g.answer(w, r, fault{status: http.StatusForbidden, title: "Not encrypted", text: "browsers can sign in by https, or on the server's own host only"})
+		return
+	}
+	user, err := g.links.use(code)
+	if errors.Is(err, errNoLink) {
+		wait := g.failures.note(r.Context(), v, "login", err.Error())
+		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true}, wait))
+		return
+	}
+	if err != nil {
+		g.refuse(w, r, v, err)
+		return
+	}
+	g.signIn(w, r, v, browser{Name: user, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
+}
+
+// signIn begins a session of a browser, in place of the one that it had, and leads it to a
+// path.
+func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who browser, lifetime time.Duration, to string) {
+	err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done})
+	var id string
+	if err == nil {
+		id, err = g.browsers.create(who, lifetime, v.cookie(r))
+	}
+	if err != nil {
+		g.refuse(w, r, v, err)
+		return
+	}
+	v.setCookie(w, id, lifetime)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// logout ends the browser's session.
+func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		g.answer(w, r, fault{status: http.StatusMethodNotAllowed, title: "Method not allowed", text: "/logout is for POST"})
+		return
+	}
+	c, err := g.identify(r, v)
+	if err == nil && c.csrf != "" {
+		if err = g.browsers.remove(v.cookie(r)); err == nil {
+			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
+		}
+	}
+	if err != nil && !errors.Is(err, errNone) {
+		g.refuse(w, r, v, err)
+		return
+	}
+	if v.cookie(r) != "" { // a page of another server takes no cookie away
+		v.setCookie(w, "", 0)
+	}
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// refuse answers a request that was not let in.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err error) {
+	switch {
+	case errors.Is(err, errForged):
+		g.answer(w, r, fault{status: http.StatusForbidden, title: "Refused", text: err.Error()})
+	case errors.Is(err, errNone) && fromElsewhere(r):
+		g.answer(w, r, fault{status: http.StatusOK, title: "Maestro", reload: true})
+	case errors.Is(err, errNone):
+		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro"`)
+		g.answer(w, r, fault{status: http.StatusUnauthorized, title: "Sign in", text: ErrNobody.Error(), signIn: true})
+	case errors.Is(err, errInvalid):
+		wait := g.failures.note(r.Context(), v, "token.use", err.Error())
+		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
+		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Invalid token", text: err.Error()}, wait))
+	default:
+		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: err.Error(), after: time.Second})
+	}
+}
+
+// fromElsewhere reports whether somebody has followed a link on a page of another server. The
+// browser then keeps its cookie back, and sends it when the page loads itself again.
+func fromElsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return r.Method == http.MethodGet && (site == "cross-site" || site == "same-site") &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// limited is a fault that becomes one of too many requests if there is something to wait for.
+func limited(f fault, wait time.Duration) fault {
+	if wait > 0 {
+		f.status, f.title, f.after = http.StatusTooManyRequests, "Too many failures", wait
+	}
+	return f
+}
+
+// answer writes a fault: a page for people, problem+json for programs.
+func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
+	h := w.Header()
+	if f.after > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((f.after+time.Second-1)/time.Second)))
+	}
+	if matches(g.options.API, r.URL.Path) || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.Set("Content-Type", "application/problem+json")
+		w.WriteHeader(f.status)
+		_ = json.NewEncoder(w).Encode(problem{"about:blank", f.title, f.status, safetext.Clip(f.text, maxWord)})
+		return
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(f.status)
+	here := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
+	_ = page.Execute(w, map[string]any{"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here})
+}
+
+func unknownHost(host string) string {
+	return fmt.Sprintf("this server is not called %s; start it with --host and that name if it should be", safetext.Clip(host, 80))
+}
