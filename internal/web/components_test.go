@@ -56,7 +56,7 @@ func TestComponentsAreRendered(t *testing.T) {
 	text := string(componentsPage(t))
 	inert(t, text)
 	require.Contains(t, text, "Needs approval")
-	require.Contains(t, text, `id="node-integration-and-acceptance"`)
+	require.Contains(t, text, `data-key="node-integration-and-acceptance"`)
 }
 
 // inert fails for a page that has anything active besides the two scripts of the layout, or an

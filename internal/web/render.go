@@ -74,7 +74,7 @@ func functions(files assets) template.FuncMap {
 		"lookAt":  lookOfAssignment,
 		"line":    safetext.Line,
 		"clip":    safetext.Clip,
-		"block":   safetext.Block,
+		"lines":   safetext.Block,
 		"name":    safetext.Name,
 		"visible": diffview.Visible,
 		"dollars": dollars,
@@ -86,6 +86,8 @@ func functions(files assets) template.FuncMap {
 		"percent": percent,
 		"age":     age,
 		"time":    timeTag,
+		"took":    took,
+		"crumbs":  crumbs,
 		"dict":    dict,
 		"list":    func(all ...string) []string { return all },
 		"add":     func(a, b int) int { return a + b },
@@ -115,13 +117,13 @@ func age(since any, now time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="since %s" data-age>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), terminal.Age(now.Sub(t)))) //nolint:gosec // digits only
 }
 
-// timeTag is a moment.
+// timeTag is a moment. The script writes it in the zone of the person who looks.
 func timeTag(at any) template.HTML {
 	t := timeOf(at)
 	if t.IsZero() {
 		return ""
 	}
-	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s">%s</time>`, t.UTC().Format(time.RFC3339), moment(t))) //nolint:gosec // digits only
+	return template.HTML(fmt.Sprintf(`<time class="num" datetime="%s" title="%s" data-at>%s</time>`, t.UTC().Format(time.RFC3339), moment(t), t.UTC().Format("Jan 2, 15:04 UTC"))) //nolint:gosec // digits only
 }
 
 func timeOf(t any) time.Time {
@@ -134,6 +136,29 @@ func timeOf(t any) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// took is how long something took, or has taken so far.
+func took(from, to *time.Time, now time.Time) string {
+	if from == nil {
+		return ""
+	}
+	if to != nil {
+		now = *to
+	}
+	return terminal.Age(now.Sub(*from))
+}
+
+// crumb is a page above the one that is shown.
+type crumb struct{ Name, URL string }
+
+// crumbs is the path to a page: names and addresses in turn.
+func crumbs(pairs ...string) []crumb {
+	var all []crumb
+	for i := 0; i+1 < len(pairs); i += 2 {
+		all = append(all, crumb{pairs[i], pairs[i+1]})
+	}
+	return all
 }
 
 // dict names the arguments of a part.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -84,7 +84,7 @@ func (s screen) keep(file string) {
 		return
 	}
 	beyond := true
-	picture, err := chromedp.Call(s.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
+	picture, err := chromedp.Call(s.ctx, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
 	require.NoError(s.t, err)
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, file), picture.Data, 0o600))
 }
@@ -104,4 +104,16 @@ func TestComponentsFit(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	newScreen(t).fits("components", server.URL)
+}
+
+// TestPagesFit looks at every page as a person does.
+func TestPagesFit(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	s := newScreen(t)
+	for name, path := range map[string]string{
+		"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
+	} {
+		s.fits(name, server.URL+path)
+	}
 }

@@ -31,11 +31,11 @@ func sentenceOf(s session.Status, now time.Time) Sentence {
 	case session.Admitted:
 		return say("Waits for a worker to begin the first phase.")
 	case session.Completed:
-		return say("Completed %s%s%s.", phases(len(s.Phases)), took(s, now), costOf(s))
+		return say("Completed %s%s%s.", phases(len(s.Phases)), spent(s, now), costOf(s))
 	case session.Failed:
-		return say("Failed%s: %s", took(s, now), why(s.Reason, "the reason is not known"))
+		return say("Failed%s: %s", spent(s, now), why(s.Reason, "the reason is not known"))
 	case session.WasCancelled:
-		return say("Cancelled%s. %s", took(s, now), doneOf(s))
+		return say("Cancelled%s. %s", spent(s, now), doneOf(s))
 	case session.HelpIsNeeded, session.AwaitingApproval:
 		return waitsForPerson(s, now)
 	case session.WaitingForBreaker:
@@ -107,6 +107,8 @@ func works(s session.Status, now time.Time) Sentence {
 		atWork, done := 0, 0
 		for _, a := range p.Assignments {
 			switch {
+			case a.Awaits != nil:
+				waits = append(waits, p.Name+"/"+a.Persona+" waits for breaker "+a.Awaits.Breaker)
 			case a.Status == session.Running:
 				atWork++
 				at = append(at, a.Persona+" on "+p.Name+attemptOf(a))
@@ -114,8 +116,6 @@ func works(s session.Status, now time.Time) Sentence {
 				waits = append(waits, p.Name+"/"+a.Persona+" is "+why(a.Progress, ""))
 			case a.Status == session.Waiting:
 				waits = append(waits, p.Name+"/"+a.Persona+" waits for its next attempt")
-			case a.Awaits != nil:
-				waits = append(waits, p.Name+"/"+a.Persona+" waits for breaker "+a.Awaits.Breaker)
 			case a.Status.Done():
 				done++
 			}
@@ -173,14 +173,11 @@ func since(t, now time.Time) string {
 	return " since " + terminal.Age(now.Sub(t))
 }
 
-func took(s session.Status, now time.Time) string {
+func spent(s session.Status, now time.Time) string {
 	if s.StartedAt == nil {
 		return ""
 	}
-	if s.ClosedAt != nil {
-		now = *s.ClosedAt
-	}
-	return " after " + terminal.Age(now.Sub(*s.StartedAt))
+	return " after " + took(s.StartedAt, s.ClosedAt, now)
 }
 
 func costOf(s session.Status) string {

@@ -15,10 +15,8 @@ type Options struct {
 	Version string
 	// Events is the address of the server's events; empty: pages do not update by themselves.
 	Events string
-	// CSRF is the token that forms of a request's session carry.
+	// CSRF is the token that forms of a request's session carry; nil: forms carry none.
 	CSRF func(context.Context) string
-	// Who is the name of the person who looks; empty: nobody is known.
-	Who func(context.Context) string
 	// Now tells the time.
 	Now func() time.Time
 	Log *slog.Logger
@@ -27,17 +25,24 @@ type Options struct {
 // site writes pages.
 type site struct {
 	Options
+	Operations
 	files assets
 	views views
 }
 
 // New returns the dashboard: all paths besides those of the API.
-func New(o Options) http.Handler {
+func New(o Options, operations Operations) http.Handler {
 	files := loadAssets()
-	s := &site{Options: o, files: files, views: loadViews(files)}
+	s := &site{Options: o, Operations: operations, files: files, views: loadViews(files)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /assets/", files)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/inbox", http.StatusFound) })
+	mux.HandleFunc("GET /inbox", s.inbox)
+	mux.HandleFunc("GET /sessions", s.sessions)
+	mux.HandleFunc("GET /sessions/{session}", s.session)
+	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
+	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
+	mux.HandleFunc("POST /sessions/{session}/cancel", s.cancel)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Page not found", Text: "Nothing has the address " + r.URL.Path + ".", Command: "maestro list"})
 	})
@@ -52,12 +57,9 @@ type page struct {
 
 // show writes a page. A browser that has the same one already gets no content.
 func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) {
-	f := frame{Title: p.Title, Tab: p.Tab, Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content}
-	if s.CSRF != nil {
-		f.CSRF = s.CSRF(r.Context())
-	}
-	if s.Who != nil {
-		f.Who = s.Who(r.Context())
+	f := frame{
+		Title: p.Title, Tab: p.Tab, Open: s.open(r.Context()), Who: who(r.Context()), CSRF: s.csrf(r.Context()),
+		Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content,
 	}
 	text, err := s.views.render(p.View, f)
 	if err != nil {
@@ -76,6 +78,29 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
+}
+
+// csrf is what the forms of a page carry.
+func (s *site) csrf(ctx context.Context) string {
+	if s.CSRF == nil {
+		return ""
+	}
+	return s.CSRF(ctx)
+}
+
+// open counts the requests that wait for a person; zero where that is not known.
+func (s *site) open(ctx context.Context) int {
+	doc, err := s.Requests.Inbox(ctx)
+	if err != nil {
+		return 0
+	}
+	open := 0
+	for _, e := range doc.Waiting {
+		if !e.NoticeOnly() {
+			open++
+		}
+	}
+	return open
 }
 
 // problem is why a page cannot be shown, or a form did nothing.

@@ -10,10 +10,24 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
 )
 
 func testOptions() Options {
 	return Options{Version: "test", Events: "/api/v1/events", Now: func() time.Time { return testNow }, Log: slog.New(slog.DiscardHandler)}
+}
+
+// dashboard serves pages over a control plane, to an admin.
+func dashboard(t *testing.T, p *plane) *httptest.Server {
+	t.Helper()
+	pages := New(testOptions(), p.operations())
+	admin := as(access.Local("alice"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+	}))
+	t.Cleanup(server.Close)
+	return server
 }
 
 // visit asks for a page over a real connection.
@@ -34,8 +48,7 @@ func visit(t *testing.T, url string, headers ...string) (*http.Response, string)
 
 func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(New(testOptions()))
-	t.Cleanup(server.Close)
+	server := dashboard(t, samplePlane())
 	answer, text := visit(t, server.URL+"/<script>alert(1)</script>")
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'")
@@ -52,14 +65,9 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 
 func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	s := &site{Options: testOptions(), files: loadAssets()}
-	s.views = loadViews(s.files)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.show(w, r, http.StatusOK, page{View: "problem", Title: "x", Content: problem{Title: "x"}})
-	}))
-	t.Cleanup(server.Close)
-	first, _ := visit(t, server.URL)
-	second, text := visit(t, server.URL, "If-None-Match", first.Header.Get("ETag"))
+	server := dashboard(t, samplePlane())
+	first, _ := visit(t, server.URL+"/inbox")
+	second, text := visit(t, server.URL+"/inbox", "If-None-Match", first.Header.Get("ETag"))
 	require.Equal(t, http.StatusNotModified, second.StatusCode)
 	require.Empty(t, text)
 }

@@ -61,7 +61,12 @@ function show(text, url) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const next = page.getElementById("main");
   if (!next) return location.assign(url);
-  const end = following() ;
+  const said = next.querySelector("[data-said]");
+  if (said && !main().querySelector("[data-said]")) {
+    said.remove();
+    toast(said.firstElementChild);
+  }
+  const end = following();
   morph(main(), next);
   for (const id of ["tabs", "who"]) {
     const [from, to] = [document.getElementById(id), page.getElementById(id)];
@@ -70,6 +75,13 @@ function show(text, url) {
   document.title = page.title;
   ages();
   if (end) end.scrollIntoView({block: "end"});
+}
+
+// toast shows a message above the page for a while.
+function toast(message) {
+  message.removeAttribute("role");
+  document.getElementById("toasts").append(message);
+  setTimeout(() => message.remove(), 12000);
 }
 
 // refresh loads the page again; at most one request runs, and one more follows it.
@@ -131,8 +143,6 @@ async function send(form, button) {
       form.reset();
       tag = "";
       show(text, answer.url);
-      const said = document.querySelector("#main [role=status]");
-      if (said) said.focus();
       return;
     }
     const problem = new DOMParser().parseFromString(text, "text/html").querySelector("[role=alert]");
@@ -140,8 +150,9 @@ async function send(form, button) {
     alert.setAttribute("role", "alert");
     alert.setAttribute("data-keep", "");
     place.querySelector("[role=alert]")?.remove();
-    place.append(alert);
-    if (answer.status === 409) refresh();
+    if (answer.status !== 409) return place.append(alert);
+    toast(alert);
+    refresh();
   } catch {
     const alert = Object.assign(document.createElement("p"), {textContent: "The server cannot be reached. Nothing was sent.", className: "field-error"});
     alert.setAttribute("role", "alert");
@@ -159,8 +170,14 @@ function following() {
   return box?.checked ? document.getElementById("end") : null;
 }
 
-// ages counts the times that have begun and not ended.
+const clock = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "2-digit", minute: "2-digit"});
+
+// ages counts the times that have begun and not ended, and writes others in the person's zone.
 function ages() {
+  for (const time of document.querySelectorAll("time[data-at]")) {
+    const text = clock.format(new Date(time.dateTime));
+    if (time.textContent !== text) time.textContent = text;
+  }
   for (const time of document.querySelectorAll("time[data-age]")) {
     const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000));
     const text = age(seconds);

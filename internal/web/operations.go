@@ -1,0 +1,107 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/workerpool"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Operations are what pages show and do: those of the control plane.
+type Operations struct {
+	Sessions Sessions
+	Requests Requests
+	Money    Money
+	Pool     Pool
+}
+
+// Sessions lists, reads and ends sessions.
+type Sessions interface {
+	List(context.Context, control.SessionFilter) (control.SessionList, error)
+	Read(ctx context.Context, session string) (sessionstatus.Session, error)
+	Cancel(ctx context.Context, session string) (control.Cancellation, error)
+}
+
+// Requests lists and answers what waits for people.
+type Requests interface {
+	Inbox(context.Context) (control.Inbox, error)
+	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+}
+
+// Money raises budgets.
+type Money interface {
+	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
+}
+
+// Pool has the workers and breakers.
+type Pool interface {
+	Workers(context.Context) (workerpool.Roster, error)
+	Breakers(context.Context) ([]workerpool.Breaker, error)
+}
+
+// NewOperations are those of a control plane.
+func NewOperations(base *control.Base) Operations {
+	return Operations{
+		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base},
+	}
+}
+
+// failed shows why an operation did not succeed.
+func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back string) {
+	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Command: "maestro doctor", Back: back}
+	var known *control.Error
+	var denied *access.DeniedError
+	switch {
+	case errors.As(err, &denied):
+		p.Status, p.Title, p.Command = http.StatusForbidden, "You may not do this", ""
+	case errors.As(err, &known):
+		p = problemOf(known, back)
+	case errors.Is(err, session.ErrNotFound):
+		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
+	case errors.Is(err, context.Canceled):
+		return // nobody reads it
+	default:
+		s.Log.ErrorContext(r.Context(), "an operation failed", "path", r.URL.Path, "error", err)
+	}
+	s.problem(w, r, p)
+}
+
+// problemOf says what an error of the control plane means to a person.
+func problemOf(e *control.Error, back string) problem {
+	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: e.Error(), Back: back}
+	switch e.Kind {
+	case control.Invalid:
+		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"
+		if e.Field != "" {
+			p.Text = e.Field + ": " + p.Text
+		}
+	case control.NotFound:
+		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
+	case control.Conflict:
+		p.Status, p.Title = http.StatusConflict, "The state has changed"
+		var lost *control.LostError
+		if errors.As(e, &lost) {
+			p.Command = "maestro resume " + lost.Session
+		}
+	case control.Unavailable:
+		p.Status, p.Title, p.Command = http.StatusServiceUnavailable, "Not available now", "maestro doctor"
+	}
+	return p
+}
+
+// who is the name of the person who looks; empty: nobody is known.
+func who(ctx context.Context) string {
+	a, _ := access.Of(ctx)
+	return a.Name
+}
+
+// may reports whether the person who looks may do something.
+func may(ctx context.Context, p access.Permission, team string) bool {
+	return access.Check(ctx, p, team) == nil
+}

@@ -1,0 +1,277 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// RequestCard is a request and the form that answers it.
+type RequestCard struct {
+	Look
+	Session, Team, ID, Phase, Persona string
+	// Key names the card's elements on the page.
+	Key      string
+	Kind     session.RequestKind
+	Category failures.Category
+	// Subject is whose work it is about, and Need what it is for.
+	Subject, Need          string
+	Message, Advice        string
+	Usage                  cost.Usage
+	Since, Until           *time.Time
+	Ticket                 *session.Ticket
+	Answers, FurtherOnes   []AnswerButton
+	Budget, Supply, Notice bool
+	// Command answers it where the page cannot.
+	Command string
+	// Denied: the person who looks may not answer it.
+	Denied bool
+	// CSRF and Return are fields of the form.
+	CSRF, Return string
+	Now          time.Time
+	// OwnPage: the card is on its session's page.
+	OwnPage bool
+}
+
+// AnswerButton is an answer that a request takes.
+type AnswerButton struct {
+	Action session.Action
+	Text   string
+	Class  string
+	// Needs: the note has to be filled in.
+	Needs bool
+}
+
+var answerTexts = map[session.Action]AnswerButton{
+	session.AnswerApprove: {Text: "Approve", Class: "primary"},
+	session.AnswerReject:  {Text: "Reject with the note", Class: "danger", Needs: true},
+	session.AnswerRetry:   {Text: "Try again", Class: "primary"},
+	session.AnswerSkip:    {Text: "Continue without it"},
+	session.AnswerAbort:   {Text: "End the session", Class: "danger"},
+}
+
+// card makes a card of an entry of the inbox.
+func (s *site) card(ctx context.Context, e control.InboxEntry, back string) RequestCard {
+	h := session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Actions: e.Actions}
+	c := RequestCard{
+		Look: lookOfRequest(e.Kind), Session: e.Session, Team: e.Team, ID: e.Request, Phase: e.Phase, Persona: e.Persona, Kind: e.Kind, Category: e.Category,
+		Subject: subject(h), Need: h.Need(), Message: e.Message, Advice: e.Advice, Usage: e.Usage, Since: e.Since, Until: e.Until, Ticket: e.Ticket,
+		Budget: e.Kind == session.ForBudget, Notice: e.NoticeOnly(), CSRF: s.csrf(ctx), Return: back, Now: s.Now(),
+	}
+	if e.Request == "" {
+		c.Subject, c.Need = "session "+e.Session, e.Kind.Rule().Need
+	}
+	c.Key = keyOf(e.Session, e.Request)
+	permission := access.Operate
+	if e.Kind.OfPhase() {
+		permission = access.Approve
+	}
+	c.Denied = !may(ctx, permission, e.Team)
+	for _, a := range e.Actions {
+		button, known := answerTexts[a]
+		button.Action = a
+		if c.Notice && a == session.AnswerRetry {
+			button.Text, button.Class = "Try now", ""
+		}
+		switch {
+		case a == session.AnswerSupply:
+			c.Supply = true
+		case !known:
+		case len(c.Answers) == 0 || a == session.AnswerReject:
+			c.Answers = append(c.Answers, button)
+		default:
+			c.FurtherOnes = append(c.FurtherOnes, button)
+		}
+	}
+	for _, line := range e.Commands {
+		if c.Command == "" || c.Supply && strings.Contains(line, " supply ") {
+			c.Command = line
+		}
+	}
+	return c
+}
+
+// keyOf is a short name for what other names identify, fit for an element's id.
+func keyOf(names ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
+	return hex.EncodeToString(sum[:5])
+}
+
+// cardsOf are the cards of a session's own page.
+func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []RequestCard {
+	var cards []RequestCard
+	for _, h := range v.Help {
+		e := control.InboxEntry{
+			Session: v.Session, Team: v.Team, Status: v.Status, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
+			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Usage: v.Usage, Ticket: h.Ticket,
+		}
+		if !h.Since.IsZero() {
+			e.Since = &h.Since
+		}
+		if !h.Until.IsZero() {
+			e.Until = &h.Until
+		}
+		for _, c := range h.Commands(v.Session, v.Help) {
+			e.Commands = append(e.Commands, "maestro "+c.Line)
+		}
+		c := s.card(ctx, e, back)
+		c.OwnPage = true
+		cards = append(cards, c)
+	}
+	return cards
+}
+
+// inboxPage is the content of the inbox.
+type inboxPage struct {
+	Open, Notices []RequestCard
+	Said          string
+}
+
+func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
+	doc, err := s.Requests.Inbox(r.Context())
+	if err != nil {
+		s.failed(w, r, err, "")
+		return
+	}
+	content := inboxPage{Said: said(r)}
+	for _, e := range doc.Waiting {
+		c := s.card(r.Context(), e, "/inbox")
+		if c.Notice {
+			content.Notices = append(content.Notices, c)
+		} else {
+			content.Open = append(content.Open, c)
+		}
+	}
+	s.show(w, r, http.StatusOK, page{View: "inbox", Title: "Inbox", Tab: "inbox", Content: content})
+}
+
+// answer is a form of a card.
+func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	a := session.Answer{
+		Request: r.PathValue("request"), Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note")), By: who(r.Context()),
+	}
+	doc, err := s.Requests.Answer(r.Context(), id, a)
+	var known *control.Error
+	switch {
+	case errors.As(err, &known) && known.Kind == control.Conflict:
+		p := problemOf(known, back)
+		p.Title = "The request was not answered"
+		s.problem(w, r, p)
+	case err != nil:
+		s.failed(w, r, err, back)
+	case !doc.Taken:
+		done(w, r, back, "left", id)
+	default:
+		done(w, r, back, string(a.Action), id)
+	}
+}
+
+// raise is a form that raises a budget.
+func (s *site) raise(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	raise := workflows.Raise{By: who(r.Context()), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	if err := readAmount(r, &raise); err != nil {
+		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
+		return
+	}
+	if _, err := s.Money.Raise(r.Context(), id, raise); err != nil {
+		s.failed(w, r, err, back)
+		return
+	}
+	done(w, r, back, "raised", id)
+}
+
+// readAmount reads what is added to a budget.
+func readAmount(r *http.Request, raise *workflows.Raise) error {
+	usd, tokens := strings.TrimSpace(r.PostFormValue("usd")), strings.TrimSpace(r.PostFormValue("tokens"))
+	if usd != "" {
+		if err := raise.USD.UnmarshalJSON([]byte(usd)); err != nil {
+			return err
+		}
+	}
+	if tokens != "" {
+		var n cost.USD // a plain number, read in the same way
+		if err := n.UnmarshalJSON([]byte(strings.ReplaceAll(tokens, ",", ""))); err != nil {
+			return errors.New("tokens: enter a whole number, like 500000")
+		}
+		raise.Tokens = int64(n / 1e9)
+	}
+	if raise.USD <= 0 && raise.Tokens <= 0 {
+		return errors.New("enter an amount in USD or in tokens that is more than 0")
+	}
+	kind, name, _ := strings.Cut(r.PostFormValue("scope"), " ")
+	switch kind {
+	case "session":
+		raise.Session = true
+	case "phase":
+		raise.Phase = name
+	case "persona":
+		raise.Persona = name
+	}
+	return nil
+}
+
+// backTo is the page that a form is on. It is one of this site.
+func backTo(r *http.Request) string {
+	back := r.PostFormValue("return")
+	if u, err := url.Parse(back); err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(back, "/") || strings.HasPrefix(back, "//") || strings.ContainsAny(back, "\\\r\n") {
+		return "/inbox"
+	}
+	return back
+}
+
+// saidTexts say what a form has done. %s is a session.
+var saidTexts = map[string]string{
+	string(session.AnswerApprove): "Approved. Session %s continues.",
+	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
+	string(session.AnswerRetry):   "Session %s tries again.",
+	string(session.AnswerSkip):    "Session %s continues without this work.",
+	string(session.AnswerAbort):   "Session %s ends.",
+	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
+	"raised":                      "The budget of session %s is raised.",
+	"cancel":                      "Session %s ends as soon as its agents have stopped.",
+	"trip":                        "The breaker is open.",
+	"reset":                       "The breaker is closed.",
+}
+
+// done leads from a form to the page that it is on, which says what was done.
+func done(w http.ResponseWriter, r *http.Request, back, what, id string) {
+	u, err := url.Parse(back)
+	if err != nil {
+		u = &url.URL{Path: "/inbox"}
+	}
+	q := u.Query()
+	q.Set("said", what)
+	if id != "" {
+		q.Set("of", id)
+	}
+	u.RawQuery = q.Encode()
+	http.Redirect(w, r, u.String(), http.StatusSeeOther) //nolint:gosec // backTo returns paths of this site
+}
+
+// said is what the form has done that led to a page; empty: none has.
+func said(r *http.Request) string {
+	q := r.URL.Query()
+	text := saidTexts[q.Get("said")]
+	if id := q.Get("of"); strings.Contains(text, "%s") {
+		if spec.CheckSession(id) != nil {
+			return ""
+		}
+		return strings.Replace(text, "%s", id, 1)
+	}
+	return text
+}

@@ -1,0 +1,57 @@
+package web
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// sessionPage is the content of a session's page.
+type sessionPage struct {
+	sessionstatus.Session
+	Sentence Sentence
+	Graph    Graph
+	Timeline Timeline
+	Budgets  []BudgetRow
+	Cards    []RequestCard
+	Said     string
+	// MayCancel: the person who looks may end it, and it has not ended.
+	MayCancel bool
+	CSRF      string
+	Now       time.Time
+	// Attempts counts those of all assignments.
+	Attempts int
+}
+
+func (s *site) session(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("session")
+	v, err := s.Sessions.Read(r.Context(), id)
+	if err != nil {
+		s.failed(w, r, err, "/sessions")
+		return
+	}
+	now := s.Now()
+	content := sessionPage{
+		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, nil), Said: said(r),
+		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now,
+		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
+	}
+	for _, p := range v.Phases {
+		for _, a := range p.Assignments {
+			content.Attempts += a.Attempts
+		}
+	}
+	s.show(w, r, http.StatusOK, page{View: "session", Title: id, Tab: "sessions", Content: content})
+}
+
+// cancel is the form that ends a session.
+func (s *site) cancel(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("session")
+	if _, err := s.Sessions.Cancel(r.Context(), id); err != nil {
+		s.failed(w, r, err, sessionURL(id))
+		return
+	}
+	done(w, r, sessionURL(id), "cancel", id)
+}
