@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
@@ -24,7 +23,7 @@ func Execute(ctx context.Context, env Env) int {
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(access.With(ctx, access.Local(env.person())))
+	err := root.ExecuteContext(env.acting(ctx))
 	a.closeTelemetry()
 	a.reportError(err)
 	return exitCode(err)

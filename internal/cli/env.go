@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os/user"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 )
 
@@ -96,6 +98,11 @@ func (e Env) person() string {
 		name = u.Username
 	}
 	return fmt.Sprintf("%s@%s", name, e.Host)
+}
+
+// acting is a context in which the user acts.
+func (e Env) acting(ctx context.Context) context.Context {
+	return access.With(ctx, access.Local(e.person()))
 }
 
 // harden protects a process that is about to run agents from them.

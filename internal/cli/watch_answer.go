@@ -17,6 +17,7 @@ import (
 // Answer sends an answer that the user typed in the live view, and returns what the command for
 // it prints.
 func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, error) {
+	ctx = c.app.env.acting(ctx)
 	quiet, out := c.captured()
 	quiet.stderr, quiet.palette.On = out, false
 	var err error

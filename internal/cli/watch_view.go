@@ -117,6 +117,7 @@ func (c *viewSource) captured() (*app, *bytes.Buffer) {
 
 // Logs returns what `logs` prints for an assignment.
 func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, error) {
+	ctx = c.app.env.acting(ctx)
 	quiet, out := c.captured()
 	logs := logsCommandOf(quiet)
 	logs.session, logs.selection = c.session, id.String()
@@ -129,6 +130,7 @@ func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, er
 
 // Artifacts lists the files of the newest checkpoint.
 func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
+	ctx = c.app.env.acting(ctx)
 	quiet, _ := c.captured()
 	_, newest, err := quiet.latest(ctx, c.session)
 	var all []tui.Artifact
@@ -140,6 +142,7 @@ func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 
 // Content returns a file's difference from the session's input.
 func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
+	ctx = c.app.env.acting(ctx)
 	quiet, _ := c.captured()
 	s, newest, err := quiet.latest(ctx, c.session)
 	if err != nil {
