@@ -28,7 +28,7 @@ func (d *advice) command(r *request, several bool) string {
 	case session.ForApproval:
 		return fmt.Sprintf("maestro approve %s %s", d.status.Session, r.Phase)
 	case session.ForBudget:
-		return d.raiseCommand(*r.stop, several)
+		return "maestro " + r.Raise.Command(d.status.Session, several)
 	case session.ForHelp, session.ForOutage:
 	}
 	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Actions[0], r.ID)
@@ -51,7 +51,7 @@ func (d *advice) howToAnswer(r *request) string {
 		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
 			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
 	case session.ForBudget:
-		ways = append(ways, "continue with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
+		ways = append(ways, "continue with `"+r.Command+"`"+raiseUpdate(*r.Raise), "or answer "+update)
 	case session.ForHelp, session.ForOutage:
 		ways = append(ways, fmt.Sprintf("continue with `%s` %s", r.Command, update))
 	}
@@ -124,31 +124,6 @@ func (d *advice) made(r *request) []string {
 	return append(lines, "", fmt.Sprintf("Show the changes: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
 }
 
-// effect says what comes of an answer that can be pasted.
-func effect(r *request, v session.Action) string {
-	switch v {
-	case session.AnswerRetry:
-		switch r.Kind {
-		case session.ForBudget:
-			return "Try again with the remaining budget."
-		case session.ForOutage:
-			return "Try now, without waiting."
-		case session.ForHelp, session.ForApproval:
-		}
-		return "Try again. The note is passed to the next attempt: write what to do differently."
-	case session.AnswerSkip:
-		return "Continue without this work."
-	case session.AnswerApprove:
-		return "Approve: dependent phases start."
-	case session.AnswerReject:
-		return "Reject: the work is done again with your note. The note is required."
-	case session.AnswerSupply:
-		return "Use your files as the work."
-	case session.AnswerAbort:
-	}
-	return "End the session as failed."
-}
-
 // answers says how a request is answered from the Web UI. What is to be pasted is
 // laid out as the Web UI's form does it itself, so the form stays as it is when it
 // is sent; what a person has to fill in is empty, so no example is sent by mistake.
@@ -161,16 +136,19 @@ func (d *advice) answers(r *request, raising []string) []string {
 		"4. Reload this page to see the result, and before you send another answer: otherwise the form sends nothing.", "",
 	}
 	lines = append(lines, raising...)
-	for _, v := range r.Actions {
-		if v == session.AnswerSupply {
-			continue // needs files, which only the command can store
+	for _, c := range r.Choices() {
+		title := fmt.Sprintf("**%s:** %s.", c.Label, c.Effect)
+		switch {
+		case c.NeedsFiles: // only the command can store them
+			lines = append(lines, title+fmt.Sprintf(" From a terminal: `maestro resolve %s %s PATH --request %s`", d.status.Session, c.Action, r.ID), "")
+			continue
+		case c.NeedsNote:
+			title += " The note is required."
+		case c.Action == session.AnswerRetry && !r.Kind.NoticeOnly():
+			title += " The note is passed to the next attempt: write what to do differently."
 		}
-		lines = append(lines, fmt.Sprintf("**%s**", effect(r, v)), "", "```json",
-			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, v), "```", "")
-	}
-	if r.Takes(session.AnswerSupply) {
-		lines = append(lines, fmt.Sprintf("**Supply your own files**, from a terminal: `maestro resolve %s %s PATH --request %s`",
-			d.status.Session, session.AnswerSupply, r.ID), "")
+		lines = append(lines, title, "", "```json",
+			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, c.Action), "```", "")
 	}
 	return append(lines, fmt.Sprintf("The first answer as a command: `%s`", r.Command), "")
 }
@@ -178,20 +156,19 @@ func (d *advice) answers(r *request, raising []string) []string {
 // raising says how the budget is raised that a request is about; nothing where it
 // is about none, or about a day's, which the store keeps.
 func (d *advice) raising(r *request) []string {
-	stop := r.stop
-	if r.Kind != session.ForBudget || stop.Scope == "" || stop.Date != "" {
+	b := r.Raise
+	if b == nil || b.Scope == session.BudgetOfDay {
 		return nil
 	}
 	fields := []string{}
-	limit := d.limits.of(stop.Scope)
-	if limit.Tokens > 0 {
+	if b.Tokens {
 		fields = append(fields, `"tokens": 0`)
 	}
-	if limit.USD > 0 {
+	if b.USD {
 		fields = append(fields, `"usd": 0`)
 	}
-	if kind, which, found := strings.Cut(stop.Scope, " "); found {
-		fields = append(fields, fmt.Sprintf("%q: %q", kind, which))
+	if b.Name != "" {
+		fields = append(fields, fmt.Sprintf("%q: %q", b.Scope, b.Name))
 	}
 	fields = append(fields, `"by": ""`)
 	return []string{
@@ -217,38 +194,30 @@ func ticketLine(t session.Ticket) string {
 	return line
 }
 
-// raiseCommand is what a person types to raise the budget that has stopped an
-// assignment. several: the session waits for several budgets.
-func (d *advice) raiseCommand(stop activities.BudgetStop, several bool) string {
-	flags, what := "", "--tokens N"
-	if limit := d.limits.of(stop.Scope); limit.Tokens == 0 {
-		what = "--usd N"
-	} else if limit.USD > 0 {
-		what = "--tokens N --usd N"
-	}
+// raise is the budget that has stopped an assignment, as a person can raise it.
+func (d *advice) raise(stop activities.BudgetStop) session.BudgetRaise {
+	limit := d.limits.of(stop.Scope)
+	b := session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: limit.Tokens > 0, USD: limit.Tokens == 0 || limit.USD > 0}
 	if stop.Date != "" {
-		return fmt.Sprintf("maestro budget raise --team %s %s", d.team.Name, what)
+		b.Scope, b.Name = session.BudgetOfDay, d.team.Name
+	} else if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		b.Scope, b.Name = session.BudgetScope(kind), which
 	}
-	if kind, which, found := strings.Cut(stop.Scope, " "); found {
-		flags = fmt.Sprintf(" --%s %s", kind, which)
-	} else if several {
-		flags = " --session"
-	}
-	return fmt.Sprintf("maestro budget raise %s%s %s", d.status.Session, flags, what)
+	return b
 }
 
 // raiseUpdate says which update does the same; empty for a team's day, which is
 // raised in the store.
-func (d *advice) raiseUpdate(stop activities.BudgetStop) string {
-	if stop.Date != "" {
+func raiseUpdate(b session.BudgetRaise) string {
+	if b.Scope == session.BudgetOfDay {
 		return ""
 	}
 	key, whose := "tokens", ""
-	if d.limits.of(stop.Scope).Tokens == 0 {
+	if !b.Tokens {
 		key = "usd"
 	}
-	if kind, which, found := strings.Cut(stop.Scope, " "); found {
-		whose = fmt.Sprintf(", %q: %q", kind, which)
+	if b.Name != "" {
+		whose = fmt.Sprintf(", %q: %q", b.Scope, b.Name)
 	}
 	return fmt.Sprintf(", or with the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
 }

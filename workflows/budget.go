@@ -69,8 +69,9 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 	if stop.Date != "" {
 		ways = append(ways, "the session continues by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
+	raise := b.requests.advice.raise(stop)
 	return session.Request{
-		Kind: session.ForBudget, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
+		Kind: session.ForBudget, Raise: &raise, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
 		Actions:  session.ForBudget.Rule().Actions,
 		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}
@@ -179,15 +180,20 @@ func (b *budgets) ambiguous(r Raise) error {
 	case r.Persona != "" || r.Phase != "" || r.Session || len(awaited) == 0:
 		return nil
 	case len(awaited) == 1 && awaited[0].stop.Date != "":
-		return notRaised("the session waits for the daily budget of its team: `" + b.requests.advice.raiseCommand(*awaited[0].stop, false) + "`")
+		return notRaised("the session waits for the daily budget of its team: `" + b.command(awaited[0], false) + "`")
 	case len(awaited) == 1:
 		return nil
 	}
 	var ways []string
 	for _, waiting := range awaited {
-		ways = append(ways, "`"+b.requests.advice.raiseCommand(*waiting.stop, true)+"`")
+		ways = append(ways, "`"+b.command(waiting, true)+"`")
 	}
 	return notRaised("the session waits for several budgets; choose one: " + strings.Join(ways, " or "))
+}
+
+// command is the command line that raises the budget that a request is about.
+func (b *budgets) command(r *request, several bool) string {
+	return "maestro " + b.requests.advice.raise(*r.stop).Command(b.requests.status.Session, several)
 }
 
 func notRaised(why string) error {

@@ -103,25 +103,12 @@ func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.R
 
 // commandsFor are what a person can type about a request, the most useful one first.
 func commandsFor(id string, h session.Request) []string {
-	if h.Kind.OfPhase() {
-		return []string{
-			fmt.Sprintf("maestro artifacts diff %s %s", id, h.Phase), fmt.Sprintf("maestro approve %s %s", id, h.Phase),
-			fmt.Sprintf("maestro reject %s %s --note \"what to change\"", id, h.Phase),
-		}
-	}
 	var commands []string
-	if h.Kind == session.ForBudget {
-		commands = append(commands, h.Command)
+	for _, c := range h.LastingCommands(id) {
+		commands = append(commands, "maestro "+c.Line)
 	}
-	if h.Takes(session.AnswerRetry) {
-		commands = append(commands, fmt.Sprintf("maestro resolve %s retry --request %s --note \"what to do differently\"", id, h.ID))
+	if h.Kind.OfPhase() {
+		return commands
 	}
-	if h.Takes(session.AnswerSkip) {
-		commands = append(commands, fmt.Sprintf("maestro resolve %s skip --request %s", id, h.ID))
-	}
-	if h.Takes(session.AnswerSupply) {
-		commands = append(commands, fmt.Sprintf("maestro resolve %s supply PATH --request %s", id, h.ID))
-	}
-	return append(commands, fmt.Sprintf("maestro resolve %s abort --request %s", id, h.ID),
-		"maestro status "+id, fmt.Sprintf("maestro logs %s %s/%s", id, h.Phase, h.Persona), "maestro artifacts list "+id)
+	return append(commands, "maestro status "+id, fmt.Sprintf("maestro logs %s %s", id, h.Subject()), "maestro artifacts list "+id)
 }

@@ -91,7 +91,7 @@ func (c completion) addTo(root *cobra.Command) {
 // argumentCompletion completes a command's arguments by its usage line.
 func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.CompletionFunc {
 	if path == "resolve" {
-		return arguments(c.sessionNames, cobra.FixedCompletions([]string{"retry", "skip", "supply", "abort"}, noFiles), files)
+		return arguments(c.sessionNames, cobra.FixedCompletions(words(resolveActions), noFiles), files)
 	}
 	_, usage, _ := strings.Cut(cmd.Use, " ")
 	var all []cobra.CompletionFunc
@@ -117,6 +117,15 @@ func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.Co
 		}
 	}
 	return arguments(all...)
+}
+
+// words are actions as they are typed.
+func words(actions []session.Action) []string {
+	all := make([]string, len(actions))
+	for i, a := range actions {
+		all[i] = string(a)
+	}
+	return all
 }
 
 // flagCompletions lists the completion of flags by name or, where a name has several

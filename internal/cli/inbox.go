@@ -54,14 +54,9 @@ func (c *inboxCommand) run(ctx context.Context) error {
 	return c.result(doc, func() { c.write(doc) })
 }
 
-// requestOf is the entry's request, as far as it is known. Requests for money that have
-// the same first command are for the same budget.
+// requestOf is the entry's request, as far as it is known.
 func requestOf(e control.InboxEntry) session.Request {
-	h := session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
-	if len(e.Commands) > 0 && e.Request != "" {
-		h.Command = e.Commands[0]
-	}
-	return h
+	return session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message, Raise: e.Raise}
 }
 
 func requestsOf(d control.Inbox, sessionID string) []session.Request {

@@ -32,6 +32,8 @@ type inbox struct {
 		Session, Team, Status, Store, Request, Kind, Phase, Persona, Category, Message string
 
 		Actions, Commands []string
+		Choices           []session.Choice
+		Raise             *session.BudgetRaise
 		Since             *time.Time
 		Usage             cost.Usage
 		Ticket            *session.Ticket
@@ -76,7 +78,7 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	})
 	b.asks("broke", session.HelpIsNeeded, session.Request{
 		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
-		Command: "maestro budget raise broke --tokens N", Actions: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
+		Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
 	b.asks("away", session.Running, session.Request{
 		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
@@ -165,12 +167,12 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 func TestOneCauseIsOneLine(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	const raise = "maestro budget raise broke --tokens 1000"
+	const raise = "maestro budget raise broke --tokens N"
 	var open []session.Request
 	for i := range 7 {
 		open = append(open, session.Request{
 			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
-			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Actions: helpVerbs,
+			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Raise: &session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: true}, Actions: helpVerbs,
 		})
 	}
 	b.asks("broke", session.HelpIsNeeded, open...)

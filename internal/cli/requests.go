@@ -33,11 +33,11 @@ func messageOf(h session.Request) string {
 // this one included; first reports whether it is the first of these. They are shown as
 // one.
 func answeredTogether(h session.Request, open []session.Request) (n int, first bool) {
-	if h.Kind != session.ForBudget || h.Command == "" {
+	if h.Raise == nil {
 		return 1, true
 	}
 	for _, o := range open {
-		if o.Kind == session.ForBudget && o.Command == h.Command {
+		if o.Raise != nil && *o.Raise == *h.Raise {
 			first = first || n == 0 && o.ID == h.ID
 			n++
 		}

@@ -29,7 +29,7 @@ func forHelp() session.Request {
 func forMoney() session.Request {
 	return session.Request{
 		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
-		Command: "maestro budget raise s --persona dev --usd N", Actions: helpVerbs, Since: anHour,
+		Raise: &session.BudgetRaise{Scope: session.BudgetOfPersona, Name: "dev", USD: true}, Actions: helpVerbs, Since: anHour,
 	}
 }
 
@@ -69,7 +69,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro budget raise s --persona dev --usd N
       continues where it stopped
     maestro resolve s retry --for ship/dev
-      tries again; --note TEXT gives it a hint
+      tries again with the remaining budget; --note TEXT gives it a hint
     maestro resolve s skip --for ship/dev
       continues without this work
     maestro resolve s supply PATH --for ship/dev

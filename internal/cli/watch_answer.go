@@ -45,14 +45,14 @@ func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer t
 	if err := addAmount(&r, answer.Amount, answer.Request.Amounts); err != nil {
 		return err
 	}
-	switch scope := answer.Request.Scope; {
-	case len(scope) < 2:
-	case scope[0] == "--persona":
-		r.Persona = scope[1]
-	case scope[0] == "--phase":
-		r.Phase = scope[1]
-	case scope[0] == "--team":
-		return c.raiseDay(scope[1], r)
+	switch b := answer.Request.Budget; b.Scope {
+	case session.BudgetOfPersona:
+		r.Persona = b.Name
+	case session.BudgetOfPhase:
+		r.Phase = b.Name
+	case session.BudgetOfDay:
+		return c.raiseDay(b.Name, r)
+	case session.BudgetOfSession:
 	}
 	return c.raise(ctx, sessionID, r)
 }
@@ -115,17 +115,11 @@ func addKeyActions(r *tui.Request, h session.Request) {
 			r.Takes = append(r.Takes, action)
 		}
 	}
-	words := strings.Fields(h.Command)
-	if h.Kind != session.ForBudget || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
+	if h.Raise == nil {
 		return
 	}
-	r.Takes = append(r.Takes, tui.Raise)
-	r.Amounts = units(slices.Contains(words, "--tokens"), slices.Contains(words, "--usd"))
-	for i, word := range words[:len(words)-1] {
-		if slices.Contains([]string{"--persona", "--phase", "--team"}, word) {
-			r.Scope = []string{word, words[i+1]}
-		}
-	}
+	r.Takes, r.Budget = append(r.Takes, tui.Raise), *h.Raise
+	r.Amounts = units(h.Raise.Tokens, h.Raise.USD)
 }
 
 // ownBudget returns the session's budget if a key can raise it: no budget request is open.

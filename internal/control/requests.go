@@ -48,6 +48,10 @@ type InboxEntry struct {
 	Actions  []session.Action    `json:"actions"`
 	Since    *time.Time          `json:"since"`
 	Until    *time.Time          `json:"until"`
+	// Choices are the answers that it takes, the usual one first.
+	Choices []session.Choice `json:"choices"`
+	// Raise is the budget that can be raised instead; null: none can.
+	Raise *session.BudgetRaise `json:"raise"`
 	// Usage is the session's so far.
 	Usage  cost.Usage      `json:"usage"`
 	Ticket *session.Ticket `json:"ticket"`
@@ -177,7 +181,7 @@ func (w Waiting) entries() []InboxEntry {
 		}
 		return []InboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Actions: []session.Action{}, Commands: []string{"maestro status " + w.Session},
+			Actions: []session.Action{}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
 		}}
 	}
 	var all []InboxEntry
@@ -185,10 +189,10 @@ func (w Waiting) entries() []InboxEntry {
 		e := InboxEntry{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona,
 			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
-			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
+			Choices: h.Choices(), Raise: h.Raise, Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.Lost {
-			e.Commands = []string{"maestro resume " + w.Session}
+			e.Commands, e.Choices, e.Raise = []string{"maestro resume " + w.Session}, []session.Choice{}, nil
 			all = append(all, e)
 			continue
 		}

@@ -2,7 +2,6 @@ package session
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -38,13 +37,15 @@ type KindRule struct {
 	OfPhase bool
 	// NoticeOnly: the session continues by itself; nobody has to answer.
 	NoticeOnly bool
+	// Retry is the effect of a retry; empty: requests of the kind take none.
+	Retry string
 }
 
 // requestKinds has one row for each kind.
 var requestKinds = []KindRule{
-	{Kind: ForHelp, Need: "needs help", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForBudget, Need: "needs a larger budget", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
-	{Kind: ForOutage, Need: "waits for its provider", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
+	{Kind: ForHelp, Need: "needs help", Retry: "tries again", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForBudget, Need: "needs a larger budget", Retry: "tries again with the remaining budget", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForOutage, Need: "waits for its provider", Retry: "tries now, without waiting", Actions: []Action{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
 	{Kind: ForApproval, Need: "needs approval", Actions: []Action{AnswerApprove, AnswerReject}, OfPhase: true},
 }
 
@@ -89,6 +90,8 @@ type Request struct {
 	Advice string `json:"advice"`
 	// Actions are those that the request takes, the usual one first.
 	Actions []Action `json:"actions,omitempty"`
+	// Raise is the budget that a request is about; nil: none can be raised.
+	Raise *BudgetRaise `json:"raise,omitempty"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
@@ -126,61 +129,6 @@ func (h Request) Fingerprint(team string) string {
 	}
 	return Fingerprint(team, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
 }
-
-// Action is what an answer does.
-type Action string
-
-// The actions. Each has a row in the table of actions below.
-const (
-	// AnswerRetry: try again, with new rounds, told what the note says.
-	AnswerRetry Action = "retry"
-	// AnswerSkip: continue without the assignment's work.
-	AnswerSkip Action = "skip"
-	// AnswerSupply: files stand for the work, checked like an agent's.
-	AnswerSupply Action = "supply"
-	// AnswerAbort: end the session.
-	AnswerAbort Action = "abort"
-	// AnswerApprove: what builds on the phase may begin.
-	AnswerApprove Action = "approve"
-	// AnswerReject: the phase does its work again, told what the note says.
-	AnswerReject Action = "reject"
-)
-
-// ActionRule is an action's row of the table of actions. The session, the CLI and the live
-// view apply the same rows.
-type ActionRule struct {
-	Action Action
-	// NeedsNote: the note is required. It says what is wrong.
-	NeedsNote bool
-	// NeedsFiles: the answer has files.
-	NeedsFiles bool
-}
-
-// actions has one row for each action.
-var actions = []ActionRule{
-	{Action: AnswerRetry},
-	{Action: AnswerSkip},
-	{Action: AnswerSupply, NeedsFiles: true},
-	{Action: AnswerAbort},
-	{Action: AnswerApprove},
-	{Action: AnswerReject, NeedsNote: true},
-}
-
-// Rule is the action's row of the table; the zero row for an unknown action.
-func (a Action) Rule() ActionRule {
-	if i := slices.IndexFunc(actions, func(r ActionRule) bool { return r.Action == a }); i >= 0 {
-		return actions[i]
-	}
-	return ActionRule{}
-}
-
-// LacksNote reports whether an answer needs a note and has none.
-func (a Action) LacksNote(note string) bool {
-	return a.Rule().NeedsNote && strings.TrimSpace(note) == ""
-}
-
-// OfPhase reports whether the action answers a request about a finished phase.
-func (a Action) OfPhase() bool { return slices.Contains(ForApproval.Rule().Actions, a) }
 
 // Answer is what a person says to a request. It travels through histories.
 type Answer struct {

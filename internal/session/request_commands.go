@@ -1,7 +1,7 @@
 package session
 
 import (
-	"strings"
+	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -24,36 +24,88 @@ func (h Request) Subject() string {
 // Commands lists the commands that answer one of a session's open requests, the one that
 // continues first.
 func (h Request) Commands(sessionID string, open []Request) []Command {
-	var all []Command
-	if h.Kind == ForBudget {
-		if line := strings.TrimPrefix(h.Command, "maestro "); line != "" {
-			all = append(all, Command{line, "continues where it stopped"})
-		}
-	}
-	of := ""
+	selector, several := "", false
 	if len(open) > 1 {
-		of = " --for " + h.Subject()
+		selector = " --for " + h.Subject()
 	}
-	for _, action := range h.Actions {
-		switch action {
-		case AnswerRetry:
-			does := "tries again; --note TEXT gives it a hint"
-			if h.Kind == ForOutage {
-				does = "tries now, without waiting"
-			}
-			all = append(all, Command{"resolve " + sessionID + " retry" + of, does})
-		case AnswerSkip:
-			all = append(all, Command{"resolve " + sessionID + " skip" + of, "continues without this work"})
-		case AnswerSupply:
-			all = append(all, Command{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
-		case AnswerAbort:
-			all = append(all, Command{"resolve " + sessionID + " abort" + of, "ends the session"})
-		case AnswerApprove:
-			all = append(all, Command{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
-		case AnswerReject:
-			all = append(all, Command{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
-				Command{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
+	for _, o := range open {
+		several = several || h.Raise != nil && o.Raise != nil && *o.Raise != *h.Raise
+	}
+	return h.commands(sessionID, selector, several)
+}
+
+// LastingCommands lists the commands that answer the request and, whenever they are typed,
+// no other one.
+func (h Request) LastingCommands(sessionID string) []Command {
+	return h.commands(sessionID, " --request "+h.ID, true)
+}
+
+// commands has all commands; several: the session waits for several budgets, or may.
+func (h Request) commands(sessionID, selector string, several bool) []Command {
+	var all []Command
+	if h.Raise != nil {
+		all = append(all, Command{h.Raise.Command(sessionID, several), "continues where it stopped"})
+	}
+	for _, c := range h.Choices() {
+		switch {
+		case c.Action == AnswerApprove:
+			all = append(all, Command{fmt.Sprintf("approve %s %s", sessionID, h.Phase), c.Effect})
+			continue
+		case c.Action == AnswerReject:
+			all = append(all, Command{fmt.Sprintf("reject %s %s --note TEXT", sessionID, h.Phase), c.Effect},
+				Command{fmt.Sprintf("artifacts diff %s %s", sessionID, h.Phase), "shows its changes"})
+			continue
+		case c.NeedsFiles:
+			c.Action += " PATH"
+		case c.Action == AnswerRetry && !h.Kind.NoticeOnly():
+			c.Effect += "; --note TEXT gives it a hint"
 		}
+		all = append(all, Command{fmt.Sprintf("resolve %s %s%s", sessionID, c.Action, selector), c.Effect})
 	}
 	return all
+}
+
+// BudgetScope says whose a budget is.
+type BudgetScope string
+
+// The scopes of budgets.
+const (
+	BudgetOfSession BudgetScope = "session"
+	BudgetOfPhase   BudgetScope = "phase"
+	BudgetOfPersona BudgetScope = "persona"
+	// BudgetOfDay: a team's of one day, which its sessions share.
+	BudgetOfDay BudgetScope = "day"
+)
+
+// BudgetRaise is a budget that a person can raise, and by what.
+type BudgetRaise struct {
+	Scope BudgetScope `json:"scope"`
+	// Name is that of the phase, the persona or the team; empty: it is the session's.
+	Name string `json:"name,omitempty"`
+	// Tokens and USD: the budget limits them, so that they can be added.
+	Tokens bool `json:"tokens"`
+	USD    bool `json:"usd"`
+}
+
+// Command is the command line that raises the budget, without the program's name. The
+// session's is named if the session waits for several budgets.
+func (b BudgetRaise) Command(sessionID string, several bool) string {
+	line := "budget raise " + sessionID
+	switch b.Scope {
+	case BudgetOfDay:
+		line = "budget raise --team " + b.Name
+	case BudgetOfPhase, BudgetOfPersona:
+		line += fmt.Sprintf(" --%s %s", b.Scope, b.Name)
+	case BudgetOfSession:
+		if several {
+			line += " --session"
+		}
+	}
+	if b.Tokens {
+		line += " --tokens N"
+	}
+	if b.USD {
+		line += " --usd N"
+	}
+	return line
 }

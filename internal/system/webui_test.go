@@ -67,7 +67,7 @@ help: {mode: ask}
 	require.Contains(t, page, "Cost so far: 14 tokens")
 	require.Contains(t, page, "Without an answer the session fails at ")
 
-	again := b.copied("Try again.")
+	again := b.copied("Retry:")
 	again = strings.Replace(again, `"note": ""`, `"note": "use port 9090 instead"`, 1)
 	again = strings.Replace(again, `"by": ""`, `"by": "a stranger"`, 1)
 	b.send("resolve", again)

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,8 +23,16 @@ type actionKey struct {
 	action session.Action
 }
 
-// actionKeys are in the order in which they are shown.
-var actionKeys = []actionKey{{"a", session.AnswerApprove}, {"x", session.AnswerReject}, {"r", session.AnswerRetry}, {"+", Raise}}
+// actionKeys lists the actions that have a key, in the order in which they are shown.
+func actionKeys() []actionKey {
+	var all []actionKey
+	for _, rule := range session.ActionRules() {
+		if rule.Key != "" {
+			all = append(all, actionKey{rule.Key, rule.Action})
+		}
+	}
+	return append(all, actionKey{"+", Raise})
+}
 
 // Answer is what a person has typed about a request.
 type Answer struct {
@@ -68,7 +77,7 @@ func (s Session) takers(a session.Action) []Request {
 // answerKeys lists the keys that answer something, in words.
 func (m *Model) answerKeys() []string {
 	var all []string
-	for _, k := range actionKeys {
+	for _, k := range actionKeys() {
 		if len(m.session.takers(k.action)) > 0 {
 			all = append(all, k.key+" "+string(k.action))
 		}
@@ -79,11 +88,12 @@ func (m *Model) answerKeys() []string {
 // beginAnswer opens the line for an action; false: no request takes it, or no key stands
 // for one. The request of what is selected comes first.
 func (m *Model) beginAnswer(key string) bool {
-	i := slices.IndexFunc(actionKeys, func(k actionKey) bool { return k.key == key })
+	keys := actionKeys()
+	i := slices.IndexFunc(keys, func(k actionKey) bool { return k.key == key })
 	if i < 0 {
 		return false
 	}
-	action := actionKeys[i].action
+	action := keys[i].action
 	open := m.session.takers(action)
 	if len(open) == 0 {
 		m.messages = []string{"no request for " + requestFor(action)}
@@ -208,16 +218,12 @@ func (m *Model) prompt(t theme) []string {
 	if len(e.open) > 1 {
 		title += fmt.Sprintf(" (%d of %d, Tab: next)", e.at+1, len(e.open))
 	}
-	label := "note (optional): "
+	label := cmp.Or(e.action.Rule().Note, "note (optional)") + ": "
 	switch {
 	case e.wantAmount && e.amount == "":
 		label = "add " + safe(e.open[e.at].Amounts) + ": "
 	case e.wantAmount:
 		title += " by " + e.amount
-	case e.action.Rule().NeedsNote:
-		label = "what is wrong: "
-	case e.action == session.AnswerRetry:
-		label = "note for the agent: "
 	}
 	room := max(m.width-4-len(label), 8)
 	text := e.text[max(len(e.text)-room, 0):]

@@ -97,10 +97,9 @@ type Request struct {
 	Name string
 	// Takes are the actions that answer it. Some have a key.
 	Takes []session.Action
-	// Amounts says what a budget is raised by, like tokens; Scope names the budget to
-	// who sends the answer.
+	// Amounts says what a budget is raised by, like tokens; Budget is the one.
 	Amounts string
-	Scope   []string
+	Budget  session.BudgetRaise
 }
 
 // Command is a command to type, and what it does.
