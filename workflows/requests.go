@@ -126,7 +126,7 @@ func (rs *requests) validate(a session.Answer) error {
 // accept takes an answer; what waits for it continues.
 func (rs *requests) accept(ctx workflow.Context, a session.Answer) *request {
 	r := rs.find(a.Request)
-	a.Phase, a.Persona, a.At = r.Phase, r.Persona, workflow.Now(ctx).UTC()
+	a.Phase, a.Persona, a.Since, a.At = r.Phase, r.Persona, r.Since, workflow.Now(ctx).UTC()
 	if a.By == "" {
 		a.By = "an unnamed person"
 	}

@@ -141,9 +141,11 @@ type Answer struct {
 	By string `json:"by,omitempty"`
 	// Files is the manifest of what is supplied.
 	Files spec.Digest `json:"files,omitempty"`
-	// Phase, Persona and At are the request's and the session's to say.
+	// Phase, Persona, Since and At are the request's and the session's to say. Since is when
+	// it was asked.
 	Phase   string    `json:"phase,omitempty"`
 	Persona string    `json:"persona,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 	At      time.Time `json:"at,omitzero"`
 	// CountsAsDone: the assignment is done from now on, without work of its own.
 	CountsAsDone bool `json:"counts_as_done,omitempty"`

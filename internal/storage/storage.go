@@ -75,8 +75,13 @@ type Storage interface {
 	// with a slash at their end the names that have others below them. Nothing there is
 	// no error.
 	List(key string) ([]string, error)
-	// ModTime is when a document or a journal was written last, by the storage's clock.
+	// ModTime is when a document or a journal was written last, by the storage's clock. Of a
+	// name that has others below it, it is when a document or a journal directly below was
+	// last made, replaced or removed; what is appended to a journal does not count.
 	ModTime(key string) (time.Time, error)
+	// Below lists the names directly below a key that have others below them, in no order,
+	// each with its ModTime. It is fast enough to look at all of many for what has changed.
+	Below(key string) ([]Entry, error)
 	// Clock tells the time by the storage's clock, which is another machine's where the
 	// storage is shared. It writes to find out.
 	Clock() (time.Time, error)
@@ -98,6 +103,12 @@ type Storage interface {
 	// whatever is written under a hold has a version or an incarnation that excludes late
 	// writers.
 	Hold(key string) (held Hold, ok bool, err error)
+}
+
+// Entry is a name that has others below it.
+type Entry struct {
+	Name     string
+	Modified time.Time
 }
 
 // Stage is a storage of its own. Nothing in it is durable before it is published.

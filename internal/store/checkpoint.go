@@ -139,6 +139,14 @@ func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session
 	return c.Checkpoint, err
 }
 
+// CheckpointAlone reads what a checkpoint says itself, verified: of assignments, artifacts and
+// decisions only those that it adds to earlier checkpoints. Nothing is about to be built on
+// it, so it can be pruned.
+func (s *checkpoints) CheckpointAlone(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+	d, _, err := s.readCheckpoint(ctx, name)
+	return d.Checkpoint, err
+}
+
 func (s *checkpoints) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
 	d, _, err := s.readCheckpoint(ctx, name)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -33,7 +34,7 @@ func journalKey(key session.Key, id spec.AssignmentID) (string, error) {
 	if err := id.Check(); err != nil {
 		return "", err
 	}
-	return documentKey(key, "assignments", journalName(id))
+	return documentKey(key, assignmentsDir, journalName(id))
 }
 
 func journalName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + journalSuffix }
@@ -170,6 +171,11 @@ func (s ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal
 		return nil, err
 	}
 	return &f.journal, nil
+}
+
+// JournalChanged is when an assignment's journal was last written; zero: there is none.
+func (s ledgers) JournalChanged(key session.Key, id spec.AssignmentID) (time.Time, error) {
+	return s.modified(journalKey(key, id))
 }
 
 // readJournal reads a journal; where there is none it is empty. Damage is a [*Fault]

@@ -15,7 +15,7 @@ func recordKey(key session.Key, id spec.AssignmentID) (string, error) {
 	if err := id.Check(); err != nil {
 		return "", err
 	}
-	return documentKey(key, "assignments", recordName(id))
+	return documentKey(key, assignmentsDir, recordName(id))
 }
 
 func recordName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }

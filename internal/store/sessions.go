@@ -8,12 +8,18 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-const executionFile = "execution_state.json"
+const (
+	executionFile = "execution_state.json"
+	// assignmentsDir has what is about one assignment each.
+	assignmentsDir = "assignments"
+)
 
 // sessions has the sessions of a store, and the status document of each.
 type sessions struct{ *documents }
@@ -54,6 +60,49 @@ func (s sessions) Sessions(ctx context.Context, namespace string) ([]session.Key
 		keys[i] = session.Key{Namespace: namespace, Session: name}
 	}
 	return keys, nil
+}
+
+// Changed is when a document of a session was last made, replaced or removed, by the
+// storage's clock. Documents of its assignments do not count, and no journals that only grew.
+type Changed struct {
+	Session string
+	At      time.Time
+}
+
+// Changes tells of each session of a namespace when it last changed, in no order.
+func (s sessions) Changes(ctx context.Context, namespace string) ([]Changed, error) {
+	if err := errors.Join(spec.CheckSession(namespace), ctx.Err()); err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	entries, err := s.docs.Below("sessions/" + namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list the sessions: %w", err)
+	}
+	out := make([]Changed, 0, len(entries))
+	for _, e := range entries {
+		if spec.CheckSession(e.Name) == nil {
+			out = append(out, Changed{e.Name, e.Modified})
+		}
+	}
+	return out, nil
+}
+
+// RecordsChanged is when the record of an assignment of a session was last made, replaced or
+// removed; zero: none ever was.
+func (s sessions) RecordsChanged(key session.Key) (time.Time, error) {
+	return s.modified(documentKey(key, assignmentsDir))
+}
+
+// modified is when a document was last written; zero: there is none.
+func (s *documents) modified(doc string, err error) (time.Time, error) {
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := s.docs.ModTime(doc)
+	if errors.Is(err, storage.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	return at, err
 }
 
 // HasSession reports whether the store knows a session.
@@ -142,7 +191,7 @@ func (s *documents) jsonFiles(ctx context.Context, key, prefix string) (map[stri
 // assignments lists those of a session that have a file, sorted by phase and persona. of
 // tells whose file a name is.
 func (s sessions) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
-	dir, err := documentKey(key, "assignments")
+	dir, err := documentKey(key, assignmentsDir)
 	if err != nil {
 		return nil, err
 	}

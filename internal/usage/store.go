@@ -14,13 +14,21 @@ import (
 
 // Session is what a store knows of the costs of a session.
 type Session struct {
-	Rows   []Row
-	Ledger budget.Ledger
+	Rows []Row
+	// Execution is the status document; zero where there is none, or a damaged one.
+	Execution session.Execution
+	Ledger    budget.Ledger
 	// Damage is the damage of the status document, which leaves the team and the order of
 	// the phases unknown; nil: there is none.
 	Damage error
+}
 
-	started time.Time
+// started is when the session was started; zero: nobody knows.
+func (s *Session) started() time.Time {
+	if s.Execution.StartedAt == nil {
+		return time.Time{}
+	}
+	return *s.Execution.StartedAt
 }
 
 // OfSession reads the costs of a session, in the order of its phases.
@@ -36,9 +44,7 @@ func OfSession(s *store.Store, key session.Key) (read Session, err error) {
 	case err != nil:
 		return read, err
 	}
-	if e.StartedAt != nil {
-		read.started = *e.StartedAt
-	}
+	read.Execution = e
 	if read.Ledger, err = s.Ledger(key); err != nil {
 		return read, err
 	}
@@ -80,7 +86,7 @@ func OfStore(ctx context.Context, s *store.Store, namespace string, damaged func
 		}
 		all = append(all, read)
 	}
-	slices.SortStableFunc(all, func(x, y Session) int { return y.started.Compare(x.started) })
+	slices.SortStableFunc(all, func(x, y Session) int { return y.started().Compare(x.started()) })
 	var rows []Row
 	for _, read := range all {
 		rows = append(rows, read.Rows...)

@@ -47,6 +47,7 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"a journal is created with lines":   wholeJournals,
 		"writes have a time":                times,
 		"names are listed":                  listing,
+		"what changed below is listed":      below,
 		"hostile keys are refused":          hostileKeys,
 		"sizes are bounded":                 bounds,
 		"locks exclude":                     locks,
@@ -195,6 +196,41 @@ func listing(t *testing.T, open Opener) {
 	require.Equal(t, []string{"a.json", "b", "c/"}, names)
 }
 
+// below: what has names below it, and when those changed. How exact the times are is the
+// storage's affair, so a change is repeated until it shows.
+func below(t *testing.T, open Opener) {
+	s := open()
+	entries, err := s.Below("nothing")
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	version := storage.Version("")
+	put := func() {
+		version, err = open().Write("top/c/doc", []byte(version), version, storage.UntilPowerLoss)
+		require.NoError(t, err)
+	}
+	put()
+	_, err = s.Write("top/file", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	_, err = s.Write("top/d/e/doc", nil, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	times := func() map[string]time.Time {
+		out := map[string]time.Time{}
+		entries, err := s.Below("top")
+		require.NoError(t, err)
+		for _, e := range entries {
+			out[e.Name] = e.Modified
+			same, err := s.ModTime("top/" + e.Name)
+			require.NoError(t, err)
+			require.Equal(t, e.Modified.UnixNano(), same.UnixNano())
+		}
+		return out
+	}
+	before := times()
+	require.Len(t, before, 2)
+	require.Eventually(t, func() bool { put(); return times()["c"].After(before["c"]) }, 10*time.Second, time.Millisecond)
+	require.Equal(t, before["d"], times()["d"])
+}
+
 func hostileKeys(t *testing.T, open Opener) {
 	s := open()
 	for _, key := range []string{
@@ -210,6 +246,8 @@ func hostileKeys(t *testing.T, open Opener) {
 		_, err = s.List(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.ModTime(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, err = s.Below(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.Lock(t.Context(), key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)

@@ -1,0 +1,296 @@
+package index
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/usage"
+)
+
+// maxRequirement is how much of a requirement is kept, in bytes.
+const maxRequirement = 2000
+
+// seen is what the documents of a session looked like before they were read.
+type seen struct {
+	// modified is when a document of the session itself was last replaced.
+	modified int64
+	// records is when a record was last replaced; unwatched: that does not matter.
+	records int64
+	// journals has when the journals were last written that say more than the ledger.
+	journals map[string]int64
+	// again: it has to be read again in any case, because it may have changed afterwards
+	// without a later time.
+	again bool
+}
+
+const unwatched int64 = -1
+
+// raciness is how recent a change may be so that a later one may bear the same time.
+const raciness = 2 * time.Second
+
+// entry is all that the index has of a session.
+type entry struct {
+	Session
+	// Listed: the session has a status document.
+	Listed bool
+	Facts  []fact
+
+	seen seen
+}
+
+// fact is one of a session's facts.
+type fact struct {
+	Kind                               int64
+	Phase, Persona, Agent, Model, Date string
+	Numbers                            numbers
+}
+
+// reading reads sessions of one refresh.
+type reading struct {
+	store *store.Store
+	// now is the time of the storage when the reading began.
+	now time.Time
+}
+
+// look looks at the documents of a session, without reading them: those that had to be looked
+// at last time, too.
+func (r reading) look(key session.Key, modified int64, last seen) (seen, error) {
+	now := seen{modified: modified, records: unwatched}
+	if last.records != unwatched {
+		at, err := r.store.RecordsChanged(key)
+		if err != nil {
+			return now, err
+		}
+		now.records = nanoseconds(at)
+	}
+	for name := range last.journals {
+		id, err := spec.ParseAssignmentID(name)
+		if err != nil {
+			return now, errValue
+		}
+		at, err := r.store.JournalChanged(key, id)
+		if err != nil {
+			return now, err
+		}
+		if now.journals == nil {
+			now.journals = map[string]int64{}
+		}
+		now.journals[name] = nanoseconds(at)
+	}
+	return now, nil
+}
+
+// isRecent reports whether something was changed so lately that a later change may not show.
+func (r reading) isRecent(s seen) bool {
+	limit := nanoseconds(r.now.Add(-raciness))
+	recent := s.modified > limit || s.records > limit
+	for _, at := range s.journals {
+		recent = recent || at > limit
+	}
+	return recent
+}
+
+// read reads the documents of a session, which looked like this before. Damage is in the
+// entry's place what a session without the document would have, and returned.
+func (r reading) read(ctx context.Context, key session.Key, before seen) (e entry, damage, err error) {
+	costs, err := usage.OfSession(r.store, key)
+	if err != nil {
+		return e, nil, err
+	}
+	x := costs.Execution
+	e.Session = Session{Namespace: key.Namespace, Session: key.Session, Phases: []string{}}
+	e.Listed = x.Schema != ""
+	if e.Listed {
+		e.ofStatus(x)
+		if err := e.ofCheckpoint(ctx, r.store, x.Checkpoint); err != nil {
+			damage = err
+		}
+	}
+	used := costs.Ledger.Usage()
+	e.Tokens, e.CostUSD = used.Tokens(), used.CostUSD
+	for _, row := range costs.Rows {
+		e.Facts = append(e.Facts, factsOf(row)...)
+	}
+	e.Facts = append(e.Facts, e.work(x, costs.Ledger)...)
+	e.watch(before, costs.Ledger)
+	e.seen.again = e.seen.again || r.isRecent(e.seen)
+	return e, errors.Join(costs.Damage, damage), nil
+}
+
+// watch notes what to look at next time. What was not looked at before the documents were read
+// is looked at first next time, and they are read again.
+func (e *entry) watch(before seen, ledger budget.Ledger) {
+	e.seen = seen{modified: before.modified, records: unwatched}
+	lost := ledger.Revision == 0 // it is the sum of the journals
+	if lost || e.Listed && !e.Status.Closed() {
+		e.seen.records = before.records
+		if before.records == unwatched {
+			e.seen.records, e.seen.again = 0, true
+		}
+	}
+	for _, id := range ledger.Assignments() {
+		if row := ledger.Row(id); !lost && len(row.Unsettled)+len(row.Reserved) == 0 {
+			continue
+		}
+		if e.seen.journals == nil {
+			e.seen.journals = map[string]int64{}
+		}
+		at, known := before.journals[id.String()]
+		e.seen.journals[id.String()], e.seen.again = at, e.seen.again || !known
+	}
+}
+
+// ofStatus takes over what the status document says.
+func (e *entry) ofStatus(x session.Execution) {
+	e.Store, e.Team, e.Status, e.Reason = x.Store, x.Team, x.Status.Status, textfmt.Shorten(x.Reason, session.MaxMessage)
+	e.StartedAt, e.ClosedAt, e.UpdatedAt = x.StartedAt, x.ClosedAt, x.UpdatedAt
+	e.Incarnation, e.Run, e.FirstRun = x.Incarnation, x.RunID, x.FirstRun
+	if x.Origin != nil {
+		e.Origin = x.Origin.Session
+	}
+	for _, p := range x.Phases {
+		if !e.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
+			e.Phases = append(e.Phases, p.Name)
+		}
+	}
+	for _, h := range x.Help {
+		if len(h.Actions) == 0 || e.Status.Closed() {
+			continue
+		}
+		e.Requests++
+		if since := h.Since; !since.IsZero() && (e.WaitingSince == nil || since.Before(*e.WaitingSince)) {
+			e.WaitingSince = &since
+		}
+	}
+}
+
+// ofCheckpoint takes over what only the newest checkpoint says.
+func (e *entry) ofCheckpoint(ctx context.Context, s *store.Store, name spec.Digest) error {
+	if name == "" {
+		return nil
+	}
+	c, err := s.CheckpointAlone(ctx, name)
+	if err != nil {
+		return err
+	}
+	e.Requirement = textfmt.Shorten(c.Requirement, maxRequirement)
+	for _, a := range c.Answers {
+		if !a.Since.IsZero() && a.At.After(a.Since) {
+			e.Answers++
+			e.Waited += a.At.Sub(a.Since)
+		}
+	}
+	return nil
+}
+
+// factsOf takes the costs of a row apart.
+func factsOf(r usage.Row) []fact {
+	var facts []fact
+	add := func(kind int64, n numbers) {
+		facts = append(facts, fact{Kind: kind, Phase: r.Phase, Persona: r.Persona, Agent: r.Agent, Model: r.Model, Date: r.Day, Numbers: n})
+	}
+	if u := r.Unsettled; u.Calls != 0 {
+		add(unsettled, costNumbers(u.Calls, u.Usage))
+	}
+	if u := r.Reserved; u.Calls != 0 {
+		add(reserved, numbers{int64(u.Calls), u.Tokens, 6: int64(u.USD)})
+	}
+	if len(facts) == 0 {
+		add(spent, costNumbers(r.Calls, r.Usage))
+	}
+	return facts
+}
+
+// work is what came of the assignments that were at work in this session. A fork does not have
+// the attempts of its origin.
+func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
+	var facts []fact
+	for _, p := range x.Phases {
+		for _, a := range p.Assignments {
+			if a.Attempts == 0 || a.Status == session.Restored || a.Status == session.Supplied {
+				continue
+			}
+			f := fact{Kind: worked, Phase: p.Name, Persona: a.Persona, Agent: a.Agent, Date: e.day()}
+			row := ledger.Row(spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
+			if n := len(row.Spent); n > 0 {
+				f.Agent, f.Model = row.Spent[n-1].Agent, row.Spent[n-1].Model
+			}
+			done, failed := int64(0), int64(0)
+			switch {
+			case a.Status.Done():
+				done = 1
+			case a.Status == session.Failed || a.Status == session.HelpIsNeeded:
+				failed = 1
+			}
+			copy(f.Numbers[len(costs):], []int64{1, done, failed, int64(a.Attempts), int64(len(a.Failures)), int64(a.LostWorkers)})
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// day is the day, by UTC, on which the session was started; empty: nobody knows.
+func (s *Session) day() string {
+	if s.StartedAt == nil {
+		return ""
+	}
+	return budget.Date(*s.StartedAt)
+}
+
+// digest names all that the index has of the session.
+func (e *entry) digest() (string, error) {
+	data, err := json.Marshal(e)
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16]), err
+}
+
+// search is the text that a search looks into.
+func (e *entry) search() string { return strings.ToLower(e.Session.Session + "\n" + e.Requirement) }
+
+// never is before all times.
+const never = math.MinInt64
+
+// nanoseconds is a time as the database has it.
+func nanoseconds(t time.Time) int64 {
+	switch year := t.Year(); {
+	case year < 1678:
+		return never
+	case year > 2261:
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// timeOf is the reverse of nanoseconds.
+func timeOf(n int64) time.Time {
+	if n == never {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+func nanosecondsOf(t *time.Time) int64 {
+	if t == nil {
+		return never
+	}
+	return nanoseconds(*t)
+}
+
+func optionalTime(n int64) *time.Time {
+	if n == never {
+		return nil
+	}
+	t := timeOf(n)
+	return &t
+}

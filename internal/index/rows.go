@@ -1,0 +1,65 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+)
+
+// values are those of one row, read from the left. What is of another kind than was asked for
+// is noted.
+type values struct {
+	of    []any
+	next  int
+	wrong bool
+}
+
+func (v *values) integer() int64 {
+	n, ok := v.of[v.next].(int64)
+	v.next++
+	v.wrong = v.wrong || !ok
+	return n
+}
+
+func (v *values) text() string {
+	s, ok := v.of[v.next].(string)
+	v.next++
+	v.wrong = v.wrong || !ok
+	return s
+}
+
+// querier is a database, or a transaction in it.
+type querier interface {
+	QueryContext(ctx context.Context, query string, arguments ...any) (*sql.Rows, error)
+}
+
+// each runs a query and passes each row on.
+func each(ctx context.Context, db querier, query string, arguments []any, row func(v *values) error) (err error) {
+	rows, err := db.QueryContext(ctx, query, arguments...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	v := values{of: make([]any, len(names))}
+	into := make([]any, len(names))
+	for i := range into {
+		into[i] = &v.of[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		v.next = 0
+		if err := row(&v); err != nil {
+			return err
+		}
+		if v.wrong {
+			return errValue
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,72 @@
+package index
+
+import "strings"
+
+// schemaVersion is that of the tables below and of what is put into them. It is part of the
+// file's name, so that programs of two versions do not replace each other's file.
+const schemaVersion = 1
+
+// schema makes the tables. Times are nanoseconds since 1970.
+//
+// What the documents of a session looked like is in a table of its own, which is small, since
+// each refresh reads all of it. A fact is what a session has spent on a day with one agent and model in an assignment, or
+// what came of an assignment. What it is about is its cell, which adds up the facts of all
+// sessions: sums over sessions read few cells and not many facts.
+//
+//nolint:gosec // the columns are named below
+var schema = `
+CREATE TABLE state (epoch TEXT NOT NULL, boot TEXT NOT NULL, store TEXT NOT NULL, sequence INTEGER NOT NULL);
+CREATE TABLE seen (
+  namespace TEXT NOT NULL, session TEXT NOT NULL,
+  modified INTEGER NOT NULL, records INTEGER NOT NULL, journals TEXT NOT NULL, again INTEGER NOT NULL, digest TEXT NOT NULL,
+  PRIMARY KEY (namespace, session)) WITHOUT ROWID;
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY,
+  namespace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL,
+  listed INTEGER NOT NULL, store TEXT NOT NULL, team TEXT NOT NULL, status TEXT NOT NULL, phases TEXT NOT NULL,
+  started INTEGER NOT NULL, closed INTEGER NOT NULL, day TEXT NOT NULL, updated INTEGER NOT NULL,
+  incarnation INTEGER NOT NULL, run TEXT NOT NULL, first_run TEXT NOT NULL, origin TEXT NOT NULL,
+  requests INTEGER NOT NULL, waiting INTEGER NOT NULL, answers INTEGER NOT NULL, waited INTEGER NOT NULL,
+  tokens INTEGER NOT NULL, cost INTEGER NOT NULL,
+  labels TEXT NOT NULL, reason TEXT NOT NULL, requirement TEXT NOT NULL, search TEXT NOT NULL,
+  UNIQUE (namespace, session));
+CREATE INDEX newest ON sessions (namespace, started DESC, session);
+CREATE INDEX changed ON sessions (namespace, sequence);
+CREATE TABLE removed (
+  namespace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL,
+  PRIMARY KEY (namespace, session)) WITHOUT ROWID;
+CREATE TABLE cells (
+  id INTEGER PRIMARY KEY,
+  namespace TEXT NOT NULL, kind INTEGER NOT NULL, team TEXT NOT NULL, phase TEXT NOT NULL, persona TEXT NOT NULL,
+  agent TEXT NOT NULL, model TEXT NOT NULL, day TEXT NOT NULL,
+  facts INTEGER NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
+  UNIQUE (namespace, kind, team, phase, persona, agent, model, day));
+CREATE TABLE facts (
+  session INTEGER NOT NULL, kind INTEGER NOT NULL, position INTEGER NOT NULL,
+  cell INTEGER NOT NULL, day TEXT NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
+  PRIMARY KEY (session, kind, position)) WITHOUT ROWID;
+`
+
+// The kinds of facts.
+const (
+	spent int64 = iota
+	unsettled
+	reserved
+	// worked is what came of an assignment.
+	worked
+)
+
+// costs and outcomes are the figures of facts: those of money, and those of work.
+var (
+	costs    = []string{"calls", "input", "output", "cache_read", "cache_write", "reasoning", "cost"}
+	outcomes = []string{"assignments", "finished", "failed", "attempts", "failures", "lost"}
+	figures  = append(append([]string{}, costs...), outcomes...)
+)
+
+// numbers are the values of all figures, in their order.
+type numbers [13]int64
+
+// columns lists names, each between two texts.
+func columns(names []string, before, after string) string {
+	return before + strings.Join(names, after+", "+before) + after
+}

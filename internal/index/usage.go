@@ -1,0 +1,151 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/usage"
+)
+
+// Usage adds up what sessions have cost, as [usage.Sum] does: by keys of [usage.Keys], without
+// the costs of days before since. Days come newest first, then sessions newest first, then the
+// other keys by name. The filter's After and Limit do not matter.
+func (x *Index) Usage(ctx context.Context, by []string, since string, f Filter) (rows []usage.Row, total usage.Spending, err error) {
+	for _, key := range by {
+		if !slices.Contains(usage.Keys, key) {
+			return nil, total, fmt.Errorf("usage cannot be grouped by %.40q", key)
+		}
+	}
+	g := f.grouping(by)
+	g.where.add(g.facts+".kind < ?", worked)
+	if since != "" {
+		g.where.add("("+g.facts+".day = '' OR "+g.facts+".day >= ?)", since)
+	}
+	started := map[string]int64{}
+	err = x.use(ctx, func(db *sql.DB) error {
+		sums := map[usage.Row]usage.Spending{}
+		if err := each(ctx, db, g.query(costs), g.where.arguments, func(v *values) error {
+			kind := v.integer()
+			var row usage.Row
+			if g.bySession {
+				at := v.integer()
+				row.Session = v.text()
+				started[row.Session] = at
+			}
+			for _, key := range g.keys {
+				*row.Key(key) = v.text()
+			}
+			sums[row] = sums[row].Add(spending(kind, v))
+			return nil
+		}); err != nil {
+			return err
+		}
+		rows, total = make([]usage.Row, 0, len(sums)), usage.Spending{}
+		for row, sum := range sums {
+			row.Spending = sum
+			rows, total = append(rows, row), total.Add(sum)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, total, fmt.Errorf("read the index: %w", err)
+	}
+	slices.SortFunc(rows, func(a, b usage.Row) int {
+		order := cmp.Or(strings.Compare(b.Day, a.Day), cmp.Compare(started[b.Session], started[a.Session]), strings.Compare(a.Session, b.Session))
+		for _, key := range by {
+			order = cmp.Or(order, strings.Compare(*a.Key(key), *b.Key(key)))
+		}
+		return order
+	})
+	return rows, total, nil
+}
+
+// spending reads the figures of costs of a kind.
+func spending(kind int64, v *values) (s usage.Spending) {
+	calls := int(v.integer())
+	used := cost.Usage{
+		InputTokens: v.integer(), OutputTokens: v.integer(), CacheReadTokens: v.integer(), CacheWriteTokens: v.integer(),
+		ReasoningTokens: v.integer(), CostUSD: cost.USD(v.integer()),
+	}
+	switch kind {
+	case unsettled:
+		s.Unsettled = usage.Unsettled{Calls: calls, Usage: used}
+	case reserved:
+		s.Reserved = usage.Reserved{Calls: calls, Amount: cost.Amount{Tokens: used.InputTokens, USD: used.CostUSD}}
+	default:
+		s = usage.Spent(calls, used)
+	}
+	return s
+}
+
+// costNumbers is the reverse of spending.
+func costNumbers(calls int, u cost.Usage) numbers {
+	return numbers{int64(calls), u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, u.ReasoningTokens, int64(u.CostUSD)}
+}
+
+// grouping is how facts are added up: in cells, or where single sessions matter one by one.
+type grouping struct {
+	from string
+	// facts is the table that has the figures.
+	facts string
+	where *condition
+	// keys are those of the rows, but for the session.
+	keys      []string
+	bySession bool
+	group     []string
+}
+
+// grouping chooses what is read for sums by keys over the sessions of the filter.
+func (f Filter) grouping(by []string) grouping {
+	g := grouping{bySession: slices.Contains(by, "session")}
+	for _, key := range by {
+		if key != "session" {
+			g.keys = append(g.keys, key)
+		}
+	}
+	if !g.bySession && len(f.Status)+len(f.Labels) == 0 && f.Text == "" && f.Since.IsZero() && f.Until.IsZero() {
+		g.from, g.facts, g.where = "cells AS c", "c", &condition{}
+		g.where.add("c.namespace = ?", f.Namespace)
+		oneOf(g.where, "c.team", f.Teams)
+		for _, key := range g.keys {
+			g.group = append(g.group, "c."+key)
+		}
+		return g
+	}
+	// Facts are in the order of sessions, so those need not be sorted to be added up.
+	g.from, g.facts, g.where = "facts AS f CROSS JOIN sessions AS s ON s.id = f.session", "f", f.sessions()
+	inCell := false
+	for _, key := range g.keys {
+		switch key {
+		case "team":
+			g.group = append(g.group, "s.team")
+		case "day":
+			g.group = append(g.group, "f.day")
+		default:
+			inCell = true
+			g.group = append(g.group, "c."+key)
+		}
+	}
+	if inCell {
+		g.from += " CROSS JOIN cells AS c ON c.id = f.cell"
+	}
+	return g
+}
+
+// query adds figures up. Its rows have the kind, the session and when it was started, the
+// keys, and the sums.
+func (g grouping) query(figures []string) string {
+	shown, by := append([]string{g.facts + ".kind"}, g.group...), append([]string{}, g.group...)
+	if g.bySession {
+		shown = append([]string{g.facts + ".kind", "s.started", "s.session"}, g.group...)
+		by = append([]string{"f.session"}, by...)
+	}
+	by = append(by, g.facts+".kind")
+	return "SELECT " + strings.Join(shown, ", ") + ", " + columns(figures, "sum("+g.facts+".", ")") + " FROM " + g.from + " WHERE " + g.where.String() +
+		" GROUP BY " + strings.Join(by, ", ")
+}

@@ -1,0 +1,279 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// writing is a transaction that changes sessions.
+type writing struct {
+	ctx context.Context
+	tx  *sql.Tx
+	// sequence is the last that was given.
+	sequence int64
+	// prepared are the statements so far.
+	prepared map[string]*sql.Stmt
+}
+
+// write runs a transaction that changes sessions.
+func (x *Index) write(ctx context.Context, change func(w *writing) error) error {
+	_, err := x.try(func(db *sql.DB) error {
+		return transact(ctx, db, func(tx *sql.Tx) error {
+			w := &writing{ctx: ctx, tx: tx, prepared: map[string]*sql.Stmt{}}
+			if err := tx.QueryRowContext(ctx, "SELECT sequence FROM state").Scan(&w.sequence); err != nil {
+				return err
+			}
+			before := w.sequence
+			if err := change(w); err != nil || w.sequence == before {
+				return err
+			}
+			return w.run("UPDATE state SET sequence = ?", w.sequence)
+		})
+	})
+	return err
+}
+
+// statement prepares a statement once.
+func (w *writing) statement(query string) (*sql.Stmt, error) {
+	if s, ok := w.prepared[query]; ok {
+		return s, nil
+	}
+	s, err := w.tx.PrepareContext(w.ctx, query)
+	w.prepared[query] = s
+	return s, err
+}
+
+func (w *writing) run(query string, arguments ...any) error {
+	s, err := w.statement(query)
+	if err == nil {
+		_, err = s.ExecContext(w.ctx, arguments...)
+	}
+	return err
+}
+
+// get reads one row; there may be none.
+func (w *writing) get(query string, arguments []any, into ...any) (found bool, err error) {
+	s, err := w.statement(query)
+	if err == nil {
+		err = s.QueryRowContext(w.ctx, arguments...).Scan(into...)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// put puts sessions into the index, and returns how many have changed. known is how the index
+// had them when this process began to read: what another process has read later stays.
+func (x *Index) put(ctx context.Context, entries []*entry, known map[string]seen) (changed int, err error) {
+	err = x.write(ctx, func(w *writing) error {
+		changed = 0
+		for _, e := range entries {
+			before, ok := known[e.Session.Session]
+			has, err := w.put(e, before, ok)
+			if err != nil {
+				return err
+			}
+			if has {
+				changed++
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+func (w *writing) put(e *entry, known seen, wasKnown bool) (changed bool, err error) {
+	var modified, records int64
+	var digest string
+	name := []any{e.Namespace, e.Session.Session}
+	there, err := w.get("SELECT modified, records, digest FROM seen WHERE namespace = ? AND session = ?", name, &modified, &records, &digest)
+	if err != nil {
+		return false, err
+	}
+	if there && modified > e.seen.modified && (!wasKnown || modified != known.modified) {
+		return false, nil
+	}
+	is, err := e.digest()
+	if err != nil {
+		return false, err
+	}
+	// What is shown of a session at work is more than the index has.
+	stirred := e.Listed && !e.Status.Closed() && (modified != e.seen.modified || records != unwatched && records != e.seen.records)
+	journals, again := e.seen.columns()
+	if err := w.run("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)", append(name, e.seen.modified, e.seen.records, journals, again, is)...); err != nil {
+		return false, err
+	}
+	if there && digest == is {
+		if !stirred {
+			return false, nil
+		}
+		w.sequence++
+		return true, w.run("UPDATE sessions SET sequence = ? WHERE namespace = ? AND session = ?", append([]any{w.sequence}, name...)...)
+	}
+	if there {
+		if err := w.removeFacts(name); err != nil {
+			return false, err
+		}
+	}
+	w.sequence++
+	id, err := w.putSession(e)
+	if err != nil {
+		return false, err
+	}
+	return true, w.putFacts(id, e)
+}
+
+// columns are the columns of what was seen that are no numbers yet.
+func (s seen) columns() (journals string, again int) {
+	if len(s.journals) > 0 {
+		data, _ := json.Marshal(s.journals) // a map of numbers
+		journals = string(data)
+	}
+	if s.again {
+		again = 1
+	}
+	return journals, again
+}
+
+var sessionColumns = strings.Fields(`namespace session sequence
+	listed store team status phases started closed day updated incarnation run first_run origin
+	requests waiting answers waited tokens cost labels reason requirement search`)
+
+var putSession = "INSERT INTO sessions (" + columns(sessionColumns, "", "") + ") VALUES (?" + strings.Repeat(", ?", len(sessionColumns)-1) +
+	") ON CONFLICT (namespace, session) DO UPDATE SET " + assignments(sessionColumns[2:], "%s = excluded.%s") + " RETURNING id"
+
+// assignments lists names in a form that has them twice.
+func assignments(names []string, form string) string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strings.ReplaceAll(form, "%s", name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// putSession replaces the row of a session and returns its id.
+func (w *writing) putSession(e *entry) (id int64, err error) {
+	if err := w.run("DELETE FROM removed WHERE namespace = ? AND session = ?", e.Namespace, e.Session.Session); err != nil {
+		return 0, err
+	}
+	phases, err := json.Marshal(e.Phases)
+	if err != nil {
+		return 0, err
+	}
+	labels := ""
+	if len(e.Labels) > 0 {
+		data, err := json.Marshal(e.Labels)
+		if err != nil {
+			return 0, err
+		}
+		labels = string(data)
+	}
+	_, err = w.get(putSession, []any{
+		e.Namespace, e.Session.Session, w.sequence,
+		e.Listed, e.Store, e.Team, string(e.Status), string(phases), nanosecondsOf(e.StartedAt), nanosecondsOf(e.ClosedAt), e.day(), nanoseconds(e.UpdatedAt),
+		e.Incarnation, e.Run, e.FirstRun, e.Origin,
+		e.Requests, nanosecondsOf(e.WaitingSince), e.Answers, int64(e.Waited), e.Tokens, int64(e.CostUSD), labels, e.Reason, e.Requirement, e.search(),
+	}, &id)
+	return id, err
+}
+
+var (
+	cellKey = []string{"namespace", "kind", "team", "phase", "persona", "agent", "model", "day"}
+	addCell = "INSERT INTO cells (" + columns(cellKey, "", "") + ", facts, " + columns(figures, "", "") + ") VALUES (?" + strings.Repeat(", ?", len(cellKey)+len(figures)) +
+		") ON CONFLICT (" + columns(cellKey, "", "") + ") DO UPDATE SET facts = facts + 1, " + assignments(figures, "%s = %s + excluded.%s") + " RETURNING id"
+	addFact  = "INSERT INTO facts VALUES (?, ?, ?, ?, ?" + strings.Repeat(", ?", len(figures)) + ")"
+	takeCell = "UPDATE cells SET facts = facts - 1, " + assignments(figures, "%s = cells.%s - f.%s") +
+		" FROM (SELECT * FROM facts WHERE session = ? AND kind = ? AND position = ?) AS f WHERE cells.id = f.cell RETURNING cells.id, cells.facts"
+)
+
+// putFacts adds the facts of a session, and adds them to their cells.
+func (w *writing) putFacts(id int64, e *entry) error {
+	for i, f := range e.Facts {
+		key := []any{e.Namespace, f.Kind, e.Team, f.Phase, f.Persona, f.Agent, f.Model, f.Date}
+		var amounts []any
+		for _, n := range f.Numbers {
+			amounts = append(amounts, n)
+		}
+		var cell int64
+		if _, err := w.get(addCell, append(append(key, 1), amounts...), &cell); err != nil {
+			return err
+		}
+		if err := w.run(addFact, append([]any{id, f.Kind, i, cell, f.Date}, amounts...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeFacts takes the facts of a session out of their cells and removes them.
+func (w *writing) removeFacts(name []any) error {
+	var id int64
+	there, err := w.get("SELECT id FROM sessions WHERE namespace = ? AND session = ?", name, &id)
+	if err == nil && !there {
+		err = errValue
+	}
+	if err != nil {
+		return err
+	}
+	s, err := w.statement("SELECT kind, position FROM facts WHERE session = ?")
+	if err != nil {
+		return err
+	}
+	rows, err := s.QueryContext(w.ctx, id)
+	if err != nil {
+		return err
+	}
+	var keys [][2]int64
+	for rows.Next() {
+		var key [2]int64
+		if err := rows.Scan(&key[0], &key[1]); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+		keys = append(keys, key)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		var cell, left int64
+		if _, err := w.get(takeCell, []any{id, key[0], key[1]}, &cell, &left); err != nil {
+			return err
+		}
+		if left == 0 {
+			if err := w.run("DELETE FROM cells WHERE id = ?", cell); err != nil {
+				return err
+			}
+		}
+	}
+	return w.run("DELETE FROM facts WHERE session = ?", id)
+}
+
+// remove removes sessions that the store does not have any more, unless another process has
+// read them since.
+func (x *Index) remove(ctx context.Context, namespace string, gone map[string]seen) (removed int, err error) {
+	err = x.write(ctx, func(w *writing) error {
+		removed = 0
+		for name, known := range gone {
+			key := []any{namespace, name}
+			there, err := w.get("DELETE FROM seen WHERE namespace = ? AND session = ? AND modified = ? RETURNING 1", append(key, known.modified), new(int64))
+			if err != nil {
+				return err
+			}
+			if !there {
+				continue
+			}
+			w.sequence++
+			removed++
+			if err := errors.Join(w.removeFacts(key), w.run("DELETE FROM sessions WHERE namespace = ? AND session = ?", key...),
+				w.run("INSERT OR REPLACE INTO removed VALUES (?, ?, ?)", append(key, w.sequence)...)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return removed, err
+}
