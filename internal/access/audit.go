@@ -44,6 +44,11 @@ func (a *Audit) Change(ctx context.Context, p Permission, e Event, change func(c
 		a.deny(ctx, e, err)
 		return err
 	}
+	return a.do(ctx, e, change)
+}
+
+// do is Change for an actor who may.
+func (a *Audit) do(ctx context.Context, e Event, change func(context.Context) error) error {
 	if a == nil {
 		return change(ctx)
 	}

@@ -72,13 +72,9 @@ func (b browsers) create(who browser, lifetime time.Duration, old string) (id st
 
 // find returns who is signed in; ok is false for an id that is unknown or has expired.
 func (b browsers) find(id string) (who browser, ok bool, err error) {
-	all, err := b.known.all()
-	if err != nil {
-		return who, false, err
-	}
 	now, hash := b.now(), hashOf(id)
-	if who = all[hash]; !who.live(now) {
-		return who, false, nil
+	if who, _, err = b.known.find(hash); err != nil || !who.live(now) {
+		return who, false, err
 	}
 	if now.Sub(who.Seen) > browserSeen {
 		_ = b.known.change(func(all map[string]browser) error { // the next use tries again

@@ -50,6 +50,7 @@ type Guard struct {
 	doors    doors
 	browsers browsers
 	links    links
+	tokens   *Tokens
 	failures *failures
 }
 
@@ -57,7 +58,7 @@ type Guard struct {
 func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newDoors(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
-		failures: newFailures(o.Audit, o.Now),
+		tokens: NewTokens(o.Docs, o.Audit, o.Now), failures: newFailures(o.Audit, o.Now),
 	}
 }
 

@@ -29,8 +29,8 @@ var (
 // identify returns who sends a request. Where a request has an Authorization header, its
 // cookies do not count.
 func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
-	if _, ok := r.Header["Authorization"]; ok {
-		return credential{}, errInvalid
+	if given, ok := r.Header["Authorization"]; ok {
+		return g.identifyToken(given, v)
 	}
 	id := v.cookie(r)
 	if id == "" {
@@ -49,6 +49,27 @@ func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
 		return ok || err != nil
 	}
 	return c, checkBrowser(r, v, c.csrf)
+}
+
+// identifyToken returns who sends a request with Authorization headers.
+func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
+	scheme, secret, _ := strings.Cut(given[0], " ")
+	if len(given) != 1 || !strings.EqualFold(scheme, "bearer") {
+		return credential{}, errInvalid
+	}
+	secret = strings.TrimSpace(secret)
+	token, ok, err := g.tokens.find(secret)
+	if err != nil {
+		return credential{}, err
+	}
+	if !ok {
+		return credential{}, errInvalid
+	}
+	actor := Actor{Name: token.Name, Owner: token.By, Via: ViaToken, From: v.client, Roles: token.Roles, ReadOnly: g.options.ReadOnly}
+	return credential{actor: actor, again: func() bool {
+		_, ok, err := g.tokens.find(secret)
+		return ok || err != nil
+	}}, nil
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {

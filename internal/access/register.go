@@ -24,7 +24,8 @@ type register[E any] struct {
 
 	mu      sync.Mutex
 	entries map[string]E
-	read    time.Time
+	// read is when they were read, and written when they had been written then.
+	read, written time.Time
 }
 
 func newRegister[E any](docs storage.Storage, key string, now func() time.Time) *register[E] {
@@ -35,15 +36,43 @@ func newRegister[E any](docs storage.Storage, key string, now func() time.Time) 
 func (r *register[E]) all() (map[string]E, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.recent(false)
+}
+
+// find returns an entry. One that another process has just added is found: what is looked for
+// in vain is looked for again if the document has been written since.
+func (r *register[E]) find(hash string) (e E, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, err := r.recent(false)
+	if err != nil {
+		return e, false, err
+	}
+	if e, ok = all[hash]; !ok {
+		all, err = r.recent(true)
+		e, ok = all[hash]
+	}
+	return e, ok, err
+}
+
+// recent returns the entries, read not long ago; or, if nothing older will do, as they are.
+func (r *register[E]) recent(newest bool) (map[string]E, error) {
 	now := r.now()
-	if age := now.Sub(r.read); r.entries != nil && age >= 0 && age < believed {
+	age := now.Sub(r.read)
+	written, err := r.written, error(nil)
+	if newest || r.entries == nil {
+		if written, err = r.docs.ModTime(r.key); err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return nil, fmt.Errorf("read %s: %w", r.key, err)
+		}
+	}
+	if r.entries != nil && age >= 0 && age < believed && written.Equal(r.written) {
 		return r.entries, nil
 	}
 	entries, _, err := r.load()
 	if err != nil {
 		return nil, err
 	}
-	r.entries, r.read = entries, now
+	r.entries, r.read, r.written = entries, now, written
 	return entries, nil
 }
 
@@ -81,7 +110,7 @@ func (r *register[E]) change(change func(map[string]E) error) error {
 		_, err = r.docs.Write(r.key, append(data, '\n'), version, storage.Durable)
 		if err == nil {
 			r.mu.Lock()
-			r.entries, r.read = nil, time.Time{}
+			r.entries = nil
 			r.mu.Unlock()
 			return nil
 		}

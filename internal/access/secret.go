@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"strings"
 )
 
 // newSecret returns 256 random bits as text that needs no escapes in an address or a cookie.
@@ -20,3 +21,6 @@ func hashOf(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
+
+// newID returns a short name for something that has a secret.
+func newID() string { return strings.ToLower(rand.Text()[:10]) }

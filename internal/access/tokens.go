@@ -1,0 +1,225 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+const (
+	tokensKey = "access/tokens.json"
+
+	// TokenPrefix is what tokens begin with, so that scanners for secrets find them.
+	TokenPrefix = "maestro_"
+
+	// maxTokens are known at once, with those that were revoked or have expired less than
+	// tokensKept ago.
+	maxTokens  = 2000
+	tokensKept = 90 * 24 * time.Hour
+)
+
+// Token is what is known of a token, besides its secret.
+type Token struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Roles Roles  `json:"roles"`
+	// By is who created it.
+	By        string    `json:"by"`
+	CreatedAt time.Time `json:"created_at"`
+	// ExpiresAt is null for a token that does not expire.
+	ExpiresAt *time.Time `json:"expires_at"`
+	// LastUsed is the day, by UTC, on which it was last used; empty: it was not.
+	LastUsed  string     `json:"last_used"`
+	RevokedAt *time.Time `json:"revoked_at"`
+	RevokedBy string     `json:"revoked_by,omitempty"`
+}
+
+// State is active, expired or revoked.
+func (t Token) State(now time.Time) string {
+	switch {
+	case t.RevokedAt != nil:
+		return "revoked"
+	case t.ExpiresAt != nil && !now.Before(*t.ExpiresAt):
+		return "expired"
+	}
+	return "active"
+}
+
+// over reports whether a token has been revoked or has expired for a long time.
+func (t Token) over(now time.Time) bool {
+	long := now.Add(-tokensKept)
+	return t.RevokedAt != nil && t.RevokedAt.Before(long) || t.ExpiresAt != nil && t.ExpiresAt.Before(long)
+}
+
+// Tokens are the tokens of a store, each under the hash of its secret.
+type Tokens struct {
+	known *register[Token]
+	audit *Audit
+	now   func() time.Time
+}
+
+// NewTokens returns the tokens in a store's storage.
+func NewTokens(docs storage.Storage, audit *Audit, now func() time.Time) *Tokens {
+	return &Tokens{newRegister[Token](docs, tokensKey, now), audit, now}
+}
+
+// TokenError says that there is no such token, or that a new one cannot be as it is asked for.
+type TokenError struct {
+	// Unknown: there is no such token.
+	Unknown bool
+	text    string
+}
+
+// Error says what is wrong.
+func (e *TokenError) Error() string { return e.text }
+
+// mayManage checks that the actor may manage tokens with some roles: an admin of a team those
+// of the team.
+func mayManage(ctx context.Context, roles Roles) error {
+	if len(roles) == 0 {
+		return Check(ctx, Admin, AllTeams)
+	}
+	for _, team := range slices.Sorted(maps.Keys(roles)) {
+		if err := Check(ctx, Admin, team); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Create makes a token with a name and roles that is good for some time; zero: until it is
+// revoked. It returns the secret, which is stored nowhere.
+func (t *Tokens) Create(ctx context.Context, name string, roles Roles, lifetime time.Duration) (secret string, made Token, err error) {
+	event := Event{Action: "token.create", Subject: name, Detail: strings.Join(roles.Grants(), ", ")}
+	if err := mayManage(ctx, roles); err != nil {
+		t.audit.deny(ctx, event, err)
+		return "", made, err
+	}
+	if err := spec.CheckName(name); err != nil {
+		return "", made, &TokenError{text: "name of the token: " + err.Error()}
+	}
+	if len(roles) == 0 || lifetime < 0 {
+		return "", made, &TokenError{text: "a token needs at least one role, and a time to expire that is not past"}
+	}
+	actor, _ := Of(ctx)
+	now := t.now().UTC()
+	secret = TokenPrefix + newSecret()
+	made = Token{ID: newID(), Name: name, Roles: roles, By: actor.Person(), CreatedAt: now}
+	if lifetime > 0 {
+		expires := now.Add(lifetime)
+		made.ExpiresAt = &expires
+	}
+	err = t.audit.do(ctx, event, func(context.Context) error {
+		return t.known.change(func(all map[string]Token) error {
+			maps.DeleteFunc(all, func(_ string, known Token) bool { return known.over(now) })
+			for _, known := range all {
+				if known.Name == name && known.State(now) == "active" {
+					return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", name, known.ID)}
+				}
+			}
+			if len(all) >= maxTokens {
+				return &TokenError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", len(all))}
+			}
+			all[hashOf(secret)] = made
+			return nil
+		})
+	})
+	if err != nil {
+		return "", Token{}, err
+	}
+	return secret, made, nil
+}
+
+// List returns the tokens that the actor may manage, sorted by name, the newest first.
+func (t *Tokens) List(ctx context.Context) ([]Token, error) {
+	all, err := t.known.all()
+	if err != nil {
+		return nil, err
+	}
+	tokens := []Token{}
+	var denied error
+	for _, token := range all {
+		if err := mayManage(ctx, token.Roles); err != nil {
+			denied = err
+			continue
+		}
+		tokens = append(tokens, token)
+	}
+	if len(tokens) == 0 {
+		return tokens, cmp.Or(denied, mayManage(ctx, nil))
+	}
+	slices.SortFunc(tokens, func(a, b Token) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), b.CreatedAt.Compare(a.CreatedAt))
+	})
+	return tokens, nil
+}
+
+// Revoke ends a token, by its id, at once. It returns the token.
+func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err error) {
+	all, _, err := t.known.load()
+	if err != nil {
+		return revoked, err
+	}
+	for _, token := range all {
+		if token.ID == id {
+			revoked = token
+		}
+	}
+	event := Event{Action: "token.revoke", Subject: cmp.Or(revoked.Name, id), Detail: id}
+	if err := mayManage(ctx, revoked.Roles); err != nil {
+		t.audit.deny(ctx, event, err)
+		return Token{}, err
+	}
+	if revoked.ID == "" {
+		return revoked, &TokenError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
+	}
+	if revoked.RevokedAt != nil {
+		return revoked, nil
+	}
+	actor, _ := Of(ctx)
+	now := t.now().UTC()
+	return revoked, t.audit.do(ctx, event, func(context.Context) error {
+		return t.known.change(func(all map[string]Token) error {
+			for hash, token := range all {
+				if token.ID == id {
+					token.RevokedAt, token.RevokedBy = &now, actor.Name
+					all[hash], revoked = token, token
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// maxSecret is longer than any token.
+const maxSecret = 200
+
+// find returns the active token with a secret. It is looked up by its hash: how long that takes
+// says nothing of the secret.
+func (t *Tokens) find(secret string) (token Token, ok bool, err error) {
+	if !strings.HasPrefix(secret, TokenPrefix) || len(secret) > maxSecret {
+		return token, false, nil
+	}
+	now, hash := t.now(), hashOf(secret)
+	token, ok, err = t.known.find(hash)
+	if err != nil || !ok || token.State(now) != "active" {
+		return token, false, err
+	}
+	if today := now.UTC().Format(time.DateOnly); token.LastUsed < today {
+		_ = t.known.change(func(all map[string]Token) error { // the next use tries again
+			token := all[hash]
+			token.LastUsed = max(token.LastUsed, today)
+			all[hash] = token
+			return nil
+		})
+	}
+	return token, true, nil
+}

@@ -1,0 +1,174 @@
+package access_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+)
+
+// tokens are those of a site's store, as another process has them.
+func (s *site) tokens() *access.Tokens { return access.NewTokens(s.docs, s.audit, s.clock.Now) }
+
+func (s *site) token(ctx context.Context, name string, lifetime time.Duration, grants ...string) (string, access.Token) {
+	s.t.Helper()
+	secret, made, err := s.tokens().Create(ctx, name, roles(s.t, grants...), lifetime)
+	require.NoError(s.t, err)
+	return secret, made
+}
+
+func TestATokenHasItsRoles(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret, made := s.token(ann("admin"), "ci", 30*24*time.Hour, "operator:web", "viewer")
+	require.Regexp(t, `^maestro_[A-Za-z0-9_-]{43}$`, secret)
+	u := s.user()
+	got := u.send("POST", "/api/x", "{}", "Authorization: Bearer "+secret)
+	require.Equal(t, 200, got.StatusCode, "a program sends no origin and no other token")
+	who := got.seen(t)
+	require.Equal(t, access.Actor{Name: "ci", Owner: "ann", Via: access.ViaToken, From: "127.0.0.1", Roles: roles(t, "operator:web", "viewer")}, who.Actor)
+	require.Empty(t, who.CSRF)
+	require.Equal(t, "ci", s.browser().get("/", "Authorization: bearer "+secret).seen(t).Actor.Name, "the cookie does not count")
+
+	for _, bad := range []string{
+		secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), "maestro_", "maestro_" + strings.Repeat("A", 43), secret + " " + secret,
+		strings.TrimPrefix(secret, "maestro_"), strings.Repeat("maestro_", 1000), made.ID,
+	} {
+		got := s.user().get("/api/x", "Authorization: Bearer "+bad)
+		require.Contains(t, []int{401, 429}, got.StatusCode)
+		require.Contains(t, got.Header.Get("WWW-Authenticate"), "invalid_token")
+		require.NotContains(t, got.text, bad)
+	}
+	for _, headers := range [][]string{
+		{"Authorization: Basic " + secret}, {"Authorization: " + secret}, {"Authorization: Bearer x", "Authorization: Bearer " + secret}, {"X-Api-Key: " + secret},
+	} {
+		require.Contains(t, []int{401, 429}, s.user().get("/api/x", headers...).StatusCode)
+	}
+	require.Equal(t, 401, s.user().get("/api/x?access_token="+secret).StatusCode)
+	require.Equal(t, 200, u.get("/api/x", "Authorization: Bearer "+secret).StatusCode, "failures of others at the address do not matter")
+
+	list, err := s.tokens().List(ann("admin"))
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "2026-11-21", list[0].LastUsed)
+	stored, err := os.ReadFile(filepath.Join(s.dir, "access", "tokens.json"))
+	require.NoError(t, err)
+	require.NotContains(t, string(stored), strings.TrimPrefix(secret, "maestro_"))
+}
+
+func TestATokenEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	expiring, _ := s.token(ann("admin"), "short", time.Hour, "viewer")
+	revoked, made := s.token(ann("admin"), "long", 0, "viewer")
+	status := func(secret string) int {
+		return s.user().get("/api/x", "Authorization: Bearer "+secret).StatusCode
+	}
+	require.Equal(t, []int{200, 200}, []int{status(expiring), status(revoked)})
+	s.clock.advance(time.Hour)
+	require.Equal(t, []int{401, 200}, []int{status(expiring), status(revoked)})
+	got, err := s.tokens().Revoke(ann("admin"), made.ID)
+	require.NoError(t, err)
+	require.Equal(t, "revoked", got.State(s.clock.Now()))
+	s.clock.advance(time.Second)
+	require.Equal(t, 401, status(revoked), "within a second, by another process")
+	_, err = s.tokens().Revoke(ann("admin"), made.ID)
+	require.NoError(t, err, "once more changes nothing")
+	var unknown *access.TokenError
+	_, err = s.tokens().Revoke(ann("admin"), "x")
+	require.ErrorAs(t, err, &unknown)
+	require.True(t, unknown.Unknown)
+
+	again, _ := s.token(ann("admin"), "long", 0, "viewer")
+	require.Equal(t, 200, status(again), "the name is free again")
+	s.clock.advance(91 * 24 * time.Hour)
+	_, _ = s.token(ann("admin"), "other", 0, "viewer")
+	list, err := s.tokens().List(ann("admin"))
+	require.NoError(t, err)
+	require.Len(t, list, 2, "what ended long ago is forgotten")
+
+	var actions []string
+	for _, e := range eventsOf(t, s.audit, access.EventFilter{Actor: "ann", Action: "token"}) {
+		require.Equal(t, access.Done, e.Outcome)
+		actions = append(actions, e.Action+" "+e.Subject)
+	}
+	require.Equal(t, []string{"token.create other", "token.create long", "token.revoke long", "token.create long", "token.create short"}, actions)
+}
+
+// TestAStreamEndsWithItsToken revokes a token, by another process, while a request is under way.
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret, made := s.token(ann("admin"), "ci", 0, "viewer")
+	req, err := http.NewRequest(http.MethodGet, s.url+"/api/events", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+secret)
+	stream, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer stream.Body.Close()
+	lines := bufio.NewScanner(stream.Body)
+	require.True(t, lines.Scan())
+	_, err = s.tokens().Revoke(ann("admin"), made.ID)
+	require.NoError(t, err)
+	s.clock.advance(time.Second)
+	require.True(t, lines.Scan())
+	require.Equal(t, access.ErrSignedOut.Error(), lines.Text())
+}
+
+func TestWhoManagesTokens(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	lead := ann("admin:web")
+	_, own, err := s.tokens().Create(lead, "web-ci", roles(t, "operator:web"), 0)
+	require.NoError(t, err, "an admin of a team manages the tokens of the team")
+	_, other := s.token(ann("admin"), "all-ci", 0, "viewer")
+	var denied *access.DeniedError
+	for _, grants := range [][]string{{"viewer"}, {"viewer:api"}, {"operator:web", "viewer:api"}, {}} {
+		_, _, err := s.tokens().Create(lead, "x", roles(t, grants...), 0)
+		require.ErrorAs(t, err, &denied, "%v", grants)
+	}
+	_, err = s.tokens().Revoke(lead, other.ID)
+	require.ErrorAs(t, err, &denied)
+	list, err := s.tokens().List(lead)
+	require.NoError(t, err)
+	require.Equal(t, []string{own.ID}, []string{list[0].ID})
+	for _, ctx := range []context.Context{ann("operator", "approver", "viewer"), ann(), context.Background()} {
+		_, _, err := s.tokens().Create(ctx, "x", roles(t, "viewer"), 0)
+		require.ErrorAs(t, err, &denied)
+		_, err = s.tokens().List(ctx)
+		require.ErrorAs(t, err, &denied)
+		_, err = s.tokens().Revoke(ctx, own.ID)
+		require.ErrorAs(t, err, &denied)
+	}
+	for _, name := range []string{"", "ann@desk", "a b", strings.Repeat("x", 64), "web-ci"} {
+		_, _, err := s.tokens().Create(ann("admin"), name, roles(t, "viewer"), 0)
+		require.ErrorAs(t, err, new(*access.TokenError), name)
+	}
+}
+
+func TestManyProcessesCreateTokens(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	var all sync.WaitGroup
+	for i := range 12 {
+		tokens := s.tokens()
+		all.Go(func() {
+			_, _, err := tokens.Create(ann("admin"), "ci-"+string(rune('a'+i)), access.Roles{"web": {access.RoleViewer}}, 0)
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	list, err := s.tokens().List(ann("admin"))
+	require.NoError(t, err)
+	require.Len(t, list, 12)
+}
