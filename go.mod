@@ -52,7 +52,10 @@ require (
 	mvdan.cc/sh/v3 v3.13.1
 )
 
-require github.com/hashicorp/golang-lru/v2 v2.0.7
+require (
+	github.com/danielgtaylor/huma/v2 v2.37.2
+	github.com/hashicorp/golang-lru/v2 v2.0.7
+)
 
 require github.com/dlclark/regexp2/v2 v2.2.1 // indirect
 

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/httpapi"
+	"github.com/maestro-hive/maestro/internal/serve"
+	"github.com/maestro-hive/maestro/worker/service"
+)
+
+// defaultListen is where `serve` and `dev` serve the dashboard.
+const defaultListen = "127.0.0.1:8088"
+
+// serveCommand is `serve`.
+type serveCommand struct {
+	*console
+	*connector
+	env     Env
+	log     service.LogOptions
+	options serve.Options
+	proxies []string
+	link    bool
+}
+
+func newServe(a *app) *cobra.Command {
+	c := serveCommand{console: a.console, connector: a.connector, env: a.env}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the dashboard and the HTTP API",
+		Long: "Serve the dashboard and the HTTP API of the store and its Temporal namespace, until Ctrl-C. It prints a link that signs in once; --link prints another one while the server runs.\n\n" +
+			"On another address than a loopback one, put a proxy with TLS in front of it, and name it with --behind-proxy and --host.",
+		Example: "  maestro serve\n  maestro serve --link\n  maestro serve --listen 0.0.0.0:8088 --host maestro.example.org --behind-proxy 10.0.0.0/8",
+		Args:    cmdline.Arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.options.Listen, "listen", defaultListen, "address to listen on; port 0: a free port")
+	flags.StringSliceVar(&c.options.Hosts, "host", nil, "other name by which the server may be called; repeatable")
+	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are believed; repeatable")
+	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
+	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
+	c.log.AddFlags(flags, quietly)
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	return cmd
+}
+
+func (c *serveCommand) run(ctx context.Context) error {
+	if _, _, err := net.SplitHostPort(c.options.Listen); err != nil {
+		return usagef("--listen: %q is not an address; give host:port, like %s", c.options.Listen, defaultListen)
+	}
+	for _, text := range c.proxies {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return usagef("--behind-proxy: %q is not a network, like 10.0.0.0/8", text)
+		}
+		c.options.Proxies = append(c.options.Proxies, network)
+	}
+	s, namespace, err := c.inNamespace(c.openStoreToWrite)
+	if err != nil {
+		return err
+	}
+	if c.link {
+		link, err := access.NewLink(s.Storage(), c.env.Host, c.env.person(), c.env.Now)
+		if err != nil {
+			return failf("%w", err)
+		}
+		c.print("%s", link)
+		return nil
+	}
+	o := c.options
+	log, err := c.log.New(c.stderr, c.environ.get)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	o.Log = log.Logger
+	o.Store, o.Namespace, o.Dial = s, namespace, c.dial
+	server, err := serve.Start(ctx, c.env.serving(o))
+	if err != nil {
+		return usagef("--listen: %w", err)
+	}
+	defer server.Stop(ctx)
+	if err := c.describe(server); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// serving completes options with what the environment says.
+func (e Env) serving(o serve.Options) serve.Options {
+	o.User, o.Host, o.Version, o.Now = e.person(), e.Host, buildVersion().Version, e.Now
+	return o
+}
+
+// describe prints where the server is.
+func (c *serveCommand) describe(server *serve.Server) error {
+	link, err := server.LoginURL()
+	if err != nil {
+		return err
+	}
+	c.printErr("Maestro serves the store in %s", c.stateDirectory())
+	c.printErr("  API        %s%s", server.URL(), httpapi.Prefix)
+	c.printErr("  dashboard  %s", server.URL())
+	c.printErr("  sign in    %s", link)
+	c.printErr("\nThe link signs in once, within 10 minutes; `%s` prints another. Stop with Ctrl-C.", c.commandLine("serve --link"))
+	return nil
+}

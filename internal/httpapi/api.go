@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/maestro-hive/maestro/internal/control"
+)
+
+// Prefix begins the path of every operation.
+const Prefix = "/api/v1"
+
+const (
+	// UploadSuffix ends the path of every operation that takes an archive.
+	UploadSuffix = "/upload"
+	// MaxUpload is in bytes.
+	MaxUpload = 512 << 20
+)
+
+// Options are what the API is made of.
+type Options struct {
+	Base *control.Base
+	// Version is the program's.
+	Version string
+}
+
+// New returns the API: what is below [Prefix], and its description at Prefix/openapi.json.
+func New(o Options) http.Handler {
+	mux := http.NewServeMux()
+	api := humago.NewWithPrefix(mux, Prefix, config(o.Version))
+	sessions(api, control.Sessions{Base: o.Base})
+	requests(api, control.Requests{Base: o.Base})
+	money(api, control.Money{Base: o.Base})
+	pool(api, control.Pool{Base: o.Base})
+	allowNull(api.OpenAPI().Components.Schemas)
+	mux.HandleFunc(Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, http.StatusNotFound, "no operation has the method "+r.Method+" and the path "+r.URL.Path+"; "+Prefix+"/openapi.json lists all")
+	})
+	return conditional(repeatable(o.Base, mux))
+}
+
+func config(version string) huma.Config {
+	c := huma.DefaultConfig("Maestro", version)
+	c.Components = &huma.Components{
+		Schemas: newRegistry(),
+		SecuritySchemes: map[string]*huma.SecurityScheme{
+			"token": {Type: "http", Scheme: "bearer", Description: "a token of `maestro token create`"},
+		},
+	}
+	c.Security = []map[string][]string{{"token": {}}}
+	c.Info.Description = "What the command line can do, for programs. Documents are those of `-o json`."
+	c.DocsPath, c.SchemasPath, c.CreateHooks = "", "", nil // documents have no $schema, and pages load no script of others
+	c.RejectUnknownQueryParameters = true
+	return c
+}
+
+// document is the answer of an operation.
+type document[T any] struct{ Body T }
+
+// none is the input of an operation that takes none.
+type none struct{}
+
+// ofSession is the input of an operation on a session.
+type ofSession struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+}
+
+// operation describes an operation by its method and path, its id and what it does.
+func operation(methodAndPath, id, summary string) huma.Operation {
+	method, path, _ := strings.Cut(methodAndPath, " ")
+	tag, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return huma.Operation{Method: method, Path: path, OperationID: id, Summary: summary, Tags: []string{tag}}
+}
+
+// register adds an operation whose answer is a document.
+func register[I, O any](api huma.API, op huma.Operation, f func(context.Context, *I) (O, error)) {
+	if op.Method != http.MethodGet {
+		op.Parameters = append(op.Parameters, idempotencyParameter())
+	}
+	huma.Register(api, op, func(ctx context.Context, in *I) (*document[O], error) {
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, problemOf(ctx, err)
+		}
+		return &document[O]{out}, nil
+	})
+}

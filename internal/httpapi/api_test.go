@@ -1,0 +1,225 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// service is the API of a store that Temporal cannot be reached for.
+type service struct {
+	t     *testing.T
+	base  *control.Base
+	url   string
+	actor access.Actor
+}
+
+func newService(t *testing.T) *service {
+	t.Helper()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	h := &service{t: t, actor: access.Local("ann@host")}
+	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
+	handler := httpapi.New(httpapi.Options{Base: h.base, Version: "test"})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))
+	}))
+	t.Cleanup(server.Close)
+	h.url = server.URL + httpapi.Prefix
+	return h
+}
+
+// session puts a session into the store.
+func (h *service) session(id, team string, started time.Time, change func(*session.Execution)) {
+	h.t.Helper()
+	key := session.Key{Namespace: "default", Session: id}
+	crew := spec.Team{Name: team, Phases: []spec.Phase{{Name: "design", Personas: []string{"ann"}}}}
+	require.NoError(h.t, h.base.Store.UpdateExecution(key, func(e *session.Execution) {
+		e.Status = session.NewStatus(id, crew)
+		e.Status.Status = session.Completed
+		e.Schema, e.Namespace, e.Store, e.StartedAt, e.Incarnation = session.ExecutionSchema, "default", h.base.Store.ID(), &started, 1
+		if change != nil {
+			change(e)
+		}
+	}))
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// call calls an operation, and holds the answer against the API's description.
+func (h *service) call(method, path string, body any, header ...string) answer {
+	h.t.Helper()
+	var in io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		require.NoError(h.t, err)
+		in = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, h.url+path, in)
+	require.NoError(h.t, err)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(h.t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	require.NoError(h.t, err)
+	if got.StatusCode >= http.StatusBadRequest {
+		require.Equal(h.t, "application/problem+json", got.Header.Get("Content-Type"), string(data))
+		var problem huma.ErrorModel
+		require.NoError(h.t, json.Unmarshal(data, &problem))
+		require.Equal(h.t, got.StatusCode, problem.Status)
+	}
+	return answer{got.StatusCode, got.Header, data}
+}
+
+func (a answer) read(t *testing.T, into any) {
+	t.Helper()
+	require.Equal(t, http.StatusOK, a.status, string(a.body))
+	require.NoError(t, json.Unmarshal(a.body, into), string(a.body))
+}
+
+func TestSessionsAreListedByPages(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	now := time.Now().UTC()
+	for i, id := range []string{"a", "b", "c", "d", "e"} {
+		h.session(id, "web", now.Add(-time.Duration(i)*time.Minute), nil)
+	}
+	h.session("other", "api", now, nil)
+	var ids []string
+	cursor := ""
+	for {
+		var page control.SessionList
+		h.call("GET", "/sessions?team=web&limit=2&cursor="+cursor, nil).read(t, &page)
+		for _, s := range page.Sessions {
+			ids = append(ids, s.Session)
+		}
+		if cursor = page.Cursor; !page.More {
+			break
+		}
+	}
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, ids)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?status=unknown", nil).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?cursor=x", nil).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?tema=web", nil).status, "a parameter that does not exist")
+}
+
+func TestWhoMaySeeATeamSeesItOnly(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("mine", "web", time.Now(), nil)
+	h.session("theirs", "api", time.Now(), nil)
+	roles, err := access.ParseRoles("viewer:web")
+	require.NoError(t, err)
+	h.actor = access.Actor{Name: "bob", Roles: roles}
+	var page control.SessionList
+	h.call("GET", "/sessions", nil).read(t, &page)
+	require.Len(t, page.Sessions, 1)
+	require.Equal(t, http.StatusOK, h.call("GET", "/sessions/mine", nil).status)
+	require.Equal(t, http.StatusForbidden, h.call("GET", "/sessions/theirs", nil).status)
+	require.Equal(t, http.StatusForbidden, h.call("GET", "/sessions/unknown", nil).status, "what one may not see is not told from what is not there")
+	require.Equal(t, http.StatusForbidden, h.call("POST", "/sessions/mine/cancel", nil).status)
+	h.actor = access.Actor{}
+	require.Equal(t, http.StatusUnauthorized, h.call("GET", "/sessions/mine", nil).status)
+}
+
+func TestAnAnswerThatIsKnownIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	first := h.call("GET", "/sessions/one", nil)
+	tag := first.header.Get("ETag")
+	require.NotEmpty(t, tag)
+	again := h.call("GET", "/sessions/one", nil, "If-None-Match", tag)
+	require.Equal(t, http.StatusNotModified, again.status)
+	require.Empty(t, again.body)
+	h.session("one", "web", time.Now(), func(e *session.Execution) { e.Reason = "changed" })
+	require.Equal(t, http.StatusOK, h.call("GET", "/sessions/one", nil, "If-None-Match", tag).status)
+}
+
+func TestAChangeWithAKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	bad := map[string]any{"action": "reject"}
+	const path = "/sessions/one/requests/r/answer"
+	first := h.call("POST", path, bad, "Idempotency-Key", "k1")
+	require.Equal(t, http.StatusUnprocessableEntity, first.status, string(first.body))
+	again := h.call("POST", path, bad, "Idempotency-Key", "k1")
+	require.Equal(t, first.body, again.body)
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	other := h.call("POST", path, map[string]any{"action": "approve"}, "Idempotency-Key", "k1")
+	require.Equal(t, http.StatusUnprocessableEntity, other.status)
+	require.Contains(t, string(other.body), "was used for another request")
+
+	h.actor = access.Local("bob@host")
+	require.Empty(t, h.call("POST", path, bad, "Idempotency-Key", "k1").header.Get("Idempotent-Replayed"), "keys are a caller's own")
+
+	away := h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2")
+	require.Equal(t, http.StatusServiceUnavailable, away.status)
+	require.Empty(t, h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2").header.Get("Idempotent-Replayed"), "what failed on the server can be tried again")
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", path, bad, "Idempotency-Key", strings.Repeat("k", 256)).status)
+}
+
+// TestAnswersAreAsDescribed holds the answers of all operations that read against the OpenAPI
+// document.
+func TestAnswersAreAsDescribed(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	now := time.Now().UTC()
+	h.session("one", "web", now, func(e *session.Execution) {
+		e.Status.Status = session.HelpIsNeeded
+		e.Help = []session.Request{{
+			ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Category: "timeout", Message: "no end",
+			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Since: now,
+		}}
+	})
+	h.session("two", "web", now, nil)
+	var api map[string]any
+	h.call("GET", "/openapi.json", nil).read(t, &api)
+	require.Equal(t, "3.1.0", api["openapi"])
+	schemas := compileSchemas(t, api)
+	for path, operations := range api["paths"].(map[string]any) {
+		get, reads := operations.(map[string]any)["get"].(map[string]any)
+		if !reads || strings.Contains(path, "{name}") {
+			continue
+		}
+		got := h.call("GET", strings.ReplaceAll(path, "{session}", "one"), nil)
+		if got.status == http.StatusServiceUnavailable {
+			continue // it takes Temporal
+		}
+		require.Equal(t, http.StatusOK, got.status, "%s: %s", path, got.body)
+		content, _ := get["responses"].(map[string]any)["200"].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)
+		if content == nil {
+			continue
+		}
+		var value any
+		require.NoError(t, json.Unmarshal(got.body, &value))
+		require.NoError(t, schemas.validate(content["schema"], value), "%s: %s", path, got.body)
+	}
+}

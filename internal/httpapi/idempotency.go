@@ -1,0 +1,185 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	maxKey            = 255
+	keptPrefix        = "requests/"
+	// repeatableFor is how long an answer is kept.
+	repeatableFor = 24 * time.Hour
+	// claimFor is how long a request is taken to be under way whose server may have ended.
+	claimFor = 2 * time.Minute
+	// maxKept is the largest answer that is kept, and maxCompared the longest body that is
+	// compared.
+	maxKept     = 1 << 20
+	maxCompared = 1 << 20
+)
+
+func idempotencyParameter() *huma.Param {
+	length := maxKey
+	return &huma.Param{
+		Name: idempotencyHeader, In: "header",
+		Description: "A key of the caller's for this change. A request that comes again with its key within 24 hours gets the first one's answer, and changes nothing.",
+		Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: &length},
+	}
+}
+
+// kept is the document of a change that had a key.
+type kept struct {
+	// Request is the digest of the request that the key was first used for.
+	Request string    `json:"request"`
+	At      time.Time `json:"at"`
+	// Status is zero while the request is under way.
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        []byte `json:"body"`
+}
+
+// repeatable answers a change that comes again with its key as it did the first time. Of a
+// request that ended with a server error nothing is kept.
+func repeatable(base *control.Base, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get(idempotencyHeader)
+		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if len(key) > maxKey {
+			writeProblem(w, http.StatusUnprocessableEntity, fmt.Sprintf("%s is longer than %d characters", idempotencyHeader, maxKey))
+			return
+		}
+		request, err := digestRequest(r)
+		if err != nil {
+			writeProblem(w, http.StatusBadRequest, "the body cannot be read")
+			return
+		}
+		who, _ := access.Of(r.Context())
+		answers := keptAnswers{base.Store.Storage(), keptKey(who.Person(), key), base.Now}
+		claim, first, err := answers.claim(request)
+		switch {
+		case err != nil:
+			writeProblem(w, http.StatusServiceUnavailable, "the store cannot be written; try again")
+		case first != nil && first.Request != request:
+			writeProblem(w, http.StatusUnprocessableEntity, idempotencyHeader+" was used for another request")
+		case first != nil && first.Status == 0:
+			writeProblem(w, http.StatusConflict, "a request with this "+idempotencyHeader+" is under way; try again")
+		case first != nil:
+			w.Header().Set("Content-Type", first.ContentType)
+			w.Header().Set("Idempotent-Replayed", "true")
+			w.WriteHeader(first.Status)
+			_, _ = w.Write(first.Body)
+		default:
+			held := &heldAnswer{ResponseWriter: w, limit: maxKept}
+			next.ServeHTTP(held, r)
+			answers.keep(claim, request, held)
+			held.pass()
+		}
+	})
+}
+
+// digestRequest names a request. Its body can be read again.
+func digestRequest(r *http.Request) (string, error) {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s %s %s\n", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"))
+	start, err := io.ReadAll(io.LimitReader(r.Body, maxCompared))
+	if err != nil {
+		return "", err
+	}
+	_, _ = h.Write(start)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), r.Body), r.Body}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+func keptKey(who, key string) string {
+	sum := sha256.Sum256([]byte(who + "\x00" + key))
+	return keptPrefix + hex.EncodeToString(sum[:]) + ".json"
+}
+
+// keptAnswers is the answer that is kept for one key.
+type keptAnswers struct {
+	docs storage.Storage
+	key  string
+	now  func() time.Time
+}
+
+// claim notes that a request is under way, and returns the version of the note; or what is kept
+// of the first request with the key.
+func (k keptAnswers) claim(request string) (claim storage.Version, first *kept, err error) {
+	data, version, err := k.docs.Read(k.key)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return claim, nil, err
+	}
+	if err == nil {
+		var found kept
+		readable := json.Unmarshal(data, &found) == nil
+		age := k.now().Sub(found.At)
+		if readable && age < repeatableFor && (found.Status != 0 || age < claimFor) {
+			return claim, &found, nil
+		}
+	}
+	claim, err = k.write(kept{Request: request, At: k.now().UTC()}, version)
+	if errors.Is(err, storage.ErrConflict) {
+		return claim, &kept{Request: request}, nil
+	}
+	return claim, nil, err
+}
+
+// keep keeps an answer, or gives the key free.
+func (k keptAnswers) keep(claim storage.Version, request string, answer *heldAnswer) {
+	if answer.passed || answer.status == 0 || answer.status >= http.StatusInternalServerError {
+		_ = k.docs.Delete(k.key, claim)
+		return
+	}
+	_, _ = k.write(kept{
+		Request: request, At: k.now().UTC(), Status: answer.status, ContentType: answer.Header().Get("Content-Type"), Body: answer.body.Bytes(),
+	}, claim)
+}
+
+func (k keptAnswers) write(document kept, version storage.Version) (storage.Version, error) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		return version, err
+	}
+	return k.docs.Write(k.key, data, version, storage.Durable)
+}
+
+// Sweep removes the answers of a store that need not be kept any more.
+func Sweep(base *control.Base) error {
+	docs := base.Store.Storage()
+	names, err := docs.List(strings.TrimSuffix(keptPrefix, "/"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		key := keptPrefix + name
+		written, err := docs.ModTime(key)
+		if err != nil || base.Now().Sub(written) < repeatableFor {
+			continue
+		}
+		if _, version, err := docs.Read(key); err == nil {
+			_ = docs.Delete(key, version) // else it was used again
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// listInput selects sessions.
+type listInput struct {
+	Team   string    `query:"team" maxLength:"100" doc:"only sessions of this team"`
+	Status string    `query:"status" maxLength:"40" doc:"only sessions in this state"`
+	Since  time.Time `query:"since" doc:"only sessions that started at this time or later"`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"continue after the page that ended with this cursor"`
+	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many at most"`
+}
+
+// sessionDocument is a session's status, with what a person should know besides.
+type sessionDocument struct {
+	session.Status
+	Requirement string   `json:"requirement"`
+	Notes       []string `json:"notes"`
+}
+
+func sessions(api huma.API, s control.Sessions) {
+	register(api, operation("GET /sessions", "list-sessions", "List sessions, newest first"),
+		func(ctx context.Context, in *listInput) (control.SessionList, error) {
+			return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Since: in.Since, Cursor: in.Cursor, Limit: in.Limit})
+		})
+	register(api, operation("GET /sessions/{session}", "read-session", "Read a session's status"),
+		func(ctx context.Context, in *ofSession) (sessionDocument, error) {
+			v, err := s.Read(ctx, in.Session)
+			return sessionDocument{v.Status, v.Requirement, append([]string{}, v.Notes...)}, err
+		})
+	register(api, operation("POST /sessions/{session}/cancel", "cancel-session", "Cancel a session: its agents are stopped, finished work stays"),
+		func(ctx context.Context, in *ofSession) (control.Cancellation, error) {
+			return s.Cancel(ctx, in.Session)
+		})
+}

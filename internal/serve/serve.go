@@ -1,0 +1,193 @@
+// Package serve runs the HTTP server of a store: the dashboard and the API, behind the guard
+// that says who calls.
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/httpapi"
+	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/web"
+)
+
+const (
+	// dialPause is between attempts to reach Temporal, and healthPause between looks at it.
+	dialPause   = 2 * time.Second
+	healthPause = 5 * time.Second
+	// sweepPause is between removals of answers that need not be kept any more.
+	sweepPause = time.Hour
+	// healthPath answers who is not signed in.
+	healthPath = "/healthz"
+)
+
+// Options say what is served, and to whom.
+type Options struct {
+	Store     *store.Store
+	Namespace string
+	// Dial connects to Temporal. It is called again until it succeeds; meanwhile only the
+	// store is shown.
+	Dial func(context.Context) (*temporalutil.Connection, error)
+	// Listen is the address to listen on, host:port.
+	Listen string
+	// Hosts are other names by which the server may be called.
+	Hosts []string
+	// Proxies are networks whose X-Forwarded headers are believed.
+	Proxies []netip.Prefix
+	// ReadOnly: nothing can be changed.
+	ReadOnly bool
+	// User is who one-time links sign in, and Host this machine.
+	User, Host string
+	Version    string
+	Now        func() time.Time
+	Log        *slog.Logger
+}
+
+// Server is a running server.
+type Server struct {
+	o     Options
+	http  *httpserver.Server
+	guard *access.Guard
+	conn  atomic.Pointer[temporalutil.Connection]
+	life  context.Context //nolint:containedctx // of the requests: they end with the server
+	end   context.CancelFunc
+}
+
+// Start listens, and returns at once.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	listener, err := httpserver.Listen(ctx, o.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, http: listener}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	audit := access.NewAudit(o.Store.Storage(), o.Now)
+	s.guard = access.NewGuard(access.Options{
+		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
+		Proxies: o.Proxies, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/"}, BodyLimit: bodyLimit,
+	})
+	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
+		s.Stop(ctx)
+		return nil, fmt.Errorf("the store cannot be written: %w", err)
+	}
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Now: o.Now}
+	listener.Handle("/", s.whileItRuns(s.guard.Wrap(s.routes(base))))
+	go s.stayConnected()
+	go s.sweep(base)
+	return s, nil
+}
+
+// routes are what is behind the guard.
+func (s *Server) routes(base *control.Base) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Version: s.o.Version}))
+	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
+	return mux
+}
+
+// bodyLimit is the largest body of a request, in bytes; zero: the usual one.
+func bodyLimit(r *http.Request) int64 {
+	if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, httpapi.UploadSuffix) {
+		return httpapi.MaxUpload
+	}
+	return 0
+}
+
+// whileItRuns ends requests, streams of events too, when the server stops.
+func (s *Server) whileItRuns(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// stayConnected keeps a connection to Temporal for as long as it answers.
+func (s *Server) stayConnected() {
+	defer func() {
+		if conn := s.conn.Swap(nil); conn != nil {
+			conn.Close()
+		}
+	}()
+	var conn *temporalutil.Connection
+	reached := true
+	for {
+		var err error
+		if conn == nil {
+			conn, err = s.o.Dial(s.life)
+		} else {
+			bounded, cancel := context.WithTimeout(s.life, healthPause)
+			_, err = conn.CheckHealth(bounded, nil)
+			cancel()
+		}
+		if err == nil {
+			s.conn.Store(conn)
+		} else {
+			s.conn.Store(nil)
+		}
+		if (err == nil) != reached && s.life.Err() == nil {
+			reached = err == nil
+			s.o.Log.Info("Temporal", "reached", reached, "error", err)
+		}
+		pause := healthPause
+		if err != nil {
+			pause = dialPause
+		}
+		if !s.wait(pause) {
+			if conn != nil {
+				s.conn.Store(conn)
+			}
+			return
+		}
+	}
+}
+
+// sweep removes answers from the store that need not be kept any more.
+func (s *Server) sweep(base *control.Base) {
+	for {
+		if err := httpapi.Sweep(base); err != nil {
+			s.o.Log.Warn("old answers cannot be removed from the store", "error", err)
+		}
+		if !s.wait(sweepPause) {
+			return
+		}
+	}
+}
+
+// wait waits; false: the server has stopped.
+func (s *Server) wait(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-s.life.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// URL is the address of the dashboard, without a slash at its end.
+func (s *Server) URL() string { return strings.TrimSuffix(s.guard.URL(), "/") }
+
+// LoginURL returns a link that signs the local user in, once within 10 minutes.
+func (s *Server) LoginURL() (string, error) { return s.guard.LoginURL() }
+
+// Stop ends the server and its requests.
+func (s *Server) Stop(ctx context.Context) {
+	s.end()
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = s.http.Close(bounded)
+}
