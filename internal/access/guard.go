@@ -40,6 +40,8 @@ type Options struct {
 	Public []string
 	// API are paths of programs, which get no pages for people. As Public.
 	API []string
+	// OIDC is the provider by which people sign in; nil: there is none.
+	OIDC *OIDCOptions
 	// BodyLimit is the largest body of a request, in bytes; zero: DefaultBody. Nil: so for all.
 	BodyLimit func(*http.Request) int64
 }
@@ -51,6 +53,7 @@ type Guard struct {
 	browsers browsers
 	links    links
 	tokens   *Tokens
+	oidc     *oidcProvider
 	failures *failures
 }
 
@@ -58,7 +61,7 @@ type Guard struct {
 func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newDoors(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
-		tokens: NewTokens(o.Docs, o.Audit, o.Now), failures: newFailures(o.Audit, o.Now),
+		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 	}
 }
 

@@ -73,7 +73,11 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {
-	return Actor{Name: who.Name, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+	a := Actor{Name: who.Name, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+	if who.Via == ViaOIDC {
+		a.Roles = g.oidc.roles(who.Groups)
+	}
+	return a
 }
 
 // checkBrowser returns errForged if a browser with a session was led to a request by a page of

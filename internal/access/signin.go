@@ -42,14 +42,18 @@ type problem struct {
 
 // serveSignIn serves the guard's own pages; handled is false for any other.
 func (g *Guard) serveSignIn(w http.ResponseWriter, r *http.Request, v visit) (handled bool) {
-	switch r.URL.Path {
-	case "/login":
+	switch path := r.URL.Path; {
+	case path == "/login":
 		g.login(w, r, v)
-	case "/login.css":
+	case path == "/login.css":
 		w.Header().Set("Cache-Control", "max-age=3600")
 		http.ServeFileFS(w, r, files, "login.css")
-	case "/logout":
+	case path == "/logout":
 		g.logout(w, r, v)
+	case g.oidc != nil && path == oidcPath && r.Method == http.MethodGet:
+		g.beginOIDC(w, r, v)
+	case g.oidc != nil && path == callbackPath && r.Method == http.MethodGet:
+		g.endOIDC(w, r, v)
 	default:
 		return false
 	}
@@ -144,6 +148,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 		wait := g.failures.note(r.Context(), v, "token.use", err.Error())
 		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Invalid token", text: err.Error()}, wait))
+	case errors.Is(err, errProvider):
+		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
 	default:
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: err.Error(), after: time.Second})
 	}
@@ -180,7 +186,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, f fault) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(f.status)
 	here := (&url.URL{Path: r.URL.Path, RawQuery: r.URL.RawQuery}).String()
-	_ = page.Execute(w, map[string]any{"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here})
+	_ = page.Execute(w, map[string]any{"Title": f.title, "Text": safetext.Clip(f.text, maxWord), "SignIn": f.signIn, "Reload": f.reload, "Here": here, "OIDC": g.oidc != nil, "Return": localPath(here)})
 }
 
 func unknownHost(host string) string {

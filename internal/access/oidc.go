@@ -1,0 +1,262 @@
+package access
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+const (
+	oidcPath     = "/login/oidc"
+	callbackPath = "/login/callback"
+
+	// oidcLifetime is for how long a sign-in is good: groups are read again after it.
+	oidcLifetime = 12 * time.Hour
+	// providerLimit bounds a call to the provider, and providerBody its answer.
+	providerLimit = 10 * time.Second
+	providerBody  = 1 << 20
+	// providerPause is for how long a provider is not called that could not be reached.
+	providerPause = 2 * time.Second
+	// maxGroups are kept of one person's groups.
+	maxGroups = 200
+)
+
+// GroupRole gives a group of the provider a role.
+type GroupRole struct {
+	Group string
+	Roles Roles
+}
+
+// ParseGroupRole reads GROUP=ROLE or GROUP=ROLE:TEAM.
+func ParseGroupRole(text string) (GroupRole, error) {
+	at := strings.LastIndex(text, "=")
+	if at < 1 {
+		return GroupRole{}, fmt.Errorf("%.80q is not GROUP=ROLE or GROUP=ROLE:TEAM", text)
+	}
+	roles, err := ParseRoles(text[at+1:])
+	return GroupRole{text[:at], roles}, err
+}
+
+// OIDCOptions names the provider by which people sign in (OpenID Connect).
+type OIDCOptions struct {
+	// Issuer is the provider's address, and ClientID and Secret are what it knows this server by.
+	Issuer, ClientID, Secret string
+	// GroupsClaim is the claim that has a person's groups; empty: groups.
+	GroupsClaim string
+	// Scopes are asked for besides openid, profile and email.
+	Scopes []string
+	Groups []GroupRole
+	// Transport carries calls to the provider; nil: the usual one.
+	Transport http.RoundTripper
+}
+
+// oidcProvider signs people in by a provider.
+type oidcProvider struct {
+	options OIDCOptions
+	now     func() time.Time
+	client  *http.Client
+
+	mu sync.Mutex
+	// found is the provider as it describes itself; nil: it was not reached yet, and failed
+	// says why and until when nobody tries again.
+	found  *oidc.Provider
+	failed error
+	until  time.Time
+}
+
+func newOIDC(o *OIDCOptions, now func() time.Time) *oidcProvider {
+	if o == nil {
+		return nil
+	}
+	p := &oidcProvider{options: *o, now: now}
+	if p.options.GroupsClaim == "" {
+		p.options.GroupsClaim = "groups"
+	}
+	transport := p.options.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	p.client = &http.Client{Transport: boundedTransport{transport}, Timeout: providerLimit}
+	return p
+}
+
+// boundedTransport ends answers that are too long.
+type boundedTransport struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, providerBody), resp.Body}
+	}
+	return resp, err
+}
+
+// roles are those that groups have.
+func (p *oidcProvider) roles(groups []string) Roles {
+	roles := Roles{}
+	if p == nil {
+		return roles
+	}
+	for _, g := range p.options.Groups {
+		if slices.Contains(groups, g.Group) {
+			roles = roles.Merge(g.Roles)
+		}
+	}
+	return roles
+}
+
+// errProvider says that the provider cannot be reached, or is not what it should be.
+var errProvider = errors.New("the provider of sign-ins cannot be used")
+
+// provider asks the provider once what its addresses and keys are.
+func (p *oidcProvider) provider() (*oidc.Provider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found == nil && p.failed != nil && p.now().Before(p.until) {
+		return nil, p.failed
+	}
+	if p.found == nil {
+		// Its context is used again for later keys. The client bounds each call.
+		found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), p.client), p.options.Issuer)
+		if err != nil {
+			p.failed, p.until = fmt.Errorf("%w: %w", errProvider, err), p.now().Add(providerPause)
+			return nil, p.failed
+		}
+		p.found = found
+	}
+	return p.found, nil
+}
+
+func (p *oidcProvider) config(found *oidc.Provider, callback string) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.options.ClientID, ClientSecret: p.options.Secret, Endpoint: found.Endpoint(), RedirectURL: callback,
+		Scopes: append([]string{oidc.ScopeOpenID, "profile", "email"}, p.options.Scopes...),
+	}
+}
+
+// attempt is a sign-in under way. The browser keeps it in a cookie for a short time.
+type attempt struct {
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+	Return   string `json:"return"`
+}
+
+// begin returns the provider's address at which a person signs in.
+func (p *oidcProvider) begin(a attempt, callback string) (string, error) {
+	found, err := p.provider()
+	if err != nil {
+		return "", err
+	}
+	return p.config(found, callback).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// errIdentity says that what a provider states of a person is not for this sign-in.
+var errIdentity = errors.New("the provider's answer is not valid for this sign-in")
+
+// finish exchanges a code of the provider for who has signed in.
+func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback string) (who browser, err error) {
+	found, err := p.provider()
+	if err != nil {
+		return who, err
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), 2*providerLimit)
+	defer cancel()
+	token, err := p.config(found, callback).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return who, fmt.Errorf("%w: %w", errIdentity, err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	id, err := found.Verifier(&oidc.Config{ClientID: p.options.ClientID, Now: p.now}).Verify(ctx, raw)
+	if err != nil {
+		return who, fmt.Errorf("%w: %w", errIdentity, err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
+		return who, fmt.Errorf("%w: it has another nonce", errIdentity)
+	}
+	claims := map[string]json.RawMessage{}
+	if err := id.Claims(&claims); err != nil {
+		return who, fmt.Errorf("%w: %w", errIdentity, err)
+	}
+	var party string
+	_ = json.Unmarshal(claims["azp"], &party)
+	if len(id.Audience) > 1 && party != p.options.ClientID || id.Subject == "" {
+		return who, fmt.Errorf("%w: it is for another client", errIdentity)
+	}
+	if claims[p.options.GroupsClaim] == nil {
+		if err := p.more(ctx, found, token, id.Subject, claims); err != nil {
+			return who, err
+		}
+	}
+	return browser{Name: nameOf(id.Subject, claims), Via: ViaOIDC, Groups: groupsOf(claims[p.options.GroupsClaim])}, nil
+}
+
+// more adds the claims that the provider states on request only.
+func (p *oidcProvider) more(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string, claims map[string]json.RawMessage) error {
+	if found.UserInfoEndpoint() == "" {
+		return nil
+	}
+	info, err := found.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProvider, err)
+	}
+	if info.Subject != subject {
+		return fmt.Errorf("%w: it describes another person", errIdentity)
+	}
+	stated := map[string]json.RawMessage{}
+	if err := info.Claims(&stated); err != nil {
+		return fmt.Errorf("%w: %w", errIdentity, err)
+	}
+	for name, value := range stated {
+		if claims[name] == nil {
+			claims[name] = value
+		}
+	}
+	return nil
+}
+
+// nameOf is a person's name in records: an address of mail that the provider has verified, or
+// the name that the person has chosen with the subject, which nobody else has.
+func nameOf(subject string, claims map[string]json.RawMessage) string {
+	text := func(claim string) (s string) {
+		_ = json.Unmarshal(claims[claim], &s)
+		return s
+	}
+	var verified bool
+	_ = json.Unmarshal(claims["email_verified"], &verified)
+	if mail := text("email"); mail != "" && verified {
+		return mail
+	}
+	if name := text("preferred_username"); name != "" {
+		return name + " (" + subject + ")"
+	}
+	return subject
+}
+
+// groupsOf reads a claim that is a list of names, or one name.
+func groupsOf(claim json.RawMessage) []string {
+	var groups []string
+	var one string
+	switch {
+	case json.Unmarshal(claim, &groups) == nil:
+		return groups[:min(len(groups), maxGroups)]
+	case json.Unmarshal(claim, &one) == nil:
+		return []string{one}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package access
+
+import (
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// attemptLifetime is for how long a person may take to sign in at the provider.
+const attemptLifetime = 10 * time.Minute
+
+// attemptCookie is the name of the cookie of a sign-in under way.
+func (v visit) attemptCookie() string {
+	if v.secure {
+		return secureCookie + "-oidc"
+	}
+	_, port, _ := net.SplitHostPort(v.host)
+	return plainCookie + "oidc-" + port
+}
+
+// setAttempt gives a browser the cookie of a sign-in under way, or takes it away. The provider
+// leads the browser back from another site, so that the cookie is not strict.
+func (v visit) setAttempt(w http.ResponseWriter, a *attempt) {
+	c := http.Cookie{Name: v.attemptCookie(), Path: "/", MaxAge: -1, Secure: v.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode} //nolint:gosec // see setCookie
+	if a != nil {
+		data, _ := json.Marshal(a) // texts only
+		c.Value, c.MaxAge = base64.RawURLEncoding.EncodeToString(data), int(attemptLifetime/time.Second)
+	}
+	http.SetCookie(w, &c)
+}
+
+// attempt is the sign-in under way of a browser; ok is false if there is none.
+func (v visit) attempt(r *http.Request) (a attempt, ok bool) {
+	cookies := r.CookiesNamed(v.attemptCookie())
+	if len(cookies) != 1 {
+		return a, false
+	}
+	data, err := base64.RawURLEncoding.DecodeString(cookies[0].Value)
+	if err == nil {
+		err = json.Unmarshal(data, &a)
+	}
+	return a, err == nil && a.State != "" && a.Nonce != "" && a.Verifier != ""
+}
+
+// beginOIDC leads a browser to the provider.
+func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request, v visit) {
+	base := strings.TrimSuffix(g.URL(), "/")
+	to := localPath(r.URL.Query().Get("return"))
+	if !strings.EqualFold(v.origin(), base) { // the provider leads back to the server's first name
+		http.Redirect(w, r, base+oidcPath+"?"+url.Values{"return": {to}}.Encode(), http.StatusSeeOther)
+		return
+	}
+	a := attempt{State: newSecret(), Nonce: newSecret(), Verifier: oauth2.GenerateVerifier(), Return: to}
+	address, err := g.oidc.begin(a, base+callbackPath)
+	if err != nil {
+		g.refuse(w, r, v, err)
+		return
+	}
+	v.setAttempt(w, &a)
+	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// endOIDC signs a browser in that comes back from the provider.
+func (g *Guard) endOIDC(w http.ResponseWriter, r *http.Request, v visit) {
+	a, ok := v.attempt(r)
+	query := r.URL.Query()
+	if !ok || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(a.State)) != 1 {
+		g.notSignedIn(w, r, v, errors.New("the sign-in has expired, or was begun in another browser; begin again"))
+		return
+	}
+	v.setAttempt(w, nil)
+	if given := query.Get("iss"); given != "" && given != g.oidc.options.Issuer {
+		g.notSignedIn(w, r, v, errIdentity)
+		return
+	}
+	code := query.Get("code")
+	if code == "" {
+		g.notSignedIn(w, r, v, errors.New("the provider says: "+query.Get("error")+" "+query.Get("error_description")))
+		return
+	}
+	who, err := g.oidc.finish(r.Context(), a, code, strings.TrimSuffix(g.URL(), "/")+callbackPath)
+	switch {
+	case errors.Is(err, errIdentity):
+		g.notSignedIn(w, r, v, err)
+	case err != nil:
+		g.refuse(w, r, v, err)
+	case len(g.oidc.roles(who.Groups)) == 0:
+		event := Event{Action: "login", Outcome: Denied, Error: "none of the groups has a role"}
+		_ = g.options.Audit.Record(With(r.Context(), g.actor(who, v)), event)
+		g.answer(w, r, fault{status: http.StatusForbidden, title: "No role", text: who.Name + " is in no group that has a role here; an admin of this server can give one"})
+	default:
+		g.signIn(w, r, v, who, oidcLifetime, localPath(a.Return))
+	}
+}
+
+// notSignedIn answers a sign-in that failed.
+func (g *Guard) notSignedIn(w http.ResponseWriter, r *http.Request, v visit, err error) {
+	wait := g.failures.note(r.Context(), v, "login", err.Error())
+	g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Not signed in", text: err.Error(), signIn: true}, wait))
+}
+
+// localPath is a path of this server to lead a browser to; / if the text is another address.
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||
+		strings.ContainsAny(text, "\\\r\n\t") || strings.HasPrefix(u.Path, "/login") {
+		return "/"
+	}
+	return u.RequestURI()
+}
