@@ -24,6 +24,8 @@ const (
 // Options are what the API is made of.
 type Options struct {
 	Base *control.Base
+	// Feed tells which sessions change.
+	Feed *control.Feed
 	// Version is the program's.
 	Version string
 }
@@ -36,6 +38,7 @@ func New(o Options) http.Handler {
 	requests(api, control.Requests{Base: o.Base})
 	money(api, control.Money{Base: o.Base})
 	pool(api, control.Pool{Base: o.Base})
+	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, http.StatusNotFound, "no operation has the method "+r.Method+" and the path "+r.URL.Path+"; "+Prefix+"/openapi.json lists all")

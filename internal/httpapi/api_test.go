@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -32,11 +34,22 @@ type service struct {
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	return serviceOf(t, t.TempDir())
+}
+
+// serviceOf serves the store of a directory.
+func serviceOf(t *testing.T, dir string) *service {
+	t.Helper()
+	s, err := store.Create(dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	h := &service{t: t, actor: access.Local("ann@host")}
 	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
-	handler := httpapi.New(httpapi.Options{Base: h.base, Version: "test"})
+	x, err := index.Open(t.Context(), s, index.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	feed := control.NewFeed(h.base, x, slog.New(slog.DiscardHandler))
+	go feed.Run(t.Context())
+	handler := httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Version: "test"})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))
 	}))
@@ -206,7 +219,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	schemas := compileSchemas(t, api)
 	for path, operations := range api["paths"].(map[string]any) {
 		get, reads := operations.(map[string]any)["get"].(map[string]any)
-		if !reads || strings.Contains(path, "{name}") {
+		if !reads || strings.Contains(path, "{name}") || path == "/events" {
 			continue
 		}
 		got := h.call("GET", strings.ReplaceAll(path, "{session}", "one"), nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/web"
@@ -58,6 +59,7 @@ type Server struct {
 	o     Options
 	http  *httpserver.Server
 	guard *access.Guard
+	index *index.Index
 	conn  atomic.Pointer[temporalutil.Connection]
 	life  context.Context //nolint:containedctx // of the requests: they end with the server
 	end   context.CancelFunc
@@ -81,17 +83,25 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
 	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Now: o.Now}
-	listener.Handle("/", s.whileItRuns(s.guard.Wrap(s.routes(base))))
+	x, err := index.Open(ctx, o.Store, index.Options{Log: o.Log})
+	if err != nil {
+		s.Stop(ctx)
+		return nil, err
+	}
+	s.index = x
+	feed := control.NewFeed(base, x, o.Log)
+	go feed.Run(s.life)
+	listener.Handle("/", s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))
 	go s.stayConnected()
 	go s.sweep(base)
 	return s, nil
 }
 
 // routes are what is behind the guard.
-func (s *Server) routes(base *control.Base) http.Handler {
+func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Version: s.o.Version}))
+	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Version: s.o.Version}))
 	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
 	return mux
 }
@@ -190,4 +200,7 @@ func (s *Server) Stop(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = s.http.Close(bounded)
+	if s.index != nil {
+		_ = s.index.Close() // a cache
+	}
 }

@@ -1,0 +1,157 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/index"
+)
+
+// feedPause is between looks at the store while somebody follows.
+const feedPause = time.Second
+
+// Change says that a session has changed: who shows it reads it again.
+type Change struct {
+	// ID is the position after the change, from which a follower goes on later.
+	ID string `json:"-"`
+	// Session is empty where all may have changed: the follower's position is not known any more.
+	Session string `json:"session"`
+	Removed bool   `json:"removed,omitempty"`
+}
+
+// Feed tells followers which sessions change. The store is looked at once for all of them.
+type Feed struct {
+	*Base
+	Index *index.Index
+	Log   *slog.Logger
+
+	mu        sync.Mutex
+	followers int
+	// first wakes Run when the first follower comes, changed all followers.
+	first, changed chan struct{}
+}
+
+// NewFeed returns a feed. It needs Run.
+func NewFeed(b *Base, x *index.Index, log *slog.Logger) *Feed {
+	return &Feed{Base: b, Index: x, Log: log, first: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// Run looks for changes while anybody follows, until the context ends.
+func (f *Feed) Run(ctx context.Context) {
+	ticker := time.NewTicker(feedPause)
+	defer ticker.Stop()
+	for {
+		if f.count(0) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.first:
+			}
+		}
+		done, err := f.Index.Refresh(ctx, f.Namespace)
+		if err != nil && ctx.Err() == nil {
+			f.Log.Warn("changes of the store cannot be read", "error", err)
+		}
+		if done.Changed+done.Removed > 0 {
+			f.wake()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// count changes the number of followers.
+func (f *Feed) count(by int) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.followers += by
+	return f.followers
+}
+
+func (f *Feed) wake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *Feed) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+// Follow returns the changes after a position. Where that is empty or not known any more, the first
+// change is one of all sessions. Only what the caller may view is told; one session, where it is
+// named.
+func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		if f.count(1) == 1 {
+			select {
+			case f.first <- struct{}{}:
+			default:
+			}
+		}
+		defer f.count(-1)
+		at := parsePosition(after)
+		for {
+			woken := f.next()
+			changes, now, err := f.Index.Changes(ctx, f.Namespace, at)
+			if errors.Is(err, index.ErrReset) {
+				err = nil
+				changes = []index.Change{{Sequence: now.Sequence}} // all may have changed
+			}
+			if err != nil {
+				yield(Change{}, err)
+				return
+			}
+			if !f.tell(ctx, changes, now, only, yield) {
+				return
+			}
+			at = now
+			select {
+			case <-ctx.Done():
+				return
+			case <-woken:
+			}
+		}
+	}
+}
+
+// tell yields changes; false: nobody listens any more.
+func (f *Feed) tell(ctx context.Context, changes []index.Change, now index.Position, only string, yield func(Change, error) bool) bool {
+	for _, c := range changes {
+		all := c.Session == ""
+		if !all && (only != "" && c.Session != only || f.may(ctx, access.View, c.Session) != nil) {
+			continue
+		}
+		if !yield(Change{ID: position(index.Position{Epoch: now.Epoch, Sequence: c.Sequence}), Session: c.Session, Removed: c.Removed}, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// position is a position as text.
+func position(p index.Position) string { return fmt.Sprintf("%v.%d", p.Epoch, p.Sequence) }
+
+// parsePosition reads a position. One that is none has an epoch that no index has.
+func parsePosition(text string) index.Position {
+	epoch, sequence, ok := strings.Cut(text, ".")
+	n, err := strconv.ParseInt(sequence, 10, 64)
+	if !ok || err != nil || epoch == "" {
+		return index.Position{Epoch: "none"}
+	}
+	return index.Position{Epoch: epoch, Sequence: n}
+}
