@@ -25,6 +25,7 @@ type serveCommand struct {
 	log     service.LogOptions
 	options serve.Options
 	proxies []string
+	oidc    oidcFlags
 	link    bool
 }
 
@@ -44,6 +45,7 @@ func newServe(a *app) *cobra.Command {
 	flags.StringSliceVar(&c.options.Hosts, "host", nil, "other name by which the server may be called; repeatable")
 	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are believed; repeatable")
 	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
+	c.oidc.add(flags)
 	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
 	c.log.AddFlags(flags, quietly)
 	a.addTemporalFlags(cmd)
@@ -61,6 +63,10 @@ func (c *serveCommand) run(ctx context.Context) error {
 			return usagef("--behind-proxy: %q is not a network, like 10.0.0.0/8", text)
 		}
 		c.options.Proxies = append(c.options.Proxies, network)
+	}
+	var err error
+	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
+		return err
 	}
 	s, namespace, err := c.inNamespace(c.openStoreToWrite)
 	if err != nil {

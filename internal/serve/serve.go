@@ -45,6 +45,8 @@ type Options struct {
 	Hosts []string
 	// Proxies are networks whose X-Forwarded headers are believed.
 	Proxies []netip.Prefix
+	// OIDC is the provider by which people sign in; nil: there is none.
+	OIDC *access.OIDCOptions
 	// ReadOnly: nothing can be changed.
 	ReadOnly bool
 	// User is who one-time links sign in, and Host this machine.
@@ -76,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	audit := access.NewAudit(o.Store.Storage(), o.Now)
 	s.guard = access.NewGuard(access.Options{
 		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
-		Proxies: o.Proxies, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/"}, BodyLimit: bodyLimit,
+		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/"}, BodyLimit: bodyLimit,
 	})
 	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
 		s.Stop(ctx)

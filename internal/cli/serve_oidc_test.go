@@ -1,0 +1,27 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAProviderOfSignInsIsNamedCompletely(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for args, want := range map[string]string{
+		"--oidc-client-id x":                                                  "missing --oidc-issuer",
+		"--oidc-group a=viewer":                                               "missing --oidc-issuer",
+		"--oidc-issuer https://x.example":                                     "needs --oidc-client-id",
+		"--oidc-issuer https://x.example --oidc-client-id x":                  "--oidc-group GROUP=ROLE",
+		"--oidc-issuer https://x.example --oidc-client-id x --oidc-group a=b": `"b" is not a role`,
+		"--oidc-issuer https://x.example --oidc-client-id x --oidc-group a=viewer --oidc-secret-file nowhere":   "nowhere",
+		"--oidc-issuer https://x.example --oidc-client-id x --oidc-group a=viewer --oidc-secret-file /dev/zero": "larger than 4 KiB",
+		"--oidc-issuer https://x.example --oidc-client-id x --oidc-group a=viewer":                              "is not a store",
+	} {
+		got := d.run(append([]string{"serve"}, strings.Fields(args)...)...)
+		require.Equal(t, 2, got.code, args)
+		require.Contains(t, got.stderr.String(), want, args)
+	}
+}
