@@ -24,9 +24,9 @@ type reader struct {
 	home      string
 	environ   []string
 	terminals map[string]*terminal
-	// port and uiPort are where this reader's `maestro dev` listens in place of
-	// 7233 and 8233, which other readers need, too.
-	port, uiPort string
+	// port, uiPort and dashboard are where this reader's `maestro dev` listens in place of
+	// 7233, 8233 and 8088, which other readers need, too.
+	port, uiPort, dashboard string
 	// log hears of every command and what it printed.
 	log func(format string, args ...any)
 }
@@ -222,7 +222,7 @@ var dev = regexp.MustCompile(`\bmaestro dev\b`)
 
 // asHere is a command with the ports of this reader's own server.
 func (r *reader) asHere(line string) string {
-	return dev.ReplaceAllString(line, "maestro dev --port "+r.port+" --ui-port "+r.uiPort)
+	return dev.ReplaceAllString(line, "maestro dev --port "+r.port+" --ui-port "+r.uiPort+" --dashboard-port "+r.dashboard)
 }
 
 var stateNotice = regexp.MustCompile(`(?m)^the state is in .* because .*\n`)
@@ -235,6 +235,7 @@ func (r *reader) asThere(printed string, shown []string) string {
 		" --address 127.0.0.1:"+r.port, "",
 		"127.0.0.1:"+r.port, "127.0.0.1:7233",
 		"127.0.0.1:"+r.uiPort, "127.0.0.1:8233",
+		"127.0.0.1:"+r.dashboard, "127.0.0.1:8088",
 		r.home, "/home/you",
 	).Replace(printed)
 	if !slices.ContainsFunc(shown, func(line string) bool { return stateNotice.MatchString(line + "\n") }) {

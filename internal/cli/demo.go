@@ -68,6 +68,11 @@ func (c *demoCommand) run(ctx context.Context) error {
 		return err
 	}
 	if c.keep {
+		dashboard, err := c.stack.startDashboard(ctx, k)
+		if err != nil {
+			return err
+		}
+		defer dashboard.Stop(ctx)
 		c.printErr("\nRunning until Ctrl-C.")
 		if err := k.Wait(ctx); err != nil {
 			return err

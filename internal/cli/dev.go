@@ -3,19 +3,24 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/serve"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/worker/service"
@@ -38,6 +43,8 @@ type devStack struct {
 	env Env
 	localdev.Options
 	log service.LogOptions
+	// dashboard is the port of the dashboard; 0: a free one.
+	dashboard int
 }
 
 // devCommand is `dev`.
@@ -52,8 +59,8 @@ func newDev(a *app) *cobra.Command {
 	var healthPort string
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a Temporal server, its Web UI and a worker on this machine",
-		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. All data is kept in the state directory; sessions continue at the next start.\n\n" +
+		Short: "Run a Temporal server, its Web UI, the dashboard and a worker on this machine",
+		Long: "Run a Temporal server, its Web UI, the dashboard with the HTTP API, and a worker on this machine, until Ctrl-C. All data is kept in the state directory; sessions continue at the next start.\n\n" +
 			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -70,7 +77,8 @@ func newDev(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&c.Port, "port", c.Port, "port of the Temporal server; 0: a free port")
 	flags.IntVar(&c.UIPort, "ui-port", c.UIPort, "port of the Web UI; 0: a free port")
-	flags.BoolVar(&c.Headless, "headless", false, "do not run the Web UI")
+	flags.IntVar(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API; 0: a free port (default: %d, or a free port)", dashboardPort))
+	flags.BoolVar(&c.Headless, "headless", false, "run neither the Web UI nor the dashboard")
 	flags.StringVar(&c.agents, "agents", "", "worker file")
 	flags.StringVar(&c.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
 	flags.StringVar(&healthPort, "health-port", "", service.HealthPortUsage)
@@ -92,6 +100,13 @@ func (c *devCommand) run(ctx context.Context) error {
 	}
 	defer k.Stop()
 	c.describe(k)
+	if !c.Headless {
+		dashboard, err := c.startDashboard(ctx, k)
+		if err != nil {
+			return err
+		}
+		defer dashboard.Stop(ctx)
+	}
 	c.printErr("\nStart a session:  maestro run TEAM.yaml \"what to build\"%s", c.connectionFlags(k))
 	c.printErr("Stop with Ctrl-C; sessions continue at the next start.")
 	if err := k.Wait(ctx); err != nil {
@@ -104,6 +119,9 @@ func (c *devCommand) run(ctx context.Context) error {
 // checkPorts refuses ports that do not exist.
 func (c *devCommand) checkPorts() error {
 	if err := checkPort("port", c.Port); err != nil || c.Headless {
+		return err
+	}
+	if err := checkPort("dashboard-port", c.dashboard); err != nil {
 		return err
 	}
 	return checkPort("ui-port", c.UIPort)
@@ -154,6 +172,30 @@ func (d *devStack) describe(k *localdev.Stack) {
 		agents = append(agents, fmt.Sprintf("%s (%s)", name, k.Agents.Agents[name].Kind))
 	}
 	d.printErr("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
+}
+
+// startDashboard serves the dashboard, and prints where it is.
+func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serve.Server, error) {
+	o := d.env.serving(serve.Options{Store: k.Store, Namespace: k.Conn.Namespace, Log: d.Log.Logger})
+	o.Dial = func(ctx context.Context) (*temporalutil.Connection, error) {
+		return temporalutil.DialAddress(ctx, k.Conn.Address, k.Conn.Namespace, nil)
+	}
+	o.Listen = net.JoinHostPort(localdev.Loopback, strconv.Itoa(cmp.Or(d.dashboard, dashboardPort)))
+	server, err := serve.Start(ctx, o)
+	if errors.Is(err, httpserver.ErrListen) && d.dashboard == 0 {
+		o.Listen = net.JoinHostPort(localdev.Loopback, "0")
+		server, err = serve.Start(ctx, o)
+	}
+	if err != nil {
+		return nil, usagef("--dashboard-port: %w", err)
+	}
+	link, err := server.LoginURL()
+	if err != nil {
+		server.Stop(ctx)
+		return nil, err
+	}
+	d.printErr("  dashboard %s  (signs in once; `maestro serve --link%s` prints another link)", link, d.stateFlag())
+	return server, nil
 }
 
 // connectionFlags is the flags with which another command finds the stack: it looks in the store

@@ -14,8 +14,11 @@ import (
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
-// defaultListen is where `serve` and `dev` serve the dashboard.
-const defaultListen = "127.0.0.1:8088"
+const (
+	// dashboardPort is where `serve` and `dev` serve the dashboard.
+	dashboardPort = 8088
+	defaultListen = "127.0.0.1:8088"
+)
 
 // serveCommand is `serve`.
 type serveCommand struct {
