@@ -32,3 +32,11 @@ func Size(bytes int64) string {
 	}
 	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
 }
+
+// FirstOf names the first few of a list.
+func FirstOf(all []string, few int) string {
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}

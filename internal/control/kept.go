@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// NotStoredError says that the store has no such session.
+type NotStoredError struct {
+	Session string
+	// Where is the store that was searched, and Known are its sessions.
+	Where string
+	Known []string
+}
+
+func (e *NotStoredError) Error() string {
+	return fmt.Sprintf("session %q not found in %s%s", e.Session, e.Where, textfmt.DidYouMean(e.Session, e.Known))
+}
+
+// Damage says what of a session cannot be read; empty: nothing. Whatever is shown comes
+// from the rest.
+type Damage struct {
+	Damage string `json:"damage,omitempty"`
+}
+
+// kept is what the store has of a session: its newest checkpoint that can be read.
+type kept struct {
+	store.StoredCheckpoint
+	Damage
+	store *store.Store
+	key   session.Key
+	// team is only set by keptTeam.
+	team spec.Team
+}
+
+// inStore names a session that the store has and the caller may view.
+func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
+	key := b.key(sessionID)
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, key, &Error{Kind: Invalid, Field: "session", err: err}
+	}
+	s, err := b.stored()
+	if err != nil {
+		return nil, key, err
+	}
+	if err := b.may(ctx, access.View, sessionID); err != nil {
+		return nil, key, err
+	}
+	known, err := s.HasSession(key)
+	if err != nil {
+		return nil, key, err
+	}
+	if !known {
+		return nil, key, &Error{Kind: NotFound, Session: sessionID, err: &NotStoredError{
+			Session: sessionID, Where: fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), Known: b.others(ctx, sessionID),
+		}}
+	}
+	return s, key, nil
+}
+
+// others lists the store's sessions that the caller may view, besides one whose directory may be empty.
+func (b *Base) others(ctx context.Context, sessionID string) (ids []string) {
+	may := access.Visible(ctx)
+	stored, _ := b.Store.Executions(ctx, b.Namespace) // for a suggestion
+	for _, e := range stored {
+		if e.Session != sessionID && may(e.Team) {
+			ids = append(ids, e.Session)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// chain lists a session's checkpoints that can be read, the newest first.
+func chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, Damage, error) {
+	var d Damage
+	all, err := s.Checkpoints(ctx, key)
+	switch {
+	case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
+		d.Damage = err.Error()
+	case err != nil:
+		return nil, d, err
+	}
+	if len(all) == 0 {
+		return nil, d, &Error{Kind: Conflict, Session: key.Session, err: errors.Join(fmt.Errorf("session %s has no readable checkpoint", key.Session), err)}
+	}
+	return all, d, nil
+}
+
+// kept reads what the store has of a session that the caller may view.
+func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
+	s, key, err := b.inStore(ctx, sessionID)
+	if err != nil {
+		return kept{}, err
+	}
+	all, damage, err := chain(ctx, s, key)
+	if err != nil {
+		return kept{}, err
+	}
+	return kept{StoredCheckpoint: all[0], Damage: damage, store: s, key: key}, nil
+}
+
+// keptTeam reads what the store has of a session, and its team.
+func (b *Base) keptTeam(ctx context.Context, sessionID string) (kept, error) {
+	k, err := b.kept(ctx, sessionID)
+	if err != nil {
+		return k, err
+	}
+	if k.team, err = launch.TeamOf(ctx, k.store, k.StoredCheckpoint); err != nil {
+		return k, &Error{Kind: Conflict, Session: sessionID, err: err}
+	}
+	return k, nil
+}
+
+// source is where the session's workspace was taken from; its zero where nobody knows.
+func (k kept) source() session.Source {
+	e, err := k.store.Execution(k.key)
+	if err != nil || e.Course.Source == nil {
+		return session.Source{}
+	}
+	return *e.Course.Source
+}
+
+// checkPhase refuses a phase that the team does not have. field is the input that names it.
+func checkPhase(t spec.Team, field, phase string) error {
+	if _, ok := t.Phase(phase); ok {
+		return nil
+	}
+	hint := textfmt.DidYouMean(phase, t.PhaseNames())
+	if hint == "" {
+		hint = "; it has " + textfmt.FirstOf(t.PhaseNames(), 8)
+	}
+	return invalidf(field, "phase %q not found in team %s%s", textfmt.Shorten(phase, 80), t.Name, hint)
+}

@@ -1,0 +1,151 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Reviews show what sessions have made, for those who review or take it.
+type Reviews struct{ *Base }
+
+// DiffInput says what is compared: without Which, With, Tree and Attempt the session's tree
+// at its start with its newest one.
+type DiffInput struct {
+	Session string
+	// Which is a phase, whose changes are compared, or the trees after two phases, A..B, of
+	// which an empty side is the start or the newest tree.
+	Which string
+	// With is another session, OTHER[:PHASE], that the session's tree (after Which, if given)
+	// is compared with.
+	With string
+	// Tree is the manifest of another tree, which the caller itself has stored, and TreeName
+	// its name.
+	Tree     spec.Digest
+	TreeName string
+	// Attempt compares what an attempt started from with what it left; nil: none.
+	Attempt *AttemptRef
+	// Paths selects files: a path, a directory or a pattern each; none selects everything.
+	Paths []string
+	// Reverse swaps the two sides.
+	Reverse bool
+	// Stat leaves out the texts, Binary includes the content of binary files.
+	Stat, Binary bool
+	// MaxFiles and MaxBytes bound the files, and their texts together; zero: unbounded.
+	MaxFiles, MaxBytes int
+}
+
+// Diff is the document of a comparison.
+type Diff struct {
+	Session string `json:"session"`
+	// Phase is set if the changes of a phase are compared.
+	Phase string `json:"phase"`
+	// Checkpoint is the one that the session's work is taken from.
+	Checkpoint spec.Digest `json:"checkpoint"`
+	// Before and After name the two sides; From and To are their manifests, empty where those
+	// are not kept.
+	Before string        `json:"before"`
+	After  string        `json:"after"`
+	From   spec.Digest   `json:"from"`
+	To     spec.Digest   `json:"to"`
+	Files  []ChangedFile `json:"files"`
+	// Truncated: there are more files than were asked for.
+	Truncated bool `json:"truncated,omitempty"`
+	Damage
+
+	// bytes is the size of the files' texts.
+	bytes int
+}
+
+// ChangedFile is how a file differs.
+type ChangedFile struct {
+	Path string `json:"path"`
+	// Change is added, changed or removed.
+	Change string `json:"change"`
+	// Added and Removed count lines.
+	Added   int `json:"added"`
+	Removed int `json:"removed"`
+	// Binary: it is not text, or too large to compare by lines.
+	Binary bool `json:"binary,omitempty"`
+	// Diff is the file's part of the patch; left out with --stat.
+	Diff string `json:"diff,omitempty"`
+	// Omitted: the part is left out, because the texts together would be too large.
+	Omitted bool `json:"omitted,omitempty"`
+}
+
+// Diff compares two trees of files.
+func (r Reviews) Diff(ctx context.Context, in DiffInput) (Diff, error) {
+	if in.Attempt != nil {
+		return r.attemptDiff(ctx, in)
+	}
+	doc, err := r.between(ctx, in)
+	if err != nil {
+		return doc, err
+	}
+	return doc, r.compare(ctx, in, &doc)
+}
+
+// between is the document of a comparison, without the files.
+func (r Reviews) between(ctx context.Context, in DiffInput) (Diff, error) {
+	doc := Diff{Session: in.Session, Files: []ChangedFile{}}
+	k, err := r.keptTeam(ctx, in.Session)
+	if err != nil {
+		return doc, err
+	}
+	doc.Checkpoint, doc.Damage = k.Name, k.Damage
+	from, to, err := r.sides(ctx, k, in, &doc)
+	doc.put(in, from, to)
+	return doc, err
+}
+
+// put sets the two sides.
+func (doc *Diff) put(in DiffInput, from, to treeSide) {
+	if in.Reverse {
+		from, to = to, from
+	}
+	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
+}
+
+// compare adds how the files of the two sides differ.
+func (r Reviews) compare(ctx context.Context, in DiffInput, doc *Diff) error {
+	for d, err := range r.Store.Content.Patch(ctx, doc.From, doc.To, cas.PatchOptions{Paths: in.Paths, Binary: in.Binary}) {
+		if err != nil {
+			return unselected(err, in.Paths)
+		}
+		f := ChangedFile{Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque, Diff: d.Text}
+		if !doc.add(in, f) {
+			break
+		}
+	}
+	return nil
+}
+
+// add adds a file, and reports whether there is room for it.
+func (doc *Diff) add(in DiffInput, f ChangedFile) bool {
+	if in.MaxFiles > 0 && len(doc.Files) == in.MaxFiles {
+		doc.Truncated = true
+		return false
+	}
+	switch {
+	case in.Stat:
+		f.Diff = ""
+	case in.MaxBytes > 0 && doc.bytes+len(f.Diff) > in.MaxBytes:
+		f.Diff, f.Omitted = "", true
+	}
+	doc.bytes += len(f.Diff)
+	doc.Files = append(doc.Files, f)
+	return true
+}
+
+// unselected is the error of a selection of paths, which is to blame where there is no such path.
+func unselected(err error, paths []string) error {
+	var refused *cas.RefusedError
+	if len(paths) > 0 && (errors.Is(err, session.ErrNotFound) || errors.As(err, &refused)) {
+		return &Error{Kind: Invalid, Field: "paths", err: err}
+	}
+	return err
+}

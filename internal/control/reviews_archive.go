@@ -1,0 +1,108 @@
+package control
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+)
+
+// The formats of an archive.
+const (
+	TarGz = "tar.gz"
+	Zip   = "zip"
+)
+
+// earliest is the time of an archive's files: equal trees have equal archives.
+var earliest = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Archive writes files of a session's newest tree as an archive, below a directory that has
+// the session's name. paths selects: a path, a directory or a pattern each; none selects
+// everything. Without begun, nothing was written; with it and an error, what was written must
+// not be used.
+func (r Reviews) Archive(ctx context.Context, sessionID, format string, paths []string, w io.Writer) (begun bool, err error) {
+	if format != TarGz && format != Zip {
+		return false, invalidf("format", "unknown format; use %s or %s", TarGz, Zip)
+	}
+	k, err := r.kept(ctx, sessionID)
+	if err != nil {
+		return false, err
+	}
+	m, err := k.store.Content.Manifest(ctx, k.Tree)
+	if err != nil {
+		return false, err
+	}
+	selected, err := m.Select(paths)
+	if err != nil {
+		return false, unselected(err, paths)
+	}
+	if format == TarGz {
+		return true, writeTar(ctx, k.store.Content, sessionID+"/", m, selected, w)
+	}
+	for _, p := range selected {
+		if strings.ContainsAny(p, `\:`) { // what programs of other systems take for directories and drives
+			return false, invalidf("format", "%q cannot be in a zip archive; choose %s", p, TarGz)
+		}
+	}
+	return true, writeZip(ctx, k.store.Content, sessionID+"/", m, selected, w)
+}
+
+func writeTar(ctx context.Context, content *cas.Store, top string, m cas.Manifest, paths []string, w io.Writer) error {
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
+	for _, p := range paths {
+		e := m[p]
+		h := tar.Header{Typeflag: tar.TypeReg, Name: top + p, Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest, Format: tar.FormatPAX}
+		if e.Link != "" {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, e.Link, 0
+		}
+		if err := archive.WriteHeader(&h); err != nil {
+			return err
+		}
+		if e.Link == "" {
+			if _, err := content.CopyBlob(ctx, e.SHA256, archive); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(archive.Close(), compressed.Close())
+}
+
+func writeZip(ctx context.Context, content *cas.Store, top string, m cas.Manifest, paths []string, w io.Writer) error {
+	archive := zip.NewWriter(w)
+	for _, p := range paths {
+		e := m[p]
+		h := zip.FileHeader{Name: top + p, Method: zip.Deflate, Modified: earliest}
+		h.SetMode(modeOf(e))
+		if e.Link != "" {
+			h.SetMode(fs.ModeSymlink | 0o777)
+		}
+		file, err := archive.CreateHeader(&h)
+		switch {
+		case err != nil:
+			return err
+		case e.Link != "":
+			_, err = io.WriteString(file, e.Link)
+		default:
+			_, err = content.CopyBlob(ctx, e.SHA256, file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+func modeOf(e cas.Entry) fs.FileMode {
+	if e.Executable {
+		return 0o755
+	}
+	return 0o644
+}

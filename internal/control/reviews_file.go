@@ -1,0 +1,161 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// maxShown bounds a file's text that is shown whole, in bytes.
+const maxShown = 1 << 20
+
+// FileDiff is the document of one file's comparison: both texts, to be drawn side by side.
+type FileDiff struct {
+	Session string `json:"session"`
+	ChangedFile
+	// Before and After name the two sides, and Old and New are the file there.
+	Before string   `json:"before"`
+	After  string   `json:"after"`
+	Old    FileSide `json:"old"`
+	New    FileSide `json:"new"`
+}
+
+// FileSide is a file on one side of a comparison.
+type FileSide struct {
+	// Exists: the side has the file. Otherwise all else is empty.
+	Exists     bool        `json:"exists"`
+	SHA256     spec.Digest `json:"sha256"`
+	Size       int64       `json:"size"`
+	Executable bool        `json:"executable"`
+	// Link is the target of a link; empty for a file.
+	Link string `json:"link"`
+	// Text is the content; empty where it is Binary or TooLarge.
+	Text     string `json:"text"`
+	Binary   bool   `json:"binary"`
+	TooLarge bool   `json:"too_large"`
+}
+
+// DiffFile compares one file of what is compared.
+func (r Reviews) DiffFile(ctx context.Context, in DiffInput, path string) (FileDiff, error) {
+	doc := FileDiff{Session: in.Session}
+	if err := cas.CheckPath(path); err != nil {
+		return doc, invalidf("path", "%w", err)
+	}
+	in.Paths, in.Stat = []string{literal(path)}, false
+	all, err := r.Diff(ctx, in)
+	var wrong *Error
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "paths":
+		return doc, notFoundf("%q not found in session %s", path, in.Session)
+	case err != nil:
+		return doc, err
+	case len(all.Files) == 0:
+		return doc, notFoundf("%s does not differ between %s and %s", path, all.Before, all.After)
+	}
+	doc.ChangedFile, doc.Before, doc.After = all.Files[0], all.Before, all.After
+	if doc.Old, err = r.fileIn(ctx, all.From, path); err == nil {
+		doc.New, err = r.fileIn(ctx, all.To, path)
+	}
+	return doc, err
+}
+
+// literal is the pattern that a path alone matches.
+func literal(path string) string {
+	var b strings.Builder
+	for _, c := range path {
+		if strings.ContainsRune(`\*?[]{}`, c) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+// fileIn is a file of a tree. Of an attempt that failed, the trees may not be kept.
+func (r Reviews) fileIn(ctx context.Context, tree spec.Digest, path string) (side FileSide, err error) {
+	if tree == "" {
+		return side, nil
+	}
+	m, err := r.Store.Content.Manifest(ctx, tree)
+	if err != nil {
+		return side, err
+	}
+	e, ok := m[path]
+	side = FileSide{Exists: ok, SHA256: e.SHA256, Size: e.Size, Executable: e.Executable, Link: e.Link}
+	switch {
+	case !ok || e.Size == 0:
+		return side, nil
+	case e.Size > maxShown:
+		side.TooLarge = true
+		return side, nil
+	}
+	data, err := r.Store.Content.Blob(ctx, e.SHA256)
+	if err != nil {
+		return side, err
+	}
+	if side.Binary = !utf8.Valid(data) || strings.ContainsRune(string(data), 0); !side.Binary {
+		side.Text = string(data)
+	}
+	return side, nil
+}
+
+// File is a file of a session's newest tree.
+type File struct {
+	Path string `json:"path"`
+	cas.Entry
+
+	content *cas.Store
+}
+
+// WriteTo writes the content. With an error, what was written must not be used: it is
+// damaged, or not whole.
+func (f File) WriteTo(ctx context.Context, w io.Writer) error {
+	_, err := f.content.CopyBlob(ctx, f.SHA256, w)
+	return err
+}
+
+// File finds a file of a session's newest tree; a link has no content.
+func (r Reviews) File(ctx context.Context, sessionID, path string) (File, error) {
+	k, err := r.kept(ctx, sessionID)
+	if err != nil {
+		return File{}, err
+	}
+	m, err := k.store.Content.Manifest(ctx, k.Tree)
+	if err != nil {
+		return File{}, err
+	}
+	e, ok := m[path]
+	if !ok || cas.CheckPath(path) != nil {
+		return File{}, notFoundf("%q not found in the newest tree of session %s", textfmt.Shorten(path, 200), sessionID)
+	}
+	return File{Path: path, Entry: e, content: k.store.Content}, nil
+}
+
+// Artifacts is the document of the files that a session's assignments have made.
+type Artifacts struct {
+	Session string `json:"session"`
+	// Checkpoint is the one that the list is of, and Phase the phase that it
+	// was taken after.
+	Checkpoint spec.Digest        `json:"checkpoint"`
+	Phase      string             `json:"phase"`
+	Artifacts  []session.Artifact `json:"artifacts"`
+	Damage
+}
+
+// Artifacts lists the files that a session's assignments have created or changed.
+func (r Reviews) Artifacts(ctx context.Context, sessionID string) (Artifacts, error) {
+	k, err := r.kept(ctx, sessionID)
+	if err != nil {
+		return Artifacts{}, err
+	}
+	return Artifacts{
+		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Artifacts: append([]session.Artifact{}, k.StoredCheckpoint.Artifacts...), Damage: k.Damage,
+	}, nil
+}

@@ -1,0 +1,183 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Result is what a session has made so far, of which its newest checkpoint tells.
+type Result struct {
+	Session string `json:"session"`
+	// Status is the session's, Phase the one that its newest checkpoint was taken after.
+	Status     session.State `json:"status"`
+	Checkpoint spec.Digest   `json:"checkpoint"`
+	Phase      string        `json:"phase"`
+	Completeness
+	Damage
+
+	// Work is what the checkpoint has, and Source where the workspace was taken from.
+	Work   apply.Work     `json:"-"`
+	Source session.Source `json:"-"`
+}
+
+// Completeness says how much of a session's work its newest checkpoint has.
+type Completeness struct {
+	// Whole: it has the work of every phase that the session was to run, or the session
+	// has completed.
+	Whole bool `json:"whole"`
+	// Missing are the phases that it lacks, in the team's order.
+	Missing []string `json:"missing"`
+	// Reason says so in words; empty: the result is whole.
+	Reason string `json:"reason"`
+
+	// Part says what there is, like "1 of 4 phases (requirements)".
+	Part string `json:"-"`
+}
+
+// Newest is what a session's newest checkpoint has.
+func (r Reviews) Newest(ctx context.Context, sessionID string) (apply.Work, Damage, error) {
+	k, err := r.kept(ctx, sessionID)
+	return k.work(), k.Damage, err
+}
+
+func (k kept) work() apply.Work {
+	return apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}
+}
+
+// Result reads what a session has made so far.
+func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
+	k, err := r.keptTeam(ctx, sessionID)
+	if err != nil {
+		return Result{}, err
+	}
+	e, _ := k.store.Execution(k.key) // without a readable status, the result counts as incomplete
+	return Result{
+		Session: sessionID, Status: e.Status.Status, Checkpoint: k.Name, Phase: k.CurrentPhase, Completeness: k.completeness(e), Damage: k.Damage,
+		Work: k.work(), Source: k.source(),
+	}, nil
+}
+
+// Patch writes a session's changes as a patch that `git apply` takes, binary files included.
+// paths selects them. Without partial, what is not whole is a [Conflict]. Without begun,
+// nothing was written; with it and an error, what was written must not be used.
+func (r Reviews) Patch(ctx context.Context, sessionID string, paths []string, partial bool, w io.Writer) (begun bool, err error) {
+	result, err := r.Result(ctx, sessionID)
+	if err != nil {
+		return false, err
+	}
+	if !result.Whole && !partial {
+		return false, conflictf(sessionID, "%s", result.Reason)
+	}
+	work := result.Work
+	for d, err := range work.Store.Content.Patch(ctx, work.Workspace, work.Tree, cas.PatchOptions{Paths: paths, Binary: true}) {
+		if err == nil {
+			begun = true
+			_, err = io.WriteString(w, d.Text)
+		}
+		if err != nil {
+			return begun, unselected(err, paths)
+		}
+	}
+	return begun, nil
+}
+
+// completeness compares a checkpoint with what its session was to do. A session that
+// has completed is whole, whatever was left out.
+func (k kept) completeness(e session.Execution) Completeness {
+	c := Completeness{Whole: true, Missing: []string{}}
+	if e.Status.Status == session.Completed {
+		return c
+	}
+	var has, sentBack, lacking []string
+	for _, phase := range k.team.PhaseNames() {
+		switch reworking := k.Reworking(phase) != nil; {
+		case len(e.Course.Only) > 0 && !slices.Contains(e.Course.Only, phase):
+			continue
+		case k.hasPhase(phase):
+			has = append(has, phase)
+			continue
+		case reworking:
+			sentBack = append(sentBack, phase)
+		default:
+			lacking = append(lacking, phase)
+		}
+		c.Missing = append(c.Missing, phase)
+	}
+	unapproved := slices.IndexFunc(e.Phases, func(p session.PhaseStatus) bool { return p.Status == session.AwaitingApproval })
+	if len(c.Missing) == 0 && (unapproved < 0 || e.Status.Status.Closed()) {
+		return c
+	}
+	c.Whole = false
+	c.Part = fmt.Sprintf("%d of %s", len(has), textfmt.Count(len(has)+len(c.Missing), "phase"))
+	if len(has) > 0 {
+		c.Part += " (" + textfmt.FirstOf(has, 5) + ")"
+	}
+	verb := "are"
+	if len(has) == 1 {
+		verb = "is"
+	}
+	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, statePhrase(e.Status.Status), c.Part, verb)
+	if unapproved >= 0 {
+		c.Reason += fmt.Sprintf("; phase %s is not approved", e.Phases[unapproved].Name)
+	}
+	if len(sentBack) > 0 {
+		c.Reason += fmt.Sprintf("; %s sent back and not redone", wasOrWere(sentBack))
+	}
+	if len(lacking) > 0 {
+		c.Reason += fmt.Sprintf("; %s not done", wasOrWere(lacking))
+	}
+	return c
+}
+
+// hasPhase reports whether a checkpoint has the work of a whole phase. Work that a person
+// skips counts as done.
+func (k kept) hasPhase(phase string) bool {
+	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
+		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !k.settled(id)
+	})
+}
+
+// settled reports whether the last answer of a person on an assignment, since it was
+// last sent back, was to skip it.
+func (k kept) settled(id spec.AssignmentID) bool {
+	for _, a := range slices.Backward(k.Answers) {
+		if a.Phase == id.Phase && a.Persona == id.Persona {
+			r := k.Reworking(id.Phase)
+			return a.CountsAsDone && (r == nil || r.At.Before(a.At))
+		}
+	}
+	return false
+}
+
+// statePhrase is a session's state as the predicate of a sentence.
+func statePhrase(s session.State) string {
+	switch s {
+	case session.Failed:
+		return "has failed"
+	case session.WasCancelled:
+		return "is cancelled"
+	case session.HelpIsNeeded, session.AwaitingApproval:
+		return "waits for a person"
+	case "":
+		return "has an unknown state"
+	default:
+		return "has not ended"
+	}
+}
+
+func wasOrWere(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " was"
+	}
+	return safetext.Clip(strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], 200) + " were"
+}
