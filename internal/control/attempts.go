@@ -1,0 +1,155 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
+)
+
+// Attempts are what a session's assignments have tried.
+type Attempts struct{ *Base }
+
+// Attempt is one try at an assignment.
+type Attempt struct {
+	AttemptRef
+	// Status is completed, failed, running, or supplied if a person supplied the files.
+	Status session.State `json:"status"`
+	// Category, Message and Output say why a failed attempt failed.
+	Category failures.Category `json:"category,omitempty"`
+	Message  string            `json:"message,omitempty"`
+	Output   string            `json:"output,omitempty"`
+	// Agent ran the attempt. From is what it started from: the assignment's input, or the
+	// files or the conversation of the failed attempt before.
+	Agent string         `json:"agent,omitempty"`
+	From  failures.Start `json:"from,omitempty"`
+	Usage cost.Usage     `json:"usage"`
+	// Summary and Decisions are the result of a finished attempt; Decisions by name.
+	Summary   string            `json:"summary,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty"`
+	StartedAt time.Time         `json:"started_at"`
+	// EndedAt is null for an attempt that has not ended.
+	EndedAt *time.Time `json:"ended_at"`
+	// Log is the blob of the transcript; empty for an attempt that left none.
+	Log spec.Digest `json:"log,omitempty"`
+}
+
+// Work is what a session's assignments have tried, and what people have said to it.
+type Work struct {
+	Session string `json:"session"`
+	// Phases are the team's, without its texts.
+	Phases []spec.Phase `json:"phases"`
+	// Attempts are in the order of the phases, the oldest first.
+	Attempts []Attempt `json:"attempts"`
+	// Answers are those of people, oldest first.
+	Answers []session.Answer `json:"answers"`
+	// Records are the assignments', and Budgets what may be spent.
+	Records map[spec.AssignmentID]session.Record `json:"-"`
+	Budgets []budget.Budget                      `json:"-"`
+	Damage
+}
+
+// Work lists what a session's assignments have tried. What cannot be read is left out, and
+// named as damage.
+func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
+	doc := Work{Session: sessionID, Phases: []spec.Phase{}, Attempts: []Attempt{}, Answers: []session.Answer{}, Records: map[spec.AssignmentID]session.Record{}}
+	s, key, err := a.inStore(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if k, err := a.keptTeam(ctx, sessionID); err == nil {
+		doc.Phases, doc.Damage = k.team.Outline().Phases, k.Damage
+		doc.Answers = append(doc.Answers, k.Answers...)
+	}
+	records, err := s.Records(ctx, key)
+	if err != nil {
+		doc.Damage.Damage = err.Error()
+	}
+	rank := map[string]int{}
+	for i, p := range doc.Phases {
+		rank[p.Name] = i
+	}
+	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment.Phase] - rank[y.Assignment.Phase] })
+	for _, r := range records {
+		doc.Records[r.Assignment] = r
+		doc.Attempts = append(doc.Attempts, attemptsOf(r)...)
+	}
+	if ledger, err := s.Ledger(key); err == nil {
+		doc.Budgets = ledger.Budgets()
+	}
+	return doc, nil
+}
+
+// attemptsOf lists a record's attempts, oldest first.
+func attemptsOf(r session.Record) []Attempt {
+	var out []Attempt
+	passes := r.Passes()
+	for i, round := range r.Rounds {
+		ref := func(n int) AttemptRef { return AttemptRef{r.Assignment, passes[i], round.Round, n} }
+		failed := cost.Usage{}
+		for _, at := range round.Attempts {
+			failed = failed.Add(at.Usage)
+			out = append(out, Attempt{
+				AttemptRef: ref(at.Attempt), Status: session.Failed, Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
+				Agent: at.Agent, From: at.From, Usage: at.Usage, StartedAt: at.StartedAt, EndedAt: &at.EndedAt, Log: at.Log,
+			})
+		}
+		switch res := round.Result; {
+		case res != nil:
+			l := Attempt{
+				AttemptRef: ref(res.Attempts), Status: session.Completed, Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed),
+				Summary: res.Summary, Decisions: res.Decisions, StartedAt: res.StartedAt, EndedAt: &res.EndedAt, Log: res.Log,
+			}
+			if round.Supplied {
+				l.Status, l.Attempt = session.Supplied, 1
+			}
+			out = append(out, l)
+		case round.State() == session.Running && round.Started && !round.AttemptAt.IsZero():
+			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, StartedAt: round.AttemptAt})
+		}
+	}
+	return out
+}
+
+// maxLive bounds what is read of the output of an attempt under way, in bytes.
+const maxLive = 16 << 20
+
+// Transcript is what an attempt has written, so far as it has not ended. known is false where
+// that is not at hand: the attempt left none, or runs on another host.
+func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) (text string, known bool, err error) {
+	s, key, err := a.inStore(ctx, sessionID)
+	if err != nil {
+		return "", false, err
+	}
+	if at.Status == session.Running {
+		dirs := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir())})
+		f, err := dirs.OpenLiveLog(key, at.AssignmentID)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		data, err := io.ReadAll(io.LimitReader(f, maxLive))
+		return string(data), true, errors.Join(err, f.Close())
+	}
+	if at.Log == "" {
+		return "", false, nil
+	}
+	data, err := s.Content.Blob(ctx, at.Log)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return fmt.Sprintf("(the transcript is lost: %s)", textfmt.Shorten(err.Error(), 200)), true, nil
+	}
+	return string(data), err == nil, err
+}
