@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -24,6 +26,14 @@ type plane struct {
 	inbox    control.Inbox
 	sessions control.SessionList
 	read     sessionstatus.Session
+	diff     control.Diff
+	work     control.Work
+	roster   workerpool.Roster
+	breakers []workerpool.Breaker
+	trips    []breaker.TripRequest
+	events   access.EventPage
+	// transcript is that of every attempt.
+	transcript string
 	// conflict is the error of answers; nil: they are taken.
 	conflict error
 	answers  []session.Answer
@@ -32,7 +42,7 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}}
 }
 
 type (
@@ -40,6 +50,9 @@ type (
 	fakeRequests struct{ *plane }
 	fakeMoney    struct{ *plane }
 	fakePool     struct{ *plane }
+	fakeReviews  struct{ *plane }
+	fakeAttempts struct{ *plane }
+	fakeAudit    struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -60,7 +73,11 @@ func (f fakeSessions) Cancel(_ context.Context, id string) (control.Cancellation
 	return control.Cancellation{Session: id, Requested: true}, nil
 }
 
-func (f fakeRequests) Inbox(context.Context) (control.Inbox, error) { return f.inbox, nil }
+func (f fakeRequests) Inbox(context.Context) (control.Inbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return control.Inbox{Waiting: slices.Clone(f.inbox.Waiting)}, nil
+}
 
 func (f fakeRequests) Answer(_ context.Context, id string, a session.Answer) (control.Answered, error) {
 	f.mu.Lock()
@@ -69,7 +86,26 @@ func (f fakeRequests) Answer(_ context.Context, id string, a session.Answer) (co
 		return control.Answered{}, f.conflict
 	}
 	f.answers = append(f.answers, a)
+	f.answered(a.Request)
 	return control.Answered{Session: id, Answer: a, Taken: true}, nil
+}
+
+// conflict is an error of the control plane that says who was first.
+type conflict string
+
+func (c conflict) Error() string { return string(c) }
+
+func (c conflict) As(target any) bool {
+	e, ok := target.(**control.Error)
+	if ok {
+		*e = &control.Error{Kind: control.Conflict}
+	}
+	return ok
+}
+
+// answered takes a request out of the inbox.
+func (p *plane) answered(request string) {
+	p.inbox.Waiting = slices.DeleteFunc(p.inbox.Waiting, func(e control.InboxEntry) bool { return e.Request == request })
 }
 
 func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (control.Raised, error) {
@@ -79,11 +115,108 @@ func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (contr
 	return control.Raised{Session: id}, nil
 }
 
-func (f fakePool) Workers(context.Context) (workerpool.Roster, error) {
-	return workerpool.Roster{}, nil
+func (f fakePool) Workers(context.Context) (workerpool.Roster, error) { return f.roster, nil }
+
+func (f fakePool) Breakers(context.Context) ([]workerpool.Breaker, error) { return f.breakers, nil }
+
+func (f fakePool) Trip(_ context.Context, _, _ string, r breaker.TripRequest) (workerpool.Breaker, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trips = append(f.trips, r)
+	return workerpool.Breaker{}, nil
 }
 
-func (f fakePool) Breakers(context.Context) ([]workerpool.Breaker, error) { return nil, nil }
+func (f fakePool) Reset(context.Context, string, string, breaker.ResetRequest) (workerpool.Breaker, error) {
+	return workerpool.Breaker{}, nil
+}
+
+func (f fakeAudit) Events(context.Context, access.EventFilter, string) (access.EventPage, error) {
+	return f.events, nil
+}
+
+func samplePool(p *plane) {
+	until := testNow.Add(4 * time.Minute)
+	p.roster = workerpool.Roster{
+		Store: "st-1", Temporal: true,
+		Workers: []workerpool.Worker{{Worker: "builder-1", Identity: "1@host", Host: "host", PID: 4711, Version: "0.9", Since: ago(5 * time.Hour), RenewedAt: ago(4 * time.Second), Checks: []string{"tests", "lint"}, Agents: []workerpool.Agent{{Agent: "claude", Kind: "claude-code", Model: "opus", Concurrency: 4}, {Agent: "reviewer", Kind: "model", Concurrency: 2}}}},
+		Queues:  []workerpool.Queue{{Queue: "maestro-st-1-wf", For: "sessions", Pollers: []string{"1@host"}}, {Queue: "maestro-st-1-agent-tester", For: "agent tester"}},
+		Missing: []spec.Lack{},
+	}
+	p.breakers = []workerpool.Breaker{
+		{BreakerStatus: session.BreakerStatus{Name: "claude", State: session.BreakerIsOpen, Failures: 5, OpenUntil: &until, LastFailure: &session.AttemptFailure{Category: failures.APIError, Message: "529 overloaded"}}, Agents: []string{"claude"}},
+		{BreakerStatus: session.BreakerStatus{Name: "reviewer", State: session.BreakerClosed}, Agents: []string{"reviewer"}},
+	}
+	p.events = access.EventPage{Cursor: "2026-11-22.5", Events: []access.Event{
+		{ID: "e-2", At: ago(time.Minute), Actor: "alice", Via: access.ViaLink, From: "127.0.0.1", Action: "session.cancel", Session: "web-3", Team: "web-service", Outcome: access.Done},
+		{ID: "e-1", At: ago(time.Hour), Actor: "bob", Via: access.ViaToken, Action: "request.answer", Session: "web-7", Subject: "frontend", Detail: "approve", Outcome: access.Denied, Error: "bob may not approve: the role approver is missing"},
+	}}
+}
+
+func (f fakeReviews) Diff(_ context.Context, in control.DiffInput) (control.Diff, error) {
+	if in.Which == "documentation" {
+		return control.Diff{}, &control.Error{Kind: control.NotFound}
+	}
+	return f.diff, nil
+}
+
+func (f fakeReviews) DiffFile(_ context.Context, _ control.DiffInput, path string) (control.FileDiff, error) {
+	return control.FileDiff{Session: f.diff.Session, ChangedFile: f.diff.Files[0]}, nil
+}
+
+func (f fakeAttempts) Work(context.Context, string) (control.Work, error) { return f.work, nil }
+
+func (f fakeAttempts) Transcript(context.Context, string, control.Attempt) (string, bool, error) {
+	return f.transcript, true, nil
+}
+
+// sampleWork has the attempts of the sample's records.
+func sampleWork() control.Work {
+	c := sampleCourse()
+	_, phases := sampleSession()
+	w := control.Work{Session: "web-7", Phases: phases, Records: c.Records, Answers: c.Answers, Budgets: sampleBudgets()}
+	ended := ago(96 * time.Minute)
+	id := spec.AssignmentID{Phase: "backend", Persona: "developer"}
+	usage := cost.Usage{InputTokens: 42_000, OutputTokens: 3_100, CacheReadTokens: 120_000, CostUSD: 1.37e9}
+	w.Attempts = []control.Attempt{
+		{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 1}, Status: session.Failed, Category: failures.TestFailure, Message: "check tests: exit status 1", Output: "--- FAIL: TestStore (0.02s)\n    store_test.go:41: got 3 notes, want 2\nFAIL\n", Agent: "claude", Usage: usage, StartedAt: ago(116 * time.Minute), EndedAt: &ended},
+		{AttemptRef: control.AttemptRef{AssignmentID: id, Pass: 1, Round: 1, Attempt: 2}, Status: session.Completed, Agent: "claude", From: failures.FromConversation, Usage: usage, Summary: "Stored notes in SQLite, with tests.", Decisions: map[string]string{"database": "SQLite"}, StartedAt: ago(95 * time.Minute), EndedAt: &ended},
+		{AttemptRef: control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: "backend", Persona: "database-expert"}, Pass: 1, Round: 1, Attempt: 1}, Status: session.Running, Agent: "claude", StartedAt: ago(20 * time.Minute)},
+	}
+	return w
+}
+
+const sampleTranscript = `-- turn 1, 12000 tokens
+I look at the tests first, then I change the store.
+
+There are two places that matter.
+> read internal/store/store_test.go
+< read internal/store/store_test.go
+  │ package store
+  │ 
+  │ func TestStore(t *testing.T) {
+> edit internal/store/store.go
+  │ - return nil
+  │ + return s.insert(note)
+< edit internal/store/store.go: Wrote internal/store/store.go: 1822 bytes.
+-- turn 2, 14000 tokens
+> run go test ./...
+< run go test ./...
+  │ failed: exit status 1
+  │ --- FAIL: TestStore (0.02s)
+! the provider failed; asking again
+maestro: the attempt continues after 12 s
+The test was wrong about the order. I mend it.
+`
+
+// sampleDiff has the kinds of files that there are.
+func sampleDiff() control.Diff {
+	d := control.Diff{Session: "web-7", Phase: "frontend", Before: "web-7 before frontend", After: "web-7 after frontend"}
+	for _, f := range sampleFiles() {
+		d.Files = append(d.Files, control.ChangedFile{Path: f.Path, Change: f.Change, Added: f.Added, Removed: f.Removed, Binary: f.Binary, Diff: f.Patch})
+	}
+	d.Files = append(d.Files, control.ChangedFile{Path: "big.sql", Change: "added", Added: 90_000, Omitted: true})
+	return d
+}
 
 // samplePlane has one of everything.
 func samplePlane() *plane {
@@ -91,8 +224,9 @@ func samplePlane() *plane {
 	since, old, until := ago(34*time.Minute), ago(26*time.Hour), testNow.Add(6*24*time.Hour)
 	closed := ago(5 * time.Hour)
 	usage := cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000}
-	return &plane{
+	p := &plane{
 		read: sessionstatus.Session{Status: s, Requirement: "Build a web service that stores notes, with an API, a page and tests.", Limit: spec.Cap{USD: 20e9}, Notes: []string{"No worker serves agent reviewer."}},
+		diff: sampleDiff(), work: sampleWork(), transcript: sampleTranscript,
 		inbox: control.Inbox{Waiting: []control.InboxEntry{
 			{Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded, Request: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer", Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2", Advice: "Look at the test.\n\nmaestro resolve web-5 retry", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: &old, Until: &until, Usage: usage, Ticket: &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"}},
 			{Session: "web-6", Team: "web-service", Status: session.HelpIsNeeded, Request: "r-2", Kind: session.ForBudget, Phase: "design", Persona: "architect", Category: failures.TokenBudget, Message: "the budget of the session is spent: 20 of 20 USD", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: &since, Usage: usage, Commands: []string{"maestro budget raise web-6 --usd N"}},
@@ -106,7 +240,17 @@ func samplePlane() *plane {
 			{Session: "docs-2", Team: "docs", Status: session.Failed, Requirement: "Write the manual", StartedAt: &old, ClosedAt: &closed},
 		}},
 	}
+	for i := range p.inbox.Waiting {
+		e := &p.inbox.Waiting[i]
+		e.Choices = session.Request{Kind: e.Kind, Actions: e.Actions}.Choices()
+	}
+	p.inbox.Waiting[1].Raise = &session.BudgetRaise{Scope: session.BudgetOfPhase, Name: "design", Tokens: true, USD: true}
+	samplePool(p)
+	return p
 }
+
+// named are the types of names that were checked when the team was admitted.
+var named = []reflect.Type{reflect.TypeFor[spec.AssignmentID](), reflect.TypeFor[spec.Phase]()}
 
 // hostile replaces all texts of a document by what an attacker would write.
 func hostile(v any) {
@@ -122,8 +266,11 @@ func hostile(v any) {
 			if v.Type() == reflect.TypeFor[time.Time]() {
 				return
 			}
+			if slices.Contains(named, v.Type()) {
+				return
+			}
 			for i := range v.NumField() {
-				if v.Type().Field(i).IsExported() {
+				if name := v.Type().Field(i).Name; v.Type().Field(i).IsExported() && name != "Persona" && (name != "Name" || v.Type() != reflect.TypeFor[session.PhaseStatus]()) {
 					walk(v.Field(i))
 				}
 			}

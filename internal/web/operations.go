@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -19,6 +20,9 @@ type Operations struct {
 	Requests Requests
 	Money    Money
 	Pool     Pool
+	Reviews  Reviews
+	Attempts Attempts
+	Audit    Audit
 }
 
 // Sessions lists, reads and ends sessions.
@@ -43,12 +47,31 @@ type Money interface {
 type Pool interface {
 	Workers(context.Context) (workerpool.Roster, error)
 	Breakers(context.Context) ([]workerpool.Breaker, error)
+	Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
+	Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
+}
+
+// Audit reads the audit log.
+type Audit interface {
+	Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
+}
+
+// Reviews compares trees of files.
+type Reviews interface {
+	Diff(context.Context, control.DiffInput) (control.Diff, error)
+	DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
+}
+
+// Attempts lists what assignments have tried, and reads what attempts have written.
+type Attempts interface {
+	Work(ctx context.Context, session string) (control.Work, error)
+	Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
 }
 
 // NewOperations are those of a control plane.
 func NewOperations(base *control.Base) Operations {
 	return Operations{
-		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base},
+		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
 	}
 }
 
@@ -61,7 +84,7 @@ func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back st
 	case errors.As(err, &denied):
 		p.Status, p.Title, p.Command = http.StatusForbidden, "You may not do this", ""
 	case errors.As(err, &known):
-		p = problemOf(known, back)
+		p = problemOf(err, known, back)
 	case errors.Is(err, session.ErrNotFound):
 		p.Status, p.Title, p.Command = http.StatusNotFound, "Not found", "maestro list"
 	case errors.Is(err, context.Canceled):
@@ -73,8 +96,8 @@ func (s *site) failed(w http.ResponseWriter, r *http.Request, err error, back st
 }
 
 // problemOf says what an error of the control plane means to a person.
-func problemOf(e *control.Error, back string) problem {
-	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: e.Error(), Back: back}
+func problemOf(err error, e *control.Error, back string) problem {
+	p := problem{Status: http.StatusInternalServerError, Title: "This did not work", Text: err.Error(), Back: back}
 	switch e.Kind {
 	case control.Invalid:
 		p.Status, p.Title = http.StatusUnprocessableEntity, "Please correct the input"
@@ -86,7 +109,7 @@ func problemOf(e *control.Error, back string) problem {
 	case control.Conflict:
 		p.Status, p.Title = http.StatusConflict, "The state has changed"
 		var lost *control.LostError
-		if errors.As(e, &lost) {
+		if errors.As(err, &lost) {
 			p.Command = "maestro resume " + lost.Session
 		}
 	case control.Unavailable:

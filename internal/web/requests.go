@@ -28,13 +28,17 @@ type RequestCard struct {
 	Kind     session.RequestKind
 	Category failures.Category
 	// Subject is whose work it is about, and Need what it is for.
-	Subject, Need          string
-	Message, Advice        string
-	Usage                  cost.Usage
-	Since, Until           *time.Time
-	Ticket                 *session.Ticket
-	Answers, FurtherOnes   []AnswerButton
-	Budget, Supply, Notice bool
+	Subject, Need        string
+	Message, Advice      string
+	Usage                cost.Usage
+	Since, Until         *time.Time
+	Ticket               *session.Ticket
+	Answers, FurtherOnes []AnswerButton
+	Supply, Notice       bool
+	// Raise is the budget that can be raised here; nil: none can.
+	Raise *session.BudgetRaise
+	// Scope names it in the form.
+	Scope string
 	// Command answers it where the page cannot.
 	Command string
 	// Denied: the person who looks may not answer it.
@@ -42,25 +46,19 @@ type RequestCard struct {
 	// CSRF and Return are fields of the form.
 	CSRF, Return string
 	Now          time.Time
-	// OwnPage: the card is on its session's page.
-	OwnPage bool
+	// OwnPage: the card is on its session's page, or with Review on that of its phase.
+	OwnPage, Review bool
 }
 
 // AnswerButton is an answer that a request takes.
 type AnswerButton struct {
-	Action session.Action
-	Text   string
-	Class  string
-	// Needs: the note has to be filled in.
-	Needs bool
+	session.Choice
+	Class string
 }
 
-var answerTexts = map[session.Action]AnswerButton{
-	session.AnswerApprove: {Text: "Approve", Class: "primary"},
-	session.AnswerReject:  {Text: "Reject with the note", Class: "danger", Needs: true},
-	session.AnswerRetry:   {Text: "Try again", Class: "primary"},
-	session.AnswerSkip:    {Text: "Continue without it"},
-	session.AnswerAbort:   {Text: "End the session", Class: "danger"},
+// answerClasses are how the buttons of answers look.
+var answerClasses = map[session.Action]string{
+	session.AnswerApprove: "primary", session.AnswerReject: "danger", session.AnswerRetry: "primary", session.AnswerAbort: "danger",
 }
 
 // card makes a card of an entry of the inbox.
@@ -69,7 +67,7 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 	c := RequestCard{
 		Look: lookOfRequest(e.Kind), Session: e.Session, Team: e.Team, ID: e.Request, Phase: e.Phase, Persona: e.Persona, Kind: e.Kind, Category: e.Category,
 		Subject: subject(h), Need: h.Need(), Message: e.Message, Advice: e.Advice, Usage: e.Usage, Since: e.Since, Until: e.Until, Ticket: e.Ticket,
-		Budget: e.Kind == session.ForBudget, Notice: e.NoticeOnly(), CSRF: s.csrf(ctx), Return: back, Now: s.Now(),
+		Notice: e.NoticeOnly(), CSRF: s.csrf(ctx), Return: back, Now: s.Now(),
 	}
 	if e.Request == "" {
 		c.Subject, c.Need = "session "+e.Session, e.Kind.Rule().Need
@@ -80,17 +78,18 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 		permission = access.Approve
 	}
 	c.Denied = !may(ctx, permission, e.Team)
-	for _, a := range e.Actions {
-		button, known := answerTexts[a]
-		button.Action = a
-		if c.Notice && a == session.AnswerRetry {
-			button.Text, button.Class = "Try now", ""
+	if e.Raise != nil && e.Raise.Scope != session.BudgetOfDay {
+		c.Raise, c.Scope = e.Raise, strings.TrimSpace(string(e.Raise.Scope)+" "+e.Raise.Name)
+	}
+	for _, choice := range e.Choices {
+		button := AnswerButton{choice, answerClasses[choice.Action]}
+		if c.Notice || c.Raise != nil && button.Class == "primary" {
+			button.Class = ""
 		}
 		switch {
-		case a == session.AnswerSupply:
+		case choice.NeedsFiles:
 			c.Supply = true
-		case !known:
-		case len(c.Answers) == 0 || a == session.AnswerReject:
+		case len(c.Answers) == 0 || choice.NeedsNote:
 			c.Answers = append(c.Answers, button)
 		default:
 			c.FurtherOnes = append(c.FurtherOnes, button)
@@ -116,7 +115,7 @@ func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []Req
 	for _, h := range v.Help {
 		e := control.InboxEntry{
 			Session: v.Session, Team: v.Team, Status: v.Status, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
-			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Usage: v.Usage, Ticket: h.Ticket,
+			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Choices: h.Choices(), Raise: h.Raise, Usage: v.Usage, Ticket: h.Ticket,
 		}
 		if !h.Since.IsZero() {
 			e.Since = &h.Since
@@ -162,13 +161,13 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
 	a := session.Answer{
-		Request: r.PathValue("request"), Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note")), By: who(r.Context()),
+		Request: r.PathValue("request"), Action: session.Action(r.PostFormValue("action")), Note: strings.TrimSpace(r.PostFormValue("note")),
 	}
 	doc, err := s.Requests.Answer(r.Context(), id, a)
 	var known *control.Error
 	switch {
 	case errors.As(err, &known) && known.Kind == control.Conflict:
-		p := problemOf(known, back)
+		p := problemOf(err, known, back)
 		p.Title = "The request was not answered"
 		s.problem(w, r, p)
 	case err != nil:
@@ -183,7 +182,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 // raise is a form that raises a budget.
 func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
-	raise := workflows.Raise{By: who(r.Context()), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	raise := workflows.Raise{Note: strings.TrimSpace(r.PostFormValue("note"))}
 	if err := readAmount(r, &raise); err != nil {
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
 		return

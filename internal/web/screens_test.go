@@ -106,14 +106,57 @@ func TestComponentsFit(t *testing.T) {
 	newScreen(t).fits("components", server.URL)
 }
 
+// violation is a rule of accessibility that a page breaks.
+type violation struct {
+	ID     string   `json:"id"`
+	Impact string   `json:"impact"`
+	Nodes  []string `json:"nodes"`
+}
+
+// accessible holds the page that is open against axe's rules.
+func (s screen) accessible(name string) {
+	s.t.Helper()
+	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
+	require.NoError(s.t, err, "run npm ci in internal/web/testdata/axe")
+	_, err = chromedp.Run(s.ctx, chromedp.Evaluate[bool](string(axe)+"; true"))
+	require.NoError(s.t, err)
+	found, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]violation](
+		`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v => ({id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " " + (n.failureSummary ?? "").slice(0, 200))})))`,
+		chromedp.EvalAwaitPromise))
+	require.NoError(s.t, err)
+	require.Empty(s.t, found, "%s is not accessible", name)
+}
+
+// pagePaths is a page of each kind.
+var pagePaths = map[string]string{
+	"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
+	"phase": "/sessions/web-7/phases/frontend", "split": "/sessions/web-7/phases/frontend?view=split", "early": "/sessions/web-7/phases/documentation", "changes": "/sessions/web-7/changes", "history": "/history", "operate": "/operate", "audit": "/audit", "start": "/start",
+	"assignment": "/sessions/web-7/phases/backend/developer", "attempt": "/sessions/web-7/phases/backend/developer/attempts/1.1?q=store", "running": "/sessions/web-7/phases/backend/database-expert/attempts/1.1",
+}
+
 // TestPagesFit looks at every page as a person does.
 func TestPagesFit(t *testing.T) {
 	t.Parallel()
 	server := dashboard(t, samplePlane())
 	s := newScreen(t)
-	for name, path := range map[string]string{
-		"inbox": "/inbox", "sessions": "/sessions", "session": "/sessions/web-7", "absent": "/sessions/absent",
-	} {
-		s.fits(name, server.URL+path)
+	for name, path := range pagePaths {
+		t.Run(name, func(t *testing.T) { screen{t, s.ctx}.fits(name, server.URL+path) })
+	}
+}
+
+// TestPagesAreAccessible holds every page against the rules of accessibility, light and dark.
+func TestPagesAreAccessible(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	s := newScreen(t)
+	for name, path := range pagePaths {
+		t.Run(name, func(t *testing.T) {
+			s := screen{t, s.ctx}
+			for _, dark := range []bool{false, true} {
+				s.look(1024, dark)
+				require.NoError(t, chromedp.Do(s.ctx, chromedp.Navigate(server.URL+path)))
+				s.accessible(name)
+			}
+		})
 	}
 }

@@ -32,10 +32,16 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, "/sessions")
 		return
 	}
+	work, err := s.Attempts.Work(r.Context(), id)
+	if err != nil && !unavailable(err) {
+		s.failed(w, r, err, "/sessions")
+		return
+	}
 	now := s.Now()
 	content := sessionPage{
-		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, nil), Said: said(r),
+		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now,
+		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
 	}
 	for _, p := range v.Phases {

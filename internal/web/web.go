@@ -15,7 +15,7 @@ type Options struct {
 	Version string
 	// Events is the address of the server's events; empty: pages do not update by themselves.
 	Events string
-	// CSRF is the token that forms of a request's session carry; nil: forms carry none.
+	// CSRF is what the forms of a page carry.
 	CSRF func(context.Context) string
 	// Now tells the time.
 	Now func() time.Time
@@ -40,6 +40,17 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /inbox", s.inbox)
 	mux.HandleFunc("GET /sessions", s.sessions)
 	mux.HandleFunc("GET /sessions/{session}", s.session)
+	mux.HandleFunc("GET /sessions/{session}/changes", s.compare)
+	mux.HandleFunc("GET /sessions/{session}/phases/{phase}", s.phase)
+	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}", s.assignment)
+	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}/attempts/{attempt}", s.attempt)
+	mux.HandleFunc("GET /history", s.history)
+	mux.HandleFunc("GET /operate", s.operate)
+	mux.HandleFunc("GET /audit", s.audit)
+	mux.HandleFunc("GET /start", func(w http.ResponseWriter, r *http.Request) {
+		s.show(w, r, http.StatusOK, page{View: "start", Title: "Start a session"})
+	})
+	mux.HandleFunc("POST /operate/breakers/{breaker}", s.setBreaker)
 	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
 	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
 	mux.HandleFunc("POST /sessions/{session}/cancel", s.cancel)
@@ -80,7 +91,7 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) 
 	_, _ = w.Write(text)
 }
 
-// csrf is what the forms of a page carry.
+// csrf is what the forms of a page carry; empty: nothing.
 func (s *site) csrf(ctx context.Context) string {
 	if s.CSRF == nil {
 		return ""

@@ -34,7 +34,12 @@ const keyOf = node => node.nodeType === Node.ELEMENT_NODE ? node.id || node.getA
 
 function children(from, to) {
   const keyed = new Map();
-  for (const child of from.children) if (keyOf(child)) keyed.set(keyOf(child), child);
+  const wanted = new Set([...to.children].map(keyOf));
+  for (const child of [...from.children]) {
+    if (!keyOf(child)) continue;
+    if (wanted.has(keyOf(child))) keyed.set(keyOf(child), child);
+    else child.remove();
+  }
   let at = from.firstChild;
   for (const next of [...to.childNodes]) {
     const key = keyOf(next);
@@ -44,6 +49,11 @@ function children(from, to) {
     if (!match) {
       from.insertBefore(next, at);
       continue;
+    }
+    while (at !== match && at && !keyOf(at)) { // rather than move what may have the focus
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
     }
     if (match !== at) from.insertBefore(match, at);
     else at = at.nextSibling;
@@ -124,8 +134,12 @@ function listen() {
   const events = new EventSource(url);
   events.onopen = () => { live(true); refresh(); };
   events.onerror = () => live(false);
-  events.onmessage = refresh;
-  for (const name of ["change", "session"]) events.addEventListener(name, refresh);
+  events.addEventListener("change", event => {
+    const here = location.pathname.match(/^\/sessions\/([^/]+)/);
+    const {session} = JSON.parse(event.data);
+    if (!here || !session || decodeURIComponent(here[1]) === session) refresh();
+  });
+  setInterval(() => { if (events.readyState !== EventSource.OPEN) refresh(); }, 5000);
   addEventListener("pagehide", () => events.close());
 }
 
@@ -136,7 +150,7 @@ async function send(form, button) {
   form.setAttribute("aria-busy", "true");
   if (button) button.setAttribute("aria-busy", "true");
   try {
-    const answer = await fetch(button?.getAttribute("formaction") || form.action, {method: "POST", body, headers: {"Accept": "text/html"}});
+    const answer = await fetch(form.getAttribute("action"), {method: "POST", body, headers: {"Accept": "text/html"}});
     const text = await answer.text();
     if (answer.ok) {
       if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
@@ -217,7 +231,7 @@ document.addEventListener("click", event => {
 
 document.addEventListener("submit", event => {
   const form = event.target;
-  if (form.method !== "post" || form.hasAttribute("data-plain") || form.enctype === "multipart/form-data") return;
+  if (form.getAttribute("method") !== "post" || form.hasAttribute("data-plain") || form.getAttribute("enctype")) return;
   event.preventDefault();
   if (form.getAttribute("aria-busy") !== "true") send(form, event.submitter);
 });

@@ -60,9 +60,10 @@ func (c Colourer) paint(l chroma.Lexer, h Hunk) painted {
 		}
 	}
 	for _, b := range blocks(h.Lines) {
-		for i := range min(len(b.removed), len(b.added)) {
-			gone, come := changed(h.Lines[b.removed[i]].Text, h.Lines[b.added[i]].Text)
-			p.changes[b.removed[i]], p.changes[b.added[i]] = gone, come
+		for _, r := range b.rows(h.Lines) {
+			if r.left >= 0 && r.right >= 0 {
+				p.changes[r.left], p.changes[r.right] = changed(h.Lines[r.left].Text, h.Lines[r.right].Text)
+			}
 		}
 	}
 	return p
@@ -91,6 +92,43 @@ func blocks(lines []Line) []block {
 		out = append(out, b)
 	}
 	return out
+}
+
+// row is a removed line beside an added one; negative: there is none on that side.
+type row struct{ left, right int }
+
+// maxAhead is how many added lines are looked at for the one that replaces a removed line.
+const maxAhead = 8
+
+// rows lays the removed lines of a block beside the added ones that replace them, so far as
+// both have enough in common, and the others beside each other.
+func (b block) rows(lines []Line) []row {
+	var rows []row
+	left, right := 0, 0
+	fill := func(toLeft, toRight int) {
+		for left < toLeft || right < toRight {
+			r := row{-1, -1}
+			if left < toLeft {
+				r.left, left = b.removed[left], left+1
+			}
+			if right < toRight {
+				r.right, right = b.added[right], right+1
+			}
+			rows = append(rows, r)
+		}
+	}
+	for i := range b.removed {
+		for j := right; j < min(right+maxAhead, len(b.added)); j++ {
+			old, now := lines[b.removed[i]].Text, lines[b.added[j]].Text
+			if gone, come := changed(old, now); gone != nil || come != nil || old == now {
+				fill(i, j)
+				fill(i+1, j+1)
+				break
+			}
+		}
+	}
+	fill(len(b.removed), len(b.added))
+	return rows
 }
 
 // writer writes the rows of a table.
@@ -135,7 +173,7 @@ func (w *writer) split(h Hunk, p painted) {
 		w.number(n)
 		w.cell(l, p.tokens[i], p.changes[i])
 	}
-	row := func(left, right int) {
+	both := func(left, right int) {
 		w.text.WriteString("<tr>")
 		side(left, true)
 		side(right, false)
@@ -144,21 +182,14 @@ func (w *writer) split(h Hunk, p painted) {
 	at := 0
 	same := func(to int) {
 		for ; at < to; at++ {
-			row(at, at)
+			both(at, at)
 		}
 	}
 	for _, b := range blocks(h.Lines) {
 		first := append(append([]int{}, b.removed...), b.added...)[0]
 		same(first)
-		for i := range max(len(b.removed), len(b.added)) {
-			left, right := -1, -1
-			if i < len(b.removed) {
-				left = b.removed[i]
-			}
-			if i < len(b.added) {
-				right = b.added[i]
-			}
-			row(left, right)
+		for _, r := range b.rows(h.Lines) {
+			both(r.left, r.right)
 		}
 		at = first + len(b.removed) + len(b.added)
 	}

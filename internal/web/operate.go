@@ -1,0 +1,95 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workerpool"
+)
+
+// operatePage is the content of the page of workers, agents, queues and breakers.
+type operatePage struct {
+	workerpool.Roster
+	Breakers []BreakerView
+	// Trouble says what could not be read.
+	Trouble []string
+	Said    string
+	// Mine: the person who looks may change breakers.
+	Mine bool
+	CSRF string
+	Now  time.Time
+}
+
+// BreakerView is a breaker on the page.
+type BreakerView struct {
+	workerpool.Breaker
+	Look
+	// Because says why it is open; empty: it is closed.
+	Because string
+}
+
+func (s *site) operate(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	content := operatePage{Said: said(r), Now: s.Now(), CSRF: s.csrf(ctx), Mine: may(ctx, access.Operate, access.NoTeam)}
+	var err error
+	if content.Roster, err = s.Pool.Workers(ctx); err != nil {
+		content.Trouble = append(content.Trouble, "Workers: "+err.Error())
+	}
+	breakers, err := s.Pool.Breakers(ctx)
+	if err != nil {
+		content.Trouble = append(content.Trouble, "Breakers: "+err.Error())
+	}
+	for _, b := range breakers {
+		v := BreakerView{Breaker: b, Look: lookOfBreaker(b.State)}
+		if b.State != session.BreakerClosed {
+			v.Because = b.Because()
+		}
+		content.Breakers = append(content.Breakers, v)
+	}
+	s.show(w, r, http.StatusOK, page{View: "operate", Title: "Operate", Tab: "operate", Content: content})
+}
+
+// lookOfBreaker is the look of a breaker's state.
+func lookOfBreaker(s session.BreakerState) Look {
+	switch s {
+	case session.BreakerIsOpen:
+		return Look{"bad", "breaker", "Open"}
+	case session.BreakerHalfOpen:
+		return Look{"slow", "clock", "Probing"}
+	case session.BreakerClosed:
+	}
+	return Look{"good", "check", "Closed"}
+}
+
+// setBreaker is the form that trips or resets a breaker. Its id makes it idempotent.
+func (s *site) setBreaker(w http.ResponseWriter, r *http.Request) {
+	name, why := r.PathValue("breaker"), strings.TrimSpace(r.PostFormValue("why"))
+	id := "web/" + keyOf(who(r.Context()), name, r.PostFormValue("action"), s.Now().Format(time.RFC3339Nano))
+	what, err := "reset", error(nil)
+	if r.PostFormValue("action") == "trip" {
+		what = "trip"
+		request := breaker.TripRequest{Why: why}
+		if text := strings.TrimSpace(r.PostFormValue("for")); text != "" {
+			var d textfmt.Duration
+			if err := d.UnmarshalText([]byte(text)); err != nil {
+				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the input", Text: err.Error(), Back: "/operate"})
+				return
+			}
+			request.For = d
+		}
+		_, err = s.Pool.Trip(r.Context(), id, name, request)
+	} else {
+		_, err = s.Pool.Reset(r.Context(), id, name, breaker.ResetRequest{Why: why})
+	}
+	if err != nil && !control.IsStaleCopy(err) {
+		s.failed(w, r, err, "/operate")
+		return
+	}
+	done(w, r, "/operate", what, "")
+}
