@@ -156,6 +156,6 @@ func (r Reviews) Artifacts(ctx context.Context, sessionID string) (Artifacts, er
 		return Artifacts{}, err
 	}
 	return Artifacts{
-		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Artifacts: append([]session.Artifact{}, k.StoredCheckpoint.Artifacts...), Damage: k.Damage,
+		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Artifacts: append([]session.Artifact{}, k.Artifacts...), Damage: k.Damage,
 	}, nil
 }
