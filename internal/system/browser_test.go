@@ -35,7 +35,7 @@ func newBrowser(t *testing.T) *browser {
 	require.NoError(t, err, "install Debian's package chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1366, 900),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), chromedp.Flag("no-proxy-server", true))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox is not for root
 	}
