@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -20,7 +21,7 @@ import (
 // applyCommand is `apply`.
 type applyCommand struct {
 	*console
-	*storeOpener
+	*connector
 	env    Env
 	dir    string
 	patch  bool
@@ -35,16 +36,10 @@ type applyCommand struct {
 
 // applyDocument is the document of `apply -o json`.
 type applyDocument struct {
-	Session string `json:"session"`
-	// Status is the session's, Phase the one that its newest checkpoint was taken
-	// after.
-	Status     session.State `json:"status"`
-	Checkpoint spec.Digest   `json:"checkpoint"`
-	Phase      string        `json:"phase"`
+	control.Result
 	// Dir is the directory, absolute; empty for a patch.
 	Dir    string `json:"dir,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	completeness
 	// Files is what the session has changed.
 	Files     []apply.File     `json:"files"`
 	Conflicts []apply.Conflict `json:"conflicts"`
@@ -53,7 +48,7 @@ type applyDocument struct {
 }
 
 func newApply(a *app) *cobra.Command {
-	c := applyCommand{console: a.console, storeOpener: a.storeOpener, env: a.env}
+	c := applyCommand{console: a.console, connector: a.connector, env: a.env}
 	cmd := &cobra.Command{
 		Use:   "apply SESSION [PATH...]",
 		Short: "Apply a session's result to a directory, as a patch, or as a commit on a branch",
@@ -89,16 +84,16 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 	if branch && c.branch == "" {
 		return usagef("--branch is empty; give a branch name")
 	}
-	k, err := c.readSession(ctx, sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
-	doc := applyDocument{
-		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: c.dryRun,
-		Files: []apply.File{}, Conflicts: []apply.Conflict{},
+	result, err := control.Reviews{Base: base}.Result(ctx, sessionID)
+	if err != nil {
+		return c.explain(ctx, base, err)
 	}
-	e, _ := k.store.Execution(k.key) // without a readable status, the result counts as incomplete
-	doc.Status, doc.completeness = e.Status.Status, completenessOf(k, e)
+	c.printDamage(result.Damage)
+	doc := applyDocument{Result: result, DryRun: c.dryRun, Files: []apply.File{}, Conflicts: []apply.Conflict{}}
 	switch {
 	case doc.Whole:
 	case !c.partial && !c.dryRun:
@@ -106,7 +101,7 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 	default:
 		c.printErr("%s", doc.Reason)
 	}
-	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, sourceOf(k.store, k.key)
+	work, source := result.Work, result.Source
 	switch {
 	case c.patch:
 		err = c.applyPatch(ctx, work, source, doc)
@@ -266,7 +261,7 @@ func (c *applyCommand) printApplied(doc applyDocument) {
 	from := doc.Session
 	switch {
 	case !doc.Whole:
-		from += " (partial: " + doc.part + ")"
+		from += " (partial: " + doc.Part + ")"
 	case doc.Phase != spec.ReservedPhase:
 		from += " after " + doc.Phase
 	}
@@ -317,4 +312,16 @@ func areNot(files int) string {
 		return "1 file is not as it was"
 	}
 	return fmt.Sprintf("%d files are not as they were", files)
+}
+
+// refuseIncomplete refuses to apply a result that is not whole, and says what can be done.
+func (c *applyCommand) refuseIncomplete(doc applyDocument) error {
+	if c.output == outputJSON {
+		return cmp.Or(c.printJSON(doc), exit(exitFailed))
+	}
+	first := c.commandLine("resume " + doc.Session)
+	if doc.Status != "" && !doc.Status.Closed() {
+		first = c.commandLine("watch " + doc.Session)
+	}
+	return failf("%s; run `%s` or `%s`", doc.Reason, first, c.commandLine("apply "+doc.Session+" --partial"))
 }

@@ -8,22 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
-
-// artifactsDocument is the document of `artifacts list -o json`.
-type artifactsDocument struct {
-	Session string `json:"session"`
-	// Checkpoint is the one that the list is of, and Phase the phase that it
-	// was taken after.
-	Checkpoint spec.Digest        `json:"checkpoint"`
-	Phase      string             `json:"phase"`
-	Artifacts  []session.Artifact `json:"artifacts"`
-}
 
 // exportDocument is the document of `artifacts get -o json`.
 type exportDocument struct {
@@ -41,13 +32,13 @@ func newArtifacts(a *app) *cobra.Command {
 // artifactsCommand is `artifacts list` and `artifacts get`.
 type artifactsCommand struct {
 	*console
-	*storeOpener
+	*connector
 	out       string
 	overwrite bool
 }
 
 func newArtifactsList(a *app) *cobra.Command {
-	c := artifactsCommand{console: a.console, storeOpener: a.storeOpener}
+	c := artifactsCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List the files that a session's assignments created or changed",
@@ -59,7 +50,7 @@ func newArtifactsList(a *app) *cobra.Command {
 }
 
 func newArtifactsGet(a *app) *cobra.Command {
-	c := artifactsCommand{console: a.console, storeOpener: a.storeOpener}
+	c := artifactsCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "get SESSION [PATH...] --out DIR",
 		Short: "Write a session's files to a directory: selected files, or the whole result",
@@ -79,23 +70,24 @@ func newArtifactsGet(a *app) *cobra.Command {
 }
 
 func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
-	_, newest, err := c.latest(ctx, sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
+	doc, err := control.Reviews{Base: base}.Artifacts(ctx, sessionID)
+	if err != nil {
+		return c.explain(ctx, base, err)
+	}
+	c.printDamage(doc.Damage)
 	if c.output == outputJSON {
-		doc := artifactsDocument{Session: sessionID, Checkpoint: newest.Name, Phase: newest.CurrentPhase, Artifacts: newest.Artifacts}
-		if doc.Artifacts == nil {
-			doc.Artifacts = []session.Artifact{}
-		}
 		return c.printJSON(doc)
 	}
-	if len(newest.Artifacts) == 0 {
-		c.printErr("no phase has created a file yet (newest checkpoint: after %s)", newest.CurrentPhase)
+	if len(doc.Artifacts) == 0 {
+		c.printErr("no phase has created a file yet (newest checkpoint: after %s)", doc.Phase)
 		return nil
 	}
 	t := c.table("PATH", "SIZE", "BY", "SHA256")
-	for _, f := range newest.Artifacts {
+	for _, f := range doc.Artifacts {
 		bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {
 			bytes, digest = "link", "-"
@@ -107,15 +99,20 @@ func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
 }
 
 func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []string) error {
-	s, newest, err := c.latest(ctx, sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
+	newest, damage, err := control.Reviews{Base: base}.Newest(ctx, sessionID)
+	if err != nil {
+		return c.explain(ctx, base, err)
+	}
+	c.printDamage(damage)
 	out, err := filepath.Abs(c.out)
 	if err != nil {
 		return usagef("--out: %w", err)
 	}
-	files, err := s.Content.Export(ctx, newest.Tree, wanted, out, c.overwrite)
+	files, err := newest.Store.Content.Export(ctx, newest.Tree, wanted, out, c.overwrite)
 	if errors.Is(err, session.ErrNotFound) && len(wanted) > 0 {
 		return usagef("%w", err)
 	}

@@ -2,18 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/apply"
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -21,50 +17,15 @@ import (
 // diffCommand is `artifacts diff`.
 type diffCommand struct {
 	*console
-	*storeOpener
-	cwd string
-	// with names another session, and optionally a phase of it.
-	with    string
+	*connector
+	control.DiffInput
+	cwd     string
 	dir     string
 	include []string
-	// paths selects files.
-	paths   []string
-	reverse bool
-	stat    bool
-	binary  bool
-}
-
-// diffDocument is the document of `artifacts diff -o json`.
-type diffDocument struct {
-	Session string `json:"session"`
-	// Phase is set if the changes of a phase are compared.
-	Phase string `json:"phase"`
-	// Checkpoint is the one that the session's work is taken from.
-	Checkpoint spec.Digest `json:"checkpoint"`
-	// Before and After name the two sides; From and To are their manifests.
-	Before string        `json:"before"`
-	After  string        `json:"after"`
-	From   spec.Digest   `json:"from"`
-	To     spec.Digest   `json:"to"`
-	Files  []changedFile `json:"files"`
-}
-
-// changedFile is how a file differs.
-type changedFile struct {
-	Path string `json:"path"`
-	// Change is added, changed or removed.
-	Change string `json:"change"`
-	// Added and Removed count lines.
-	Added   int `json:"added"`
-	Removed int `json:"removed"`
-	// Binary: it is not text, or too large to compare by lines.
-	Binary bool `json:"binary,omitempty"`
-	// Diff is the file's part of the patch; left out with --stat.
-	Diff string `json:"diff,omitempty"`
 }
 
 func newArtifactsDiff(a *app) *cobra.Command {
-	c := diffCommand{console: a.console, storeOpener: a.storeOpener, cwd: a.env.Dir}
+	c := diffCommand{console: a.console, connector: a.connector, cwd: a.env.Dir}
 	cmd := &cobra.Command{
 		Use:   "diff SESSION [PHASE | PHASE..PHASE] [-- PATH...]",
 		Short: "Compare a session's files with its start, another phase, another session or a directory",
@@ -79,7 +40,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 			"  maestro artifacts diff web-7 --with web-8\n  maestro artifacts diff web-7 --dir .",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
-				args, c.paths = args[:n], args[n:]
+				args, c.Paths = args[:n], args[n:]
 			}
 			if len(args) > 2 {
 				return usagef("unexpected argument %q; give paths after --: `%s`", args[2], cmd.UseLine())
@@ -87,47 +48,44 @@ func newArtifactsDiff(a *app) *cobra.Command {
 			return cmdline.Arguments(1, 2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.run(cmd.Context(), args[:len(args)-len(c.paths)])
+			return c.run(cmd.Context(), args[:len(args)-len(c.Paths)])
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.with, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
+	flags.StringVar(&c.With, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
 	flags.StringVar(&c.dir, "dir", "", "directory to compare with; its files are stored like a workspace, until pruned")
 	flags.StringArrayVar(&c.include, "include", nil, "pattern of files of --dir to take although ignored or looking like secrets; repeatable")
-	flags.BoolVarP(&c.reverse, "reverse", "R", false, "swap the two sides")
-	flags.BoolVar(&c.stat, "stat", false, "list files with counts of added and removed lines")
-	flags.BoolVar(&c.binary, "binary", false, "include binary files in the patch")
+	flags.BoolVarP(&c.Reverse, "reverse", "R", false, "swap the two sides")
+	flags.BoolVar(&c.Stat, "stat", false, "list files with counts of added and removed lines")
+	flags.BoolVar(&c.Binary, "binary", false, "include binary files in the patch")
 	cmd.MarkFlagsMutuallyExclusive("with", "dir")
 	a.addStoreFlags(cmd)
 	return cmd
 }
 
 func (c *diffCommand) run(ctx context.Context, args []string) error {
-	if len(c.include) > 0 && c.dir == "" {
+	c.Session, c.Which = args[0], strings.Join(args[1:], "")
+	switch {
+	case len(c.include) > 0 && c.dir == "":
 		return usagef("--include needs --dir")
+	case (c.With != "" || c.dir != "") && strings.Contains(c.Which, ".."):
+		return usagef("%s compares two phases; with --with or --dir, give at most one phase", c.Which)
 	}
-	l, err := c.readSession(ctx, args[0])
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
-	doc := diffDocument{Session: args[0], Checkpoint: l.Name, Files: []changedFile{}}
-	from, to, err := c.sides(ctx, l, strings.Join(args[1:], ""), &doc)
+	reviews := control.Reviews{Base: base}
+	if c.dir != "" {
+		if err := c.storeDirectory(ctx, reviews); err != nil {
+			return c.explain(ctx, base, err)
+		}
+	}
+	doc, err := reviews.Diff(ctx, c.DiffInput)
 	if err != nil {
-		return err
+		return c.explain(ctx, base, err)
 	}
-	if c.reverse {
-		from, to = to, from
-	}
-	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
-	for d, err := range l.store.Content.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: c.paths, Binary: c.binary}) {
-		if errors.Is(err, session.ErrNotFound) && len(c.paths) > 0 {
-			return usagef("%w", err)
-		}
-		if err != nil {
-			return err
-		}
-		doc.Files = append(doc.Files, describeFile(d, c.stat))
-	}
+	c.printDamage(doc.Damage)
 	switch {
 	case c.output == outputJSON:
 		return c.printJSON(doc)
@@ -135,7 +93,7 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 		c.printErr("phase %s changed no files", doc.Phase)
 	case len(doc.Files) == 0:
 		c.printErr("no differences between %s and %s", doc.Before, doc.After)
-	case c.stat:
+	case c.Stat:
 		c.writeStat(doc.Files)
 	default:
 		for _, f := range doc.Files {
@@ -147,12 +105,27 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-func describeFile(d cas.PathDiff, stat bool) changedFile {
-	f := changedFile{Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque}
-	if !stat {
-		f.Diff = d.Text
+// storeDirectory takes a directory as `run --workspace` does, and whatever is in it
+// that the session's tree has.
+func (c *diffCommand) storeDirectory(ctx context.Context, reviews control.Reviews) error {
+	dir, err := directory(c.cwd, "--dir", c.dir)
+	if err != nil {
+		return err
 	}
-	return f
+	options, err := reviews.Likeness(ctx, c.Session, c.Which)
+	if err != nil {
+		return err
+	}
+	options.Include = append(options.Include, c.include...)
+	snap, err := reviews.Store.Content.Snapshot(ctx, dir, options)
+	if err != nil {
+		return err
+	}
+	if len(snap.Private) > 0 {
+		c.printErr("not taken from %s, because they look like secrets: %s (--include takes them)", dir, textfmt.FirstOf(snap.Private, 5))
+	}
+	c.Tree, c.TreeName = snap.Manifest, dir
+	return nil
 }
 
 // diffColour is the colour of a line of a unified difference.
@@ -173,7 +146,7 @@ func diffColour(line string) terminal.Colour {
 	return ""
 }
 
-func (c *diffCommand) writeStat(files []changedFile) {
+func (c *diffCommand) writeStat(files []control.ChangedFile) {
 	t := c.table("PATH", "CHANGE", "ADDED", "REMOVED")
 	added, removed := 0, 0
 	for _, f := range files {

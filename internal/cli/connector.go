@@ -148,7 +148,10 @@ func (c *connector) explain(ctx context.Context, base *control.Base, err error) 
 	var lost *control.LostError
 	var slow *control.SlowError
 	var failed *control.Error
+	var unknown *control.NotStoredError
 	switch {
+	case errors.As(err, &unknown):
+		return c.sessionNotFound(unknown.Session, unknown.Where, unknown.Known)
 	case errors.As(err, &lost):
 		return usagef("%w: %s", err, c.commandLine("resume "+lost.Session))
 	case errors.As(err, &slow):
@@ -192,6 +195,15 @@ func (c *connector) noNamespace(err error) string {
 // base is what operations work on. Connection and store may be nil.
 func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
 	return &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
+}
+
+// storeBase is what operations work on that need only the store, which open opens.
+func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base, error) {
+	s, namespace, err := c.inNamespace(open)
+	if err != nil {
+		return nil, err
+	}
+	return c.base(nil, s, namespace), nil
 }
 
 // storeOrTemporalBase is what operations work on that need only one of store and Temporal. The

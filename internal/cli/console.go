@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -45,6 +46,13 @@ func (c *console) safe(text string) string {
 		return safetext.Coloured(text)
 	}
 	return safetext.Block(text)
+}
+
+// printDamage says what of a session cannot be read.
+func (c *console) printDamage(d control.Damage) {
+	if d.Damage != "" {
+		c.printErr("damaged: %s", strings.ReplaceAll(d.Damage, "\n", "\n  "))
+	}
 }
 
 // result prints a command's document as JSON, or with the function for people.

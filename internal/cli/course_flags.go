@@ -65,7 +65,7 @@ func checkPhase(t spec.Team, flag, phase string) error {
 	}
 	hint := textfmt.DidYouMean(phase, t.PhaseNames())
 	if hint == "" {
-		hint = "; it has " + firstOf(t.PhaseNames(), 8)
+		hint = "; it has " + textfmt.FirstOf(t.PhaseNames(), 8)
 	}
 	return usagef("%s: phase %q not found in team %s%s", flag, phase, t.Name, hint)
 }
@@ -193,7 +193,7 @@ func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Tea
 		return "", usagef("%s: %s has no files", flag, where)
 	}
 	if len(snap.Private) > 0 {
-		out.printErr("not taken from %s, because they look like secrets: %s", where, firstOf(snap.Private, 5))
+		out.printErr("not taken from %s, because they look like secrets: %s", where, textfmt.FirstOf(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }

@@ -198,7 +198,7 @@ func writeNew(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(taken) > 0 {
-		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, firstOf(taken, 5))
+		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, textfmt.FirstOf(taken, 5))
 	}
 	for _, name := range names {
 		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -173,12 +172,4 @@ func checkRequirement(text, from string) (string, error) {
 		return "", usagef("%s is not UTF-8 text; save it as UTF-8", from)
 	}
 	return text, nil
-}
-
-// firstOf names the first few of a list.
-func firstOf(all []string, few int) string {
-	if len(all) <= few {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
 }

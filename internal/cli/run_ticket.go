@@ -117,7 +117,7 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 		return "", err
 	}
 	if len(snap.Private) > 0 {
-		out.printErr("not taken, because they look like secrets: %s", firstOf(snap.Private, 5))
+		out.printErr("not taken, because they look like secrets: %s", textfmt.FirstOf(snap.Private, 5))
 	}
 	laid, err := s.Content.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -151,7 +151,7 @@ func (o *storeOpener) checkpointChain(ctx context.Context, s *store.Store, key s
 		return nil, err
 	}
 	if damaged {
-		o.console.printErr("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		o.console.printDamage(control.Damage{Damage: err.Error()})
 	}
 	if len(chain) == 0 {
 		return nil, failf("session %s has no readable checkpoint", key.Session)
@@ -166,16 +166,6 @@ func (o *storeOpener) newest(ctx context.Context, s *store.Store, key session.Ke
 		return store.StoredCheckpoint{}, err
 	}
 	return chain[0], nil
-}
-
-// latest opens the store for a session's newest checkpoint that can be read.
-func (o *storeOpener) latest(ctx context.Context, sessionID string) (*store.Store, store.StoredCheckpoint, error) {
-	s, key, err := o.stored(sessionID)
-	if err != nil {
-		return nil, store.StoredCheckpoint{}, err
-	}
-	c, err := o.newest(ctx, s, key)
-	return s, c, err
 }
 
 // ids are the sessions that keys name.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -13,7 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -131,10 +130,13 @@ func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, er
 // Artifacts lists the files of the newest checkpoint.
 func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 	ctx = c.app.env.acting(ctx)
-	quiet, _ := c.captured()
-	_, newest, err := quiet.latest(ctx, c.session)
+	reviews, err := c.reviews()
+	if err != nil {
+		return nil, err
+	}
+	doc, err := reviews.Artifacts(ctx, c.session)
 	var all []tui.Artifact
-	for _, f := range newest.Artifacts {
+	for _, f := range doc.Artifacts {
 		all = append(all, tui.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
 	}
 	return all, err
@@ -143,20 +145,19 @@ func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 // Content returns a file's difference from the session's input.
 func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
 	ctx = c.app.env.acting(ctx)
-	quiet, _ := c.captured()
-	s, newest, err := quiet.latest(ctx, c.session)
+	reviews, err := c.reviews()
 	if err != nil {
 		return "", err
 	}
-	for d, err := range s.Content.Patch(ctx, newest.Workspace, newest.Tree, cas.PatchOptions{}) {
-		if err != nil {
-			return "", err
-		}
-		if d.Path == path {
-			return c.app.colouredPatch(shortenObjectNames(d.Text)), nil
-		}
-	}
-	return "", fmt.Errorf("%s is unchanged since the session started", path)
+	d, err := reviews.DiffFile(ctx, control.DiffInput{Session: c.session}, path)
+	return c.app.colouredPatch(shortenObjectNames(d.Diff)), err
+}
+
+// reviews reads the session's files.
+func (c *viewSource) reviews() (control.Reviews, error) {
+	quiet, _ := c.captured()
+	base, err := quiet.storeBase(quiet.openStore)
+	return control.Reviews{Base: base}, err
 }
 
 // objectNames matches the object names of a patch's two sides.

@@ -57,7 +57,7 @@ func (f workspaceFlags) snapshot(ctx context.Context, out *console, s *store.Sto
 	}
 	out.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
-		out.printErr("not taken, because they look like secrets: %s (--include takes them)", firstOf(snap.Private, 5))
+		out.printErr("not taken, because they look like secrets: %s (--include takes them)", textfmt.FirstOf(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }
@@ -76,16 +76,6 @@ func (f workspaceFlags) source(ctx context.Context, env Env) *session.Source {
 		Host: env.Host, Dir: dir, Include: f.include,
 		Commit: apply.Head(ctx, dir, environ(env.Environ)),
 	}
-}
-
-// sourceOf is where a session's workspace was taken from, as far as the store
-// knows; its zero where it does not.
-func sourceOf(s *store.Store, key session.Key) session.Source {
-	e, err := s.Execution(key)
-	if err != nil || e.Course.Source == nil {
-		return session.Source{}
-	}
-	return *e.Course.Source
 }
 
 // absPath is a path that was named, absolute; a relative one is below the working directory.
