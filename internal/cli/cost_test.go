@@ -188,9 +188,10 @@ func TestWhatAllSessionsCost(t *testing.T) {
 		"old of crew: 110 tokens, 0.000000007 USD, 1 calls",
 		"lost of : 2 tokens, 0 USD, 1 calls",
 	}, got)
+	doc = costs{}
 	b.json(&doc, "usage", "--by", "team", "--since", "4d")
-	require.Equal(t, "crew", doc.Rows[0].Team)
-	require.EqualValues(t, 5, doc.Rows[0].Tokens)
+	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team}, "teams come by name")
+	require.EqualValues(t, 5, doc.Rows[2].Tokens)
 	require.EqualValues(t, 117, doc.Total.Tokens)
 
 	empty := newBank(t).run("usage")

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -128,25 +129,30 @@ func (c *usageCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s != nil && c.doc.Session == "" {
+		c.doc.Source = "store"
+		if err = c.storeCosts(ctx, s); err != nil {
+			return err
+		}
+		return c.show()
+	}
 	var costs []usage.Row
-	switch {
-	case s == nil:
+	if s == nil {
 		c.doc.Source = "temporal"
 		costs, err = c.temporalCosts(ctx)
-	case c.doc.Session != "":
+	} else {
 		c.doc.Source = "store"
 		costs, err = c.sessionCosts()
-	default:
-		c.doc.Source = "store"
-		var namespace string
-		if namespace, err = c.namespace(); err == nil {
-			costs, err = usage.OfStore(ctx, s, namespace, c.reportDamage)
-		}
 	}
 	if err != nil {
 		return err
 	}
 	c.doc.Rows, c.doc.Total = usage.Sum(costs, c.doc.By, c.doc.Since)
+	return c.show()
+}
+
+// show prints the document.
+func (c *usageCommand) show() error {
 	switch c.output {
 	case outputJSON:
 		return c.printJSON(c.doc)
@@ -155,6 +161,20 @@ func (c *usageCommand) run(ctx context.Context) error {
 	}
 	c.write()
 	return nil
+}
+
+// storeCosts adds up the costs of all sessions of the store.
+func (c *usageCommand) storeCosts(ctx context.Context, s *store.Store) error {
+	namespace, err := c.namespace()
+	if err != nil {
+		return err
+	}
+	sums, err := control.Money{Base: c.base(nil, s, namespace)}.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since})
+	for _, fault := range sums.Faults {
+		c.reportDamage(fault)
+	}
+	c.doc.Rows, c.doc.Total = sums.Rows, sums.Total
+	return err
 }
 
 // sessionCosts reads the costs and the budgets of the session.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -22,6 +23,8 @@ type Base struct {
 	Temporal func() *temporalutil.Connection
 	// Store is nil where none is at hand. Then operations know only what Temporal has.
 	Store *store.Store
+	// Index is that of the store; nil: an operation that needs it opens it for itself.
+	Index *index.Index
 	// Namespace is that of the sessions.
 	Namespace string
 	// Audit records who changes what; nil: nobody does.

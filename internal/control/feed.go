@@ -48,6 +48,7 @@ func NewFeed(b *Base, x *index.Index, log *slog.Logger) *Feed {
 func (f *Feed) Run(ctx context.Context) {
 	ticker := time.NewTicker(feedPause)
 	defer ticker.Stop()
+	var told index.Position
 	for {
 		if f.count(0) == 0 {
 			select {
@@ -60,7 +61,9 @@ func (f *Feed) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			f.Log.Warn("changes of the store cannot be read", "error", err)
 		}
-		if done.Changed+done.Removed > 0 {
+		// Lists find changes, too, and so do other processes.
+		if err == nil && done.Position != told {
+			told = done.Position
 			f.wake()
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -165,28 +166,83 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if s.Store == nil {
 		return f.page(known), nil
 	}
-	// Unreadable documents are reported by `checkpoints verify`.
-	stored, _ := s.Store.Executions(ctx, s.Namespace)
-	heads := map[string]spec.Digest{}
-	for _, e := range stored {
-		heads[e.Session] = e.Checkpoint
+	stored, err := s.indexedSessions(ctx, f, known)
+	if err != nil {
+		return doc, err
 	}
 	doc = f.page(join(known, stored))
+	of := map[string]index.Session{}
+	for _, m := range stored {
+		of[m.Session] = m
+	}
 	for i, l := range doc.Sessions {
+		m, ok := of[l.Session]
+		if l.Requirement == "" {
+			doc.Sessions[i].Requirement = m.Requirement
+		}
 		if l.Store != s.Store.ID() {
 			continue
 		}
-		if ledger, err := s.Store.Ledger(s.key(l.Session)); err == nil {
+		if ok {
+			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = m.Tokens, m.CostUSD
+		} else if ledger, err := s.Store.Ledger(s.key(l.Session)); err == nil { // it has no status document
 			used := ledger.Usage()
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
 		}
-		if l.Requirement == "" {
-			if checkpoint, err := s.Store.Checkpoint(ctx, heads[l.Session]); err == nil {
-				doc.Sessions[i].Requirement = checkpoint.Requirement
-			}
-		}
 	}
 	return doc, nil
+}
+
+// indexedSessions are those sessions of the store that can be on the page, and those that
+// Temporal knows, too. Documents that cannot be read are reported by `checkpoints verify`.
+func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []ListedSession) ([]index.Session, error) {
+	x, _, done, err := s.indexed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	wanted := index.Filter{Namespace: s.Namespace}
+	switch {
+	case f.may != nil: // the caller does not see all teams
+	case s.conn() == nil: // nothing is known that the store does not say
+		wanted = f.indexed(s.Namespace)
+	case f.All():
+		wanted.Limit = f.Limit + 1 + len(known)
+	}
+	stored, err := x.Sessions(ctx, wanted)
+	if err != nil || wanted.Limit == 0 {
+		return stored, err
+	}
+	there := map[string]bool{}
+	for _, m := range stored {
+		there[m.Session] = true
+	}
+	for _, l := range known {
+		if there[l.Session] {
+			continue
+		}
+		if m, ok, err := x.Session(ctx, s.key(l.Session)); err != nil {
+			return nil, err
+		} else if ok {
+			stored = append(stored, m)
+		}
+	}
+	return stored, nil
+}
+
+// indexed is the filter for sessions of which only the store is asked.
+func (f SessionFilter) indexed(namespace string) index.Filter {
+	wanted := index.Filter{Namespace: namespace, Since: f.Since, Limit: f.Limit + 1}
+	if f.Team != "" {
+		wanted.Teams = []string{f.Team}
+	}
+	if f.Status != "" {
+		wanted.Status = []session.State{f.Status}
+	}
+	if f.after != nil {
+		wanted.After = index.Cursor{StartedAt: timeOf(f.after.StartedAt), Session: f.after.Session}
+	}
+	return wanted
 }
 
 // Known lists ids of sessions that Temporal or the store has, the newest hundreds of Temporal's: for

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -15,17 +16,16 @@ func TestAContinuedSessionIsListedWithItsOwnStart(t *testing.T) {
 	t.Parallel()
 	began, continued := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	listed := ListedSession{Session: "s", Store: "st", Status: session.AwaitingApproval, Phases: []string{}, StartedAt: &continued, ran: continued, run: "second"}
-	e := session.Execution{Store: "st", RunID: "second", FirstRun: "first", Status: session.Status{
-		Session: "s", Status: session.AwaitingApproval, StartedAt: &began,
-		Phases: []session.PhaseStatus{{Name: "one", Status: session.AwaitingApproval}, {Name: "two", Status: session.Pending}},
-	}}
-	got := join([]ListedSession{listed}, []session.Execution{e})[0]
+	e := index.Session{
+		Session: "s", Store: "st", Run: "second", FirstRun: "first", Status: session.AwaitingApproval, StartedAt: &began, Phases: []string{"one"},
+	}
+	got := join([]ListedSession{listed}, []index.Session{e})[0]
 	require.Equal(t, began, *got.StartedAt)
 	require.Equal(t, []string{"one"}, got.Phases)
 	require.Equal(t, continued, got.order(), "pages are in the order in which Temporal lists runs")
 
-	e.RunID = "first" // a later run was begun by `resume`, and has yet to be admitted
-	require.Equal(t, continued, *join([]ListedSession{listed}, []session.Execution{e})[0].StartedAt)
+	e.Run = "first" // a later run was begun by `resume`, and has yet to be admitted
+	require.Equal(t, continued, *join([]ListedSession{listed}, []index.Session{e})[0].StartedAt)
 }
 
 func TestPagesOfAListingHaveEachSessionOnce(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -93,38 +94,31 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 }
 
 // fromStore is a session as its status document has it.
-func fromStore(e session.Execution) ListedSession {
-	l := ListedSession{
-		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{},
-		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
+func fromStore(m index.Session) ListedSession {
+	return ListedSession{
+		Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
+		Store: m.Store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt,
 	}
-	for _, p := range e.Phases {
-		if !l.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
-			l.Phases = append(l.Phases, p.Name)
-		}
-	}
-	return l
 }
 
 // join adds the store's sessions to Temporal's. Of a session that both know,
 // Temporal says whether it runs.
-func join(known []ListedSession, stored []session.Execution) []ListedSession {
+func join(known []ListedSession, stored []index.Session) []ListedSession {
 	at := map[string]int{}
 	for i, l := range known {
 		at[l.Session] = i
 	}
-	for _, e := range stored {
-		m := fromStore(e)
+	for _, m := range stored {
 		i, ok := at[m.Session]
 		switch {
 		case !ok:
-			known = append(known, m)
+			known = append(known, fromStore(m))
 		case known[i].Store == m.Store:
 			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status
 			}
-			if e.RunID == known[i].run && e.FirstRun != e.RunID && e.StartedAt != nil { // it has continued as new
-				known[i].StartedAt = e.StartedAt
+			if m.Run == known[i].run && m.FirstRun != m.Run && m.StartedAt != nil { // it has continued as new
+				known[i].StartedAt = m.StartedAt
 			}
 			if len(known[i].Phases) == 0 && !known[i].Status.Closed() {
 				known[i].Phases = m.Phases

@@ -36,7 +36,7 @@ func (x *Index) Changes(ctx context.Context, namespace string, after Position) (
 			return err
 		}
 		defer tx.Rollback() //nolint:errcheck // it has changed nothing
-		if err := tx.QueryRowContext(ctx, "SELECT epoch, sequence FROM state").Scan(&now.Epoch, &now.Sequence); err != nil {
+		if now, err = position(ctx, tx); err != nil {
 			return err
 		}
 		if after != (Position{}) && (after.Epoch != now.Epoch || after.Sequence > now.Sequence || after.Sequence < 0) {
@@ -57,4 +57,17 @@ func (x *Index) Changes(ctx context.Context, namespace string, after Position) (
 		return nil, Position{}, fmt.Errorf("read the index: %w", err)
 	}
 	return changes, now, nil
+}
+
+// position is up to where there are changes.
+func position(ctx context.Context, db querier) (p Position, err error) {
+	found := false
+	err = each(ctx, db, "SELECT epoch, sequence FROM state", nil, func(row *values) error {
+		p, found = Position{Epoch: row.text(), Sequence: row.integer()}, true
+		return nil
+	})
+	if err == nil && !found {
+		err = errValue
+	}
+	return p, err
 }

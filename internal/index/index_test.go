@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/index"
@@ -212,6 +214,7 @@ func TestAReaderIsToldOfChangesOnce(t *testing.T) {
 	require.NoError(t, os.RemoveAll(w.file(key("s00002"), "")))
 	w.refresh(x)
 	changes, next, err := x.Changes(ctx, namespace, at)
+	require.Equal(t, next, w.refresh(w.open()).Position, "who has found nothing is told what others have found")
 	require.NoError(t, err)
 	require.Equal(t, []string{"s00002", "s00009"}, []string{changes[0].Session, changes[1].Session})
 	require.Equal(t, []bool{true, false}, []bool{changes[0].Removed, changes[1].Removed})
@@ -224,4 +227,28 @@ func TestAReaderIsToldOfChangesOnce(t *testing.T) {
 	_, now, err := x.Changes(ctx, namespace, next)
 	require.ErrorIs(t, err, index.ErrReset)
 	require.NotEqual(t, next.Epoch, now.Epoch)
+}
+
+// Many at once share refreshes, and each sees what was there when it asked.
+func TestManyReadersShareRefreshes(t *testing.T) {
+	t.Parallel()
+	w := newStand(t, filepath.Join(t.TempDir(), "store"))
+	for i := range 10 {
+		w.add(i)
+	}
+	x := w.open()
+	var readers sync.WaitGroup
+	for i := range 30 {
+		name := fmt.Sprintf("new%d", i)
+		require.NoError(t, w.store.UpdateExecution(key(name), func(e *session.Execution) { e.Team = "late" }))
+		readers.Go(func() {
+			_, err := x.Refresh(t.Context(), namespace)
+			assert.NoError(t, err)
+			_, found, err := x.Session(t.Context(), key(name))
+			assert.NoError(t, err)
+			assert.True(t, found, name)
+		})
+	}
+	readers.Wait()
+	w.agrees(x)
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,8 +38,11 @@ type Index struct {
 	// path is the file of the index.
 	path string
 
-	// refreshing is held by a refresh.
+	// refreshing is held by a refresh; begun counts them, and last has the last of each
+	// namespace.
 	refreshing sync.Mutex
+	begun      atomic.Int64
+	last       map[string]lastRefresh
 	// mu guards what is below; whoever uses the database holds it for reading.
 	mu sync.RWMutex
 	db *sql.DB
@@ -46,8 +50,6 @@ type Index struct {
 	file os.FileInfo
 	// inMemory says why it is in memory; nil: it is not.
 	inMemory error
-	// namespaces are those that were refreshed, to be filled again after damage.
-	namespaces map[string]bool
 }
 
 // busyLimit is how long another process may write before this one gives up.
@@ -58,7 +60,7 @@ const busyLimit = 15 * time.Second
 // [Index.Refresh].
 func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 	x := &Index{
-		store: s, log: o.Log, namespaces: map[string]bool{},
+		store: s, log: o.Log, last: map[string]lastRefresh{},
 		path: filepath.Join(s.Dir(), "index", fmt.Sprintf("sessions.v%d.sqlite", schemaVersion)),
 	}
 	if x.log == nil {
@@ -330,7 +332,7 @@ func (x *Index) refill(ctx context.Context, db *sql.DB, damage error) error {
 	if err := x.reopen(ctx, db, damage); err != nil {
 		return err
 	}
-	for namespace := range x.namespaces {
+	for namespace := range x.last {
 		if _, err := x.refresh(ctx, namespace); err != nil {
 			return err
 		}

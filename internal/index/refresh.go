@@ -9,6 +9,8 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,6 +25,8 @@ type Refreshed struct {
 	// Sessions is how many there are, Read how many were read, Changed and Removed how many
 	// have a new sequence.
 	Sessions, Read, Changed, Removed int
+	// Position is up to where there are changes then, those that others have found included.
+	Position Position
 	// Skipped is how many sessions could not be read. The index has what it had of them, and
 	// the next refresh tries again.
 	Skipped int
@@ -38,15 +42,35 @@ const (
 	batch = 200
 )
 
+// lastRefresh is a refresh that has succeeded: the how many of the process, and what it did.
+type lastRefresh struct {
+	number int64
+	done   Refreshed
+}
+
 // Refresh brings the index up to date with the sessions of a namespace by reading those that
-// have changed. It is done by one goroutine of the process at a time.
+// have changed. It is done by one goroutine of the process at a time; those that wait share the
+// next one.
 func (x *Index) Refresh(ctx context.Context, namespace string) (Refreshed, error) {
 	if err := spec.CheckSession(namespace); err != nil {
 		return Refreshed{}, fmt.Errorf("namespace: %w", err)
 	}
+	before := x.begun.Load()
 	x.refreshing.Lock()
 	defer x.refreshing.Unlock()
-	x.namespaces[namespace] = true
+	if last := x.last[namespace]; last.number > before { // it has begun since
+		return last.done, nil
+	}
+	number := x.begun.Add(1)
+	done, err := x.refreshOrReopen(ctx, namespace)
+	if err == nil {
+		x.last[namespace] = lastRefresh{number, done}
+	}
+	return done, err
+}
+
+// refreshOrReopen is as Refresh. A file that was removed or is damaged is made anew.
+func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshed, error) {
 	db, gone := x.replaced()
 	if gone {
 		x.log.Info("the index was removed and is opened again")
@@ -101,8 +125,11 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 		if r.now, err = x.store.Clock(); err != nil {
 			r.now = newest(there)
 		}
-		err = x.readAll(ctx, r, namespace, stale, known, &done)
+		if err = x.readAll(ctx, r, namespace, stale, known, &done); err != nil {
+			return done, err
+		}
 	}
+	_, err = x.try(func(db *sql.DB) (err error) { done.Position, err = position(ctx, db); return err })
 	return done, err
 }
 
@@ -153,17 +180,45 @@ func (x *Index) readAll(ctx context.Context, r reading, namespace string, stale,
 	return nil
 }
 
-// knownSessions is what the sessions of a namespace looked like when they were read.
+// knownSessions is what the sessions of a namespace looked like when they were read. It comes as
+// one text, which takes a third of the time of as many rows.
 func knownSessions(ctx context.Context, db *sql.DB, namespace string) (map[string]seen, error) {
 	known := map[string]seen{}
-	err := each(ctx, db, "SELECT session, modified, records, journals, again FROM seen WHERE namespace = ?", []any{namespace}, func(row *values) error {
-		name, s := row.text(), seen{modified: row.integer(), records: row.integer()}
-		if journals := row.text(); journals != "" && json.Unmarshal([]byte(journals), &s.journals) != nil {
-			return errValue
+	const query = `SELECT count(*), ifnull(group_concat(session || ' ' || modified || ' ' || records || ' ' || again || ' ' || journals, char(10)), '')
+		FROM seen WHERE namespace = ?`
+	err := each(ctx, db, query, []any{namespace}, func(row *values) error {
+		count, text := row.integer(), row.text()
+		if count == 0 {
+			return nil
 		}
-		s.again = row.integer() != 0
-		known[name] = s
+		known = make(map[string]seen, count)
+		for line := range strings.Lines(text) {
+			name, s, err := parseSeen(strings.TrimSuffix(line, "\n"))
+			if err != nil {
+				return err
+			}
+			known[name] = s
+		}
 		return nil
 	})
 	return known, err
+}
+
+// parseSeen reads a line of knownSessions.
+func parseSeen(line string) (name string, s seen, err error) {
+	name, rest, _ := strings.Cut(line, " ")
+	modified, rest, _ := strings.Cut(rest, " ")
+	records, rest, _ := strings.Cut(rest, " ")
+	again, journals, ok := strings.Cut(rest, " ")
+	var bad, worse error
+	s.modified, bad = strconv.ParseInt(modified, 10, 64)
+	s.records, worse = strconv.ParseInt(records, 10, 64)
+	if journals != "" {
+		err = json.Unmarshal([]byte(journals), &s.journals)
+	}
+	if !ok || errors.Join(bad, worse, err) != nil {
+		return "", s, errValue
+	}
+	s.again = again != "0"
+	return name, s, nil
 }

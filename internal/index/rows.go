@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 )
 
 // values are those of one row, read from the left. What is of another kind than was asked for
@@ -14,11 +15,20 @@ type values struct {
 	wrong bool
 }
 
+// integer is a whole number. A sum that is too large for one is no damage: it is the largest.
 func (v *values) integer() int64 {
-	n, ok := v.of[v.next].(int64)
+	of := v.of[v.next]
 	v.next++
-	v.wrong = v.wrong || !ok
-	return n
+	switch n := of.(type) {
+	case int64:
+		return n
+	case float64:
+		if n > 0 {
+			return math.MaxInt64
+		}
+	}
+	v.wrong = true
+	return 0
 }
 
 func (v *values) text() string {

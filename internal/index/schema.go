@@ -42,12 +42,12 @@ CREATE TABLE cells (
   facts INTEGER NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
   UNIQUE (namespace, kind, team, phase, persona, agent, model, day));
 CREATE TABLE facts (
-  session INTEGER NOT NULL, kind INTEGER NOT NULL, position INTEGER NOT NULL,
+  kind INTEGER NOT NULL, session INTEGER NOT NULL, position INTEGER NOT NULL,
   cell INTEGER NOT NULL, day TEXT NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
-  PRIMARY KEY (session, kind, position)) WITHOUT ROWID;
+  PRIMARY KEY (kind, session, position)) WITHOUT ROWID;
 `
 
-// The kinds of facts.
+// The kinds of facts. Those of one kind lie together, in the order of sessions.
 const (
 	spent int64 = iota
 	unsettled

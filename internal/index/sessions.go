@@ -176,10 +176,7 @@ func (x *Index) list(ctx context.Context, query string, arguments []any) (found 
 // sessionOf reads the shown columns.
 func sessionOf(row *values) (Session, error) {
 	s := Session{Namespace: row.text(), Session: row.text(), Team: row.text(), Status: session.State(row.text())}
-	phases := row.text()
-	if json.Unmarshal([]byte(phases), &s.Phases) != nil {
-		return s, errValue
-	}
+	s.Phases = strings.Fields(row.text())
 	s.Requirement, s.Reason = row.text(), row.text()
 	s.Tokens, s.CostUSD, s.Store = row.integer(), cost.USD(row.integer()), row.text()
 	s.StartedAt, s.ClosedAt, s.UpdatedAt = optionalTime(row.integer()), optionalTime(row.integer()), timeOf(row.integer())

@@ -140,12 +140,16 @@ func (f Filter) grouping(by []string) grouping {
 // query adds figures up. Its rows have the kind, the session and when it was started, the
 // keys, and the sums.
 func (g grouping) query(figures []string) string {
-	shown, by := append([]string{g.facts + ".kind"}, g.group...), append([]string{}, g.group...)
+	shown, by := []string{g.facts + ".kind"}, []string{g.facts + ".kind"}
 	if g.bySession {
-		shown = append([]string{g.facts + ".kind", "s.started", "s.session"}, g.group...)
-		by = append([]string{"f.session"}, by...)
+		shown, by = append(shown, "s.started", "s.session"), append(by, "f.session")
 	}
-	by = append(by, g.facts+".kind")
+	shown = append(shown, g.group...)
+	for _, key := range g.group {
+		if !g.bySession || key != "s.team" { // a session has one team
+			by = append(by, key)
+		}
+	}
 	return "SELECT " + strings.Join(shown, ", ") + ", " + columns(figures, "sum("+g.facts+".", ")") + " FROM " + g.from + " WHERE " + g.where.String() +
 		" GROUP BY " + strings.Join(by, ", ")
 }

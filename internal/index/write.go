@@ -36,7 +36,8 @@ func (x *Index) write(ctx context.Context, change func(w *writing) error) error 
 	return err
 }
 
-// statement prepares a statement once.
+// statement prepares a statement once. It runs to its end: the transaction ends with the
+// context.
 func (w *writing) statement(query string) (*sql.Stmt, error) {
 	if s, ok := w.prepared[query]; ok {
 		return s, nil
@@ -49,7 +50,7 @@ func (w *writing) statement(query string) (*sql.Stmt, error) {
 func (w *writing) run(query string, arguments ...any) error {
 	s, err := w.statement(query)
 	if err == nil {
-		_, err = s.ExecContext(w.ctx, arguments...)
+		_, err = s.Exec(arguments...)
 	}
 	return err
 }
@@ -58,7 +59,7 @@ func (w *writing) run(query string, arguments ...any) error {
 func (w *writing) get(query string, arguments []any, into ...any) (found bool, err error) {
 	s, err := w.statement(query)
 	if err == nil {
-		err = s.QueryRowContext(w.ctx, arguments...).Scan(into...)
+		err = s.QueryRow(arguments...).Scan(into...)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -160,10 +161,6 @@ func (w *writing) putSession(e *entry) (id int64, err error) {
 	if err := w.run("DELETE FROM removed WHERE namespace = ? AND session = ?", e.Namespace, e.Session.Session); err != nil {
 		return 0, err
 	}
-	phases, err := json.Marshal(e.Phases)
-	if err != nil {
-		return 0, err
-	}
 	labels := ""
 	if len(e.Labels) > 0 {
 		data, err := json.Marshal(e.Labels)
@@ -174,7 +171,7 @@ func (w *writing) putSession(e *entry) (id int64, err error) {
 	}
 	_, err = w.get(putSession, []any{
 		e.Namespace, e.Session.Session, w.sequence,
-		e.Listed, e.Store, e.Team, string(e.Status), string(phases), nanosecondsOf(e.StartedAt), nanosecondsOf(e.ClosedAt), e.day(), nanoseconds(e.UpdatedAt),
+		e.Listed, e.Store, e.Team, string(e.Status), strings.Join(e.Phases, " "), nanosecondsOf(e.StartedAt), nanosecondsOf(e.ClosedAt), e.day(), nanoseconds(e.UpdatedAt),
 		e.Incarnation, e.Run, e.FirstRun, e.Origin,
 		e.Requests, nanosecondsOf(e.WaitingSince), e.Answers, int64(e.Waited), e.Tokens, int64(e.CostUSD), labels, e.Reason, e.Requirement, e.search(),
 	}, &id)
@@ -187,7 +184,7 @@ var (
 		") ON CONFLICT (" + columns(cellKey, "", "") + ") DO UPDATE SET facts = facts + 1, " + assignments(figures, "%s = %s + excluded.%s") + " RETURNING id"
 	addFact  = "INSERT INTO facts VALUES (?, ?, ?, ?, ?" + strings.Repeat(", ?", len(figures)) + ")"
 	takeCell = "UPDATE cells SET facts = facts - 1, " + assignments(figures, "%s = cells.%s - f.%s") +
-		" FROM (SELECT * FROM facts WHERE session = ? AND kind = ? AND position = ?) AS f WHERE cells.id = f.cell RETURNING cells.id, cells.facts"
+		" FROM (SELECT * FROM facts WHERE kind = ? AND session = ? AND position = ?) AS f WHERE cells.id = f.cell RETURNING cells.id, cells.facts"
 )
 
 // putFacts adds the facts of a session, and adds them to their cells.
@@ -202,7 +199,7 @@ func (w *writing) putFacts(id int64, e *entry) error {
 		if _, err := w.get(addCell, append(append(key, 1), amounts...), &cell); err != nil {
 			return err
 		}
-		if err := w.run(addFact, append([]any{id, f.Kind, i, cell, f.Date}, amounts...)...); err != nil {
+		if err := w.run(addFact, append([]any{f.Kind, id, i, cell, f.Date}, amounts...)...); err != nil {
 			return err
 		}
 	}
@@ -219,11 +216,11 @@ func (w *writing) removeFacts(name []any) error {
 	if err != nil {
 		return err
 	}
-	s, err := w.statement("SELECT kind, position FROM facts WHERE session = ?")
+	s, err := w.statement("SELECT kind, position FROM facts WHERE kind IN (0, 1, 2, 3) AND session = ?")
 	if err != nil {
 		return err
 	}
-	rows, err := s.QueryContext(w.ctx, id)
+	rows, err := s.Query(id)
 	if err != nil {
 		return err
 	}
@@ -240,7 +237,7 @@ func (w *writing) removeFacts(name []any) error {
 	}
 	for _, key := range keys {
 		var cell, left int64
-		if _, err := w.get(takeCell, []any{id, key[0], key[1]}, &cell, &left); err != nil {
+		if _, err := w.get(takeCell, []any{key[0], id, key[1]}, &cell, &left); err != nil {
 			return err
 		}
 		if left == 0 {
@@ -249,7 +246,7 @@ func (w *writing) removeFacts(name []any) error {
 			}
 		}
 	}
-	return w.run("DELETE FROM facts WHERE session = ?", id)
+	return w.run("DELETE FROM facts WHERE kind IN (0, 1, 2, 3) AND session = ?", id)
 }
 
 // remove removes sessions that the store does not have any more, unless another process has

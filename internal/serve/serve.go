@@ -84,13 +84,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.Stop(ctx)
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Now: o.Now}
 	x, err := index.Open(ctx, o.Store, index.Options{Log: o.Log})
 	if err != nil {
 		s.Stop(ctx)
 		return nil, err
 	}
 	s.index = x
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Index: x, Namespace: o.Namespace, Audit: audit, Now: o.Now}
 	feed := control.NewFeed(base, x, o.Log)
 	go feed.Run(s.life)
 	listener.Handle("/", s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))
