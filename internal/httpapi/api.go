@@ -38,6 +38,7 @@ func New(o Options) http.Handler {
 	requests(api, control.Requests{Base: o.Base})
 	money(api, control.Money{Base: o.Base})
 	pool(api, control.Pool{Base: o.Base})
+	who(api, control.Access{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", func(w http.ResponseWriter, r *http.Request) {

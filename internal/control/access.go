@@ -1,0 +1,82 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+)
+
+// Access is who may do what, and who did.
+type Access struct{ *Base }
+
+// Events are those of the audit log that a filter selects, the newest first. An admin of a team
+// may read the team's.
+func (a Access) Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error) {
+	if err := access.Check(ctx, access.Admin, cmp.Or(f.Team, access.AllTeams)); err != nil {
+		return access.EventPage{}, err
+	}
+	if _, err := a.stored(); err != nil {
+		return access.EventPage{}, err
+	}
+	page, err := a.Audit.Events(ctx, f, cursor)
+	if errors.Is(err, access.ErrCursor) {
+		err = invalidf("cursor", "%w", err)
+	}
+	return page, err
+}
+
+// Tokens are those that the caller may manage, sorted by name.
+func (a Access) Tokens(ctx context.Context) ([]access.Token, error) {
+	tokens, err := a.tokens()
+	if err != nil {
+		return nil, err
+	}
+	return tokens.List(ctx)
+}
+
+// CreateToken makes a token; with no lifetime it is good until it is revoked. It returns the
+// secret, which nothing has stored.
+func (a Access) CreateToken(ctx context.Context, name string, grants []string, lifetime time.Duration) (secret string, made access.Token, err error) {
+	tokens, err := a.tokens()
+	if err != nil {
+		return "", made, err
+	}
+	roles, err := access.ParseRoles(grants...)
+	if err != nil {
+		return "", made, invalidf("roles", "%w", err)
+	}
+	secret, made, err = tokens.Create(ctx, name, roles, lifetime)
+	return secret, made, tokenError(err)
+}
+
+// RevokeToken ends a token, at once.
+func (a Access) RevokeToken(ctx context.Context, id string) (access.Token, error) {
+	tokens, err := a.tokens()
+	if err != nil {
+		return access.Token{}, err
+	}
+	revoked, err := tokens.Revoke(ctx, id)
+	return revoked, tokenError(err)
+}
+
+func (a Access) tokens() (*access.Tokens, error) {
+	s, err := a.stored()
+	if err != nil {
+		return nil, err
+	}
+	return access.NewTokens(s.Storage(), a.Audit, a.Now), nil
+}
+
+func tokenError(err error) error {
+	var refused *access.TokenError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Unknown {
+		return notFoundf("%w", err)
+	}
+	return invalidf("name", "%w", err)
+}
