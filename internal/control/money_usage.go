@@ -28,6 +28,9 @@ type Usage struct {
 
 // Usage adds up what the sessions of the store have cost.
 func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) {
+	if err := checkKeys(f.By, usage.Keys); err != nil {
+		return doc, err
+	}
 	if _, err := m.stored(); err != nil {
 		return doc, err
 	}

@@ -152,7 +152,9 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if err := f.Check(); err != nil {
 		return doc, err
 	}
-	f.may = access.Visible(ctx)
+	if access.Check(ctx, access.View, access.AllTeams) != nil {
+		f.may = access.Visible(ctx)
+	}
 	known := []ListedSession{}
 	if conn := s.conn(); conn != nil {
 		most := allSessions
