@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -30,43 +30,13 @@ type logsDocument struct {
 	Logs    []attemptLog `json:"logs"`
 }
 
-// attemptLog is the transcript of one attempt.
+// attemptLog is an attempt with its texts.
 type attemptLog struct {
-	spec.AssignmentID
-	// Pass counts from 1 how often the assignment was started over: because its work was sent
-	// back, a person chose retry, or its inputs changed. Rounds count from 1 in each pass.
-	Pass  int `json:"pass"`
-	Round int `json:"round"`
-	// Attempt counts from 1 within the round.
-	Attempt int `json:"attempt"`
-	// Status is completed, failed, or supplied if a person supplied the files.
-	Status session.State `json:"status"`
-	// Category, Message and Output say why a failed attempt failed.
-	Category failures.Category `json:"category,omitempty"`
-	Message  string            `json:"message,omitempty"`
-	Output   string            `json:"output,omitempty"`
-	// Agent ran the attempt. From is what it started from: the assignment's input, or the
-	// files or the conversation of the failed attempt before.
-	Agent string         `json:"agent,omitempty"`
-	From  failures.Start `json:"from,omitempty"`
-	Usage cost.Usage     `json:"usage"`
-	// Supplied: a person's files were checked.
-	Supplied bool `json:"supplied,omitempty"`
-	// Summary and Decisions are the result of a finished attempt; Decisions by name.
-	Summary   string            `json:"summary,omitempty"`
-	Decisions map[string]string `json:"decisions,omitempty"`
+	control.Attempt
 	// Changes is the difference of a failed attempt's files from the input.
-	Changes   string    `json:"changes,omitempty"`
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
-	// Log is the blob of the transcript, and Text its content; both are empty
-	// for an attempt that left none.
-	Log  spec.Digest `json:"log"`
-	Text string      `json:"text"`
-
-	diff spec.Digest
-	// again: there is more than one pass.
-	again bool
+	Changes string `json:"changes,omitempty"`
+	// Text is the content of the transcript; empty for an attempt that left none.
+	Text string `json:"text"`
 }
 
 // logsCommand is `logs`.
@@ -130,15 +100,13 @@ func (c *logsCommand) run(ctx context.Context) error {
 		return r.follow(ctx)
 	}
 	doc := logsDocument{Session: c.session}
-	if doc.Logs, err = r.attempts(ctx); err != nil {
+	list, err := r.attempts(ctx)
+	if err != nil {
 		return err
 	}
-	finished := len(doc.Logs)
-	doc.Logs = c.newestOf(doc.Logs, c.now())
-	for i := range doc.Logs {
-		if err := r.readTexts(ctx, &doc.Logs[i]); err != nil {
-			return err
-		}
+	finished := len(list.Attempts)
+	if doc.Logs, err = r.newest(ctx, list); err != nil {
+		return err
 	}
 	if c.output == outputJSON {
 		return c.printJSON(doc)
@@ -152,21 +120,21 @@ func (c *logsCommand) run(ctx context.Context) error {
 }
 
 // newestOf selects attempts by --tail and --since, and keeps their order.
-func (c *logsCommand) newestOf(logs []attemptLog, now time.Time) []attemptLog {
+func (c *logsCommand) newestOf(logs []control.Attempt, now time.Time) []control.Attempt {
 	if c.since > 0 {
-		logs = slices.DeleteFunc(logs, func(l attemptLog) bool { return now.Sub(l.EndedAt) > c.since })
+		logs = slices.DeleteFunc(logs, func(l control.Attempt) bool { return now.Sub(l.Ended()) > c.since })
 	}
 	if c.tail < 0 || c.tail >= len(logs) {
 		return logs
 	}
 	ends := make([]time.Time, len(logs))
 	for i, l := range logs {
-		ends[i] = l.EndedAt
+		ends[i] = l.Ended()
 	}
 	slices.SortFunc(ends, func(x, y time.Time) int { return y.Compare(x) })
 	kept := 0
-	return slices.DeleteFunc(logs, func(l attemptLog) bool {
-		late := c.tail > 0 && kept < c.tail && !l.EndedAt.Before(ends[c.tail-1])
+	return slices.DeleteFunc(logs, func(l control.Attempt) bool {
+		late := c.tail > 0 && kept < c.tail && !l.Ended().Before(ends[c.tail-1])
 		if late {
 			kept++
 		}
@@ -179,111 +147,47 @@ type logReader struct {
 	*logsCommand
 	store *store.Store
 	key   session.Key
-	// warned is the damage that was reported last.
-	warned string
 }
 
-// attempts lists the selected finished attempts in the order of the team file, without texts.
-func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
-	e, err := r.store.Execution(r.key)
-	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
-		return nil, err
+// attempts lists the selected finished attempts in the order of the team file.
+func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
+	list, err := control.Attempts{Base: r.base(nil, r.store, r.key.Namespace)}.List(ctx, r.key.Session, control.Select(r.selection))
+	if list.Damage.Damage != "" {
+		r.printErr("%s", list.Damage.Damage)
 	}
-	records, err := r.store.Records(ctx, r.key)
-	if err != nil && r.warned != err.Error() {
-		r.warned = err.Error()
-		r.printErr("%s", err)
+	return list, selectionError(err)
+}
+
+// selectionError is an error of an operation, where only the selection can be wrong.
+func selectionError(err error) error {
+	var wrong *control.Error
+	if errors.As(err, &wrong) && wrong.Kind == control.Invalid {
+		return usagef("%w", err)
 	}
-	records = inOrder(records, e.Phases)
-	if records, err = selectRecords(records, e, r.selection); err != nil {
-		return nil, err
-	}
+	return err
+}
+
+// newest has the attempts that --tail and --since select, with their texts.
+func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]attemptLog, error) {
 	logs := []attemptLog{}
-	for _, record := range records {
-		logs = append(logs, attemptsOf(record)...)
+	for _, a := range r.newestOf(list.Attempts, r.now()) {
+		l, err := r.read(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		logs = append(logs, l)
 	}
 	return logs, nil
 }
 
-// readTexts reads an attempt's texts from the store.
-func (r *logReader) readTexts(ctx context.Context, l *attemptLog) (err error) {
-	if l.Text, err = readTranscript(ctx, r.store, l.Log); err != nil {
-		return err
+// read reads an attempt's texts from the store.
+func (r *logReader) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
+	l.Attempt = a
+	if l.Text, err = readTranscript(ctx, r.store, a.Log); err != nil {
+		return l, err
 	}
-	l.Changes, err = readTranscript(ctx, r.store, l.diff)
-	return err
-}
-
-// inOrder sorts records in the order of the team file.
-func inOrder(records []session.Record, phases []session.PhaseStatus) []session.Record {
-	rank := map[spec.AssignmentID]int{}
-	for _, p := range phases {
-		for _, as := range p.Assignments {
-			rank[spec.AssignmentID{Phase: p.Name, Persona: as.Persona}] = len(rank)
-		}
-	}
-	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
-	return records
-}
-
-// selectRecords keeps the records of a phase or an assignment. An assignment
-// that exists and has nothing recorded yet is no error.
-func selectRecords(records []session.Record, e session.Execution, selection string) ([]session.Record, error) {
-	if selection == "" {
-		return records, nil
-	}
-	phase, persona, _ := strings.Cut(selection, "/")
-	matches := func(id spec.AssignmentID) bool {
-		return id.Phase == phase && (persona == "" || id.Persona == persona)
-	}
-	var all []string
-	known := false
-	for _, p := range e.Phases {
-		for _, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			all = append(all, id.String())
-			known = known || matches(id)
-		}
-	}
-	records = slices.DeleteFunc(records, func(r session.Record) bool { return !matches(r.Assignment) })
-	if len(records) == 0 && !known {
-		return nil, usagef("%s not found in the session; it has %s", selection, strings.Join(all, ", "))
-	}
-	return records, nil
-}
-
-// attemptsOf lists a record's attempts, oldest first.
-func attemptsOf(r session.Record) []attemptLog {
-	var out []attemptLog
-	passes := r.Passes()
-	for i, round := range r.Rounds {
-		first := len(out)
-		failed := cost.Usage{}
-		for _, at := range round.Attempts {
-			failed = failed.Add(at.Usage)
-			out = append(out, attemptLog{
-				AssignmentID: r.Assignment, Round: round.Round, Attempt: at.Attempt, Status: session.Failed,
-				Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
-				Agent: at.Agent, From: at.From, Usage: at.Usage, Supplied: round.Supplied, diff: at.Diff,
-				StartedAt: at.StartedAt, EndedAt: at.EndedAt, Log: at.Log,
-			})
-		}
-		if res := round.Result; res != nil {
-			l := attemptLog{
-				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: session.Completed,
-				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed), Supplied: round.Supplied, Summary: res.Summary, Decisions: res.Decisions,
-				StartedAt: res.StartedAt, EndedAt: res.EndedAt, Log: res.Log,
-			}
-			if round.Supplied {
-				l.Status, l.Attempt = session.Supplied, 1
-			}
-			out = append(out, l)
-		}
-		for j := first; j < len(out); j++ {
-			out[j].Pass, out[j].again = passes[i], passes[len(passes)-1] > 1
-		}
-	}
-	return out
+	l.Changes, err = readTranscript(ctx, r.store, a.Diff)
+	return l, err
 }
 
 func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (string, error) {
@@ -353,15 +257,15 @@ const maxDecision = 200
 // title names the attempt and its outcome.
 func (l attemptLog) title() string {
 	pass := ""
-	if l.again {
+	if l.Again {
 		pass = fmt.Sprintf("pass %d, ", l.Pass)
 	}
-	return fmt.Sprintf("== %s, %sround %d, attempt %d: %s", l.AssignmentID, pass, l.Round, l.Attempt, l.Status)
+	return fmt.Sprintf("== %s, %sround %d, attempt %d: %s", l.AssignmentID, pass, l.Round, l.AttemptRef.Attempt, l.Status)
 }
 
 // circumstances describes the agent, the starting point, the duration and the cost.
 func (l attemptLog) circumstances() string {
-	text := terminal.Span(l.EndedAt.Sub(l.StartedAt))
+	text := terminal.Span(l.Ended().Sub(l.StartedAt))
 	switch {
 	case l.Supplied && l.Summary != "":
 		return safetext.Line(l.Summary) + ", " + text

@@ -2,18 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // The documents of `logs -f -o json`, a line each. Kind says which one it is.
@@ -43,116 +41,103 @@ type (
 // logFollower prints a session's logs live.
 type logFollower struct {
 	*logReader
-	// watcher is nil without Temporal.
-	watcher *sessionstatus.Watcher
-	// printed has the keys of attempts that were printed, or omitted by --tail or --since.
-	printed map[string]bool
-	// progress is the last progress line of each assignment, and live the output of its
-	// running attempt.
-	progress map[spec.AssignmentID]string
-	live     map[spec.AssignmentID]*assignmentOutput
-	lost     bool
-	// muted: output of running agents so far is not printed.
-	muted bool
+	address string
+	// briefs shorten the output of the running attempts.
+	briefs map[spec.AssignmentID]*transcript.Brief
 }
 
 // follow prints attempts and output until the session ends or waits for a person, or ctx
 // ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*assignmentOutput{}}
-	defer f.close()
+	f := &logFollower{logReader: r, briefs: map[spec.AssignmentID]*transcript.Brief{}}
 	conn, err := r.dialToLook(ctx, "following only the store")
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
-		f.watcher = &sessionstatus.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.now}
+		f.address = conn.Address
 	}
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
-	for {
-		status, err := f.look(ctx)
-		if err == nil {
-			err = f.step(ctx, status)
-		}
-		if err == nil && hasOutcome(status.Status) {
-			return f.end(status)
-		}
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			r.printErr("session %s continues; follow it again: %s", r.key.Session, r.commandLine("logs -f "+r.key.Session))
-			return exit(exitInterrupted)
-		case <-ticker.C:
-		}
-	}
-}
-
-// look reads the session's state from Temporal, else from the store.
-func (f *logFollower) look(ctx context.Context) (session.Status, error) {
-	if f.watcher != nil {
-		v, err := f.watcher.Look(ctx)
-		switch {
-		case err == nil && f.lost:
-			f.printErr("reconnected")
-			f.lost = false
-			return v.Status, nil
-		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
-			return v.Status, err
-		case !f.lost:
-			f.lost = true
-			f.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
-		}
-	}
-	e, err := f.store.Execution(f.key)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return session.Status{}, ctx.Err() // the next write replaces it
-	}
-	if f.watcher != nil && e.Status.Status.Closed() {
-		e.Status.Status = session.Running // only Temporal knows whether it has ended
-	}
-	return e.Status, err
-}
-
-// step prints what is new.
-func (f *logFollower) step(ctx context.Context, status session.Status) error {
-	logs, err := f.attempts(ctx)
+	from, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	first := f.printed == nil
-	f.muted = first && f.tail == 0
-	if first {
-		f.printed = map[string]bool{}
-	}
-	fresh := slices.DeleteFunc(slices.Clone(logs), func(l attemptLog) bool { return f.printed[l.key()] })
-	for _, l := range fresh {
-		f.printed[l.key()] = true
-	}
-	if first {
-		fresh = f.newestOf(fresh, f.now())
-	}
-	slices.SortStableFunc(fresh, func(x, y attemptLog) int { return x.EndedAt.Compare(y.EndedAt) })
-	for _, l := range fresh {
-		if err := f.readTexts(ctx, &l); err != nil {
-			return err
+	for e, err := range (control.Attempts{Base: r.base(conn, r.store, r.key.Namespace)}).Follow(ctx, r.key.Session, control.Select(r.selection), from) {
+		if err == nil {
+			err = f.take(ctx, e)
 		}
-		if err := f.trim(&l); err != nil {
-			return err
+		if ctx.Err() != nil {
+			break
 		}
-		if err := f.printAttempt(l); err != nil {
-			return err
+		if err != nil {
+			return selectionError(err)
+		}
+		if e.Kind == control.SessionIs && hasOutcome(e.Status) {
+			return f.end(e)
 		}
 	}
-	return f.printRunning(status)
+	r.printErr("session %s continues; follow it again: %s", r.key.Session, r.commandLine("logs -f "+r.key.Session))
+	return exit(exitInterrupted)
 }
 
-// key identifies an attempt within the session.
-func (l attemptLog) key() string {
-	return fmt.Sprintf("%s %d %d %d %s %d", l.AssignmentID, l.Pass, l.Round, l.Attempt, l.Status, l.EndedAt.UnixNano())
+// begin prints what has finished, and returns the position after it.
+func (f *logFollower) begin(ctx context.Context) (from string, err error) {
+	list, err := f.attempts(ctx)
+	if err != nil || f.tail == 0 {
+		return control.FollowNew, err
+	}
+	slices.SortStableFunc(list.Attempts, func(x, y control.Attempt) int { return x.Ended().Compare(y.Ended()) })
+	logs, err := f.newest(ctx, list)
+	if err != nil {
+		return "", err
+	}
+	for _, l := range logs {
+		if err := f.printAttempt(l); err != nil {
+			return "", err
+		}
+	}
+	return list.Next, nil
+}
+
+// take prints what has happened.
+func (f *logFollower) take(ctx context.Context, e control.Event) error {
+	switch e.Kind {
+	case control.AttemptEnded:
+		return f.takeEnded(ctx, e)
+	case control.AttemptPrinted:
+		for line := range strings.Lines(e.Text) {
+			if err := f.printOutput(*e.Of, strings.TrimSuffix(line, "\n")); err != nil {
+				return err
+			}
+		}
+	case control.AttemptProgress:
+		return f.printLine(*e.Of, e.Text)
+	case control.TemporalLost:
+		f.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.address)
+	case control.TemporalBack:
+		f.printErr("reconnected")
+	case control.SessionIs:
+	}
+	return nil
+}
+
+// takeEnded prints an attempt that has ended: of its transcript what was not printed while it ran.
+func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
+	l, err := f.read(ctx, *e.Attempt)
+	if err != nil {
+		return err
+	}
+	if brief := f.briefs[*e.Of]; brief != nil && f.output != outputJSON {
+		for _, line := range brief.End() {
+			if err := f.printLine(*e.Of, line); err != nil {
+				return err
+			}
+		}
+	}
+	if f.output != outputJSON {
+		l.Text = e.Unprinted(l.Text)
+	}
+	return f.printAttempt(l)
 }
 
 func (f *logFollower) printAttempt(l attemptLog) error {
@@ -164,29 +149,18 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 	return nil
 }
 
-// printRunning prints the new output and progress of running agents.
-func (f *logFollower) printRunning(status session.Status) error {
-	phase, persona, _ := strings.Cut(f.selection, "/")
-	for _, p := range status.Phases {
-		for _, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			selected := (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
-			if !selected {
-				continue
-			}
-			if err := f.printOutput(id, as.Status == session.Running); err != nil {
-				return err
-			}
-			if as.Progress == f.progress[id] {
-				continue
-			}
-			f.progress[id] = as.Progress
-			if as.Progress == "" || f.live[id].has(as.Progress) {
-				continue
-			}
-			if err := f.printLine(id, as.Progress); err != nil {
-				return err
-			}
+// printOutput prints a line of output, shortened unless --full is given.
+func (f *logFollower) printOutput(id spec.AssignmentID, line string) error {
+	shown := []string{line}
+	if !f.full && f.output != outputJSON {
+		if f.briefs[id] == nil {
+			f.briefs[id] = &transcript.Brief{}
+		}
+		shown = f.briefs[id].Line(line)
+	}
+	for _, line := range shown {
+		if err := f.printLine(id, line); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -194,9 +168,6 @@ func (f *logFollower) printRunning(status session.Status) error {
 
 // printLine prints a line of a running assignment.
 func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
-	if f.muted {
-		return nil
-	}
 	if f.output == outputJSON {
 		return f.line(followedProgress{"progress", id, text, f.now().UTC()})
 	}
@@ -207,7 +178,7 @@ func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 }
 
 // end prints the session's state, and returns its exit code.
-func (f *logFollower) end(status session.Status) error {
+func (f *logFollower) end(status control.Event) error {
 	if f.output == outputJSON {
 		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {
 			return err

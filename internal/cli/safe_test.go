@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -28,7 +29,7 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		a.reportError(fmt.Errorf("apply: %w", errors.New(hostile)))
 		logs := logsCommandOf(a)
 		logs.write(logsDocument{Logs: []attemptLog{{
-			Status: session.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
+			Attempt: control.Attempt{Status: session.Failed, Message: hostile, Output: hostile, Agent: hostile, Summary: hostile}, Text: hostile, Changes: hostile,
 		}}})
 		table := terminal.NewTable(a.palette)
 		table.Add(terminal.Plain(hostile), terminal.Painted(hostile, terminal.Red))

@@ -161,7 +161,7 @@ func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
 		l.printErr("reconnected")
 		l.connectionLost = false
 	}
-	l.detail.followOutput(now)
+	l.detail.followOutput(ctx, now)
 	passes := l.detail.passes(ctx, now)
 	l.resetSentBack(now.Phases)
 	known := history{passes: passes, work: l.detail.times(now), now: l.detail.Now()}

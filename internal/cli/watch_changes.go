@@ -180,7 +180,7 @@ func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus,
 	}
 	for i := len(before.Failures); i < len(now.Failures); i++ {
 		f, known := now.Failures[i], work.failure(len(now.Failures)-1-i)
-		all = add(all, known.EndedAt, "attempt %d failed: %s: %s", cmp.Or(known.Attempt, i+1), p.Paint(terminal.Red, string(f.Category)), safetext.Clip(f.Message, 200))
+		all = add(all, known.Ended(), "attempt %d failed: %s: %s", cmp.Or(known.Attempt, i+1), p.Paint(terminal.Red, string(f.Category)), safetext.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
 		all = add(all, time.Time{}, "%s lost; the work continues, no attempt is counted", textfmt.Count(lost, "worker"))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -93,8 +94,12 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		s.Phases[i].Status, s.Phases[i].Assignments[0].Status = session.Completed, session.Completed
 	}
 	s.Phases[0].Assignments[0].Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
+	failed := func(attempt int, before time.Duration) control.Attempt {
+		ended := ago(before)
+		return control.Attempt{AttemptRef: control.AttemptRef{Attempt: attempt}, EndedAt: &ended}
+	}
 	known := history{now: now, work: map[spec.AssignmentID]workDone{
-		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []attemptLog{{EndedAt: ago(25 * time.Hour), Attempt: 1}, {EndedAt: ago(2 * time.Hour), Attempt: 2}}, done: ago(time.Hour)},
+		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []control.Attempt{failed(1, 25*time.Hour), failed(2, 2*time.Hour)}, done: ago(time.Hour)},
 	}}
 	all := changes(terminal.Palette{}, session.Status{}, s, known)
 	sortByTime(all)

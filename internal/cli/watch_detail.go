@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
@@ -27,7 +28,7 @@ type sessionDetail struct {
 	needs      map[string][]string
 	work       map[spec.AssignmentID]workDone
 	webUI      string
-	live       map[spec.AssignmentID]*liveLogReader
+	live       map[spec.AssignmentID]*control.Tail
 }
 
 // workDone summarizes the attempts of an assignment's record.
@@ -41,15 +42,15 @@ type workDone struct {
 	// round, and done when the work was; zero where that is not known. failed are the failed
 	// attempts of agents, oldest first.
 	started, roundStarted, done time.Time
-	failed                      []attemptLog
+	failed                      []control.Attempt
 }
 
 // failure returns a failed attempt; n counts from the last one. It is zero where it is not known.
-func (w workDone) failure(n int) attemptLog {
+func (w workDone) failure(n int) control.Attempt {
 	if i := len(w.failed) - 1 - n; i >= 0 && n >= 0 {
 		return w.failed[i]
 	}
-	return attemptLog{}
+	return control.Attempt{}
 }
 
 // readWork reads the records of assignments: those of unfinished assignments each time, the
@@ -116,18 +117,18 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 // workDoneIn summarizes the attempts of a record.
 func workDoneIn(r session.Record) workDone {
 	var w workDone
-	for _, at := range attemptsOf(r) {
-		w.worked += max(at.EndedAt.Sub(at.StartedAt), 0)
+	for _, at := range control.AttemptsOf(r) {
+		w.worked += max(at.Ended().Sub(at.StartedAt), 0)
 		if w.began.IsZero() {
 			w.began = at.StartedAt
 		}
-		w.ended = at.EndedAt
+		w.ended = at.Ended()
 	}
 	if len(r.Rounds) == 0 {
 		return w
 	}
 	last := r.Rounds[len(r.Rounds)-1]
-	w.times(attemptsOf(r))
+	w.times(control.AttemptsOf(r))
 	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
@@ -139,7 +140,7 @@ func workDoneIn(r session.Record) workDone {
 }
 
 // times sets the times from attempts, oldest first.
-func (w *workDone) times(attempts []attemptLog) {
+func (w *workDone) times(attempts []control.Attempt) {
 	for i, at := range attempts {
 		if i == 0 || at.Pass != attempts[i-1].Pass {
 			w.started, w.done = at.StartedAt, time.Time{}
@@ -149,7 +150,7 @@ func (w *workDone) times(attempts []attemptLog) {
 		}
 		switch {
 		case at.Status != session.Failed:
-			w.done = at.EndedAt
+			w.done = at.Ended()
 		case !at.Supplied: // else no attempt of the assignment's has failed
 			w.failed = append(w.failed, at)
 		}
@@ -179,7 +180,7 @@ func (c *sessionDetail) passes(ctx context.Context, v sessionstatus.Session) map
 
 // view returns the session as the live view shows it.
 func (c *sessionDetail) view(ctx context.Context, g *guide, v sessionstatus.Session) tui.Session {
-	c.followOutput(v)
+	c.followOutput(ctx, v)
 	passes := c.passes(ctx, v)
 	s := tui.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,

@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"bytes"
+	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/transcript"
@@ -21,13 +22,14 @@ const (
 
 // followOutput reads the output of the attempts that run on this host, and sets their
 // assignments' progress to the last line: heartbeats deliver it some seconds later.
-func (c *sessionDetail) followOutput(v sessionstatus.Session) {
+func (c *sessionDetail) followOutput(ctx context.Context, v sessionstatus.Session) {
 	if c.Store == nil {
 		return
 	}
 	if c.live == nil {
-		c.live = map[spec.AssignmentID]*liveLogReader{}
+		c.live = map[spec.AssignmentID]*control.Tail{}
 	}
+	logs := (&control.Base{Store: c.Store, Now: c.Now}).LiveLogs(ctx)
 	for i, p := range v.Phases {
 		for j, as := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
@@ -38,13 +40,13 @@ func (c *sessionDetail) followOutput(v sessionstatus.Session) {
 			}
 			l := c.live[id]
 			if l == nil {
-				l = &liveLogReader{}
+				l = &control.Tail{}
 				c.live[id] = l
 			}
-			if _, err := l.follow(workDirs(c.Store), c.Key(), id, true); err != nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
+			if _, err := l.Follow(logs, c.Key(), id, true); err != nil || !l.WrittenSince(at.Since.Add(-clockSlack)) {
 				continue // the status has the last heartbeat's line
 			}
-			if line := l.headline(); line != "" {
+			if line := headline(l); line != "" {
 				v.Phases[i].Assignments[j].Progress = line
 			}
 		}
@@ -71,7 +73,7 @@ func (c *sessionDetail) times(v sessionstatus.Session) map[spec.AssignmentID]wor
 // stopFollowing closes the live log of an attempt that has ended.
 func (c *sessionDetail) stopFollowing(id spec.AssignmentID) {
 	if l := c.live[id]; l != nil {
-		l.close()
+		l.Close()
 		delete(c.live, id)
 	}
 }
@@ -86,30 +88,16 @@ func (c *sessionDetail) close() {
 // output returns the end of a running attempt's output, shortened; empty if unknown.
 func (c *sessionDetail) output(id spec.AssignmentID, at sessionstatus.Attempt) string {
 	l := c.live[id]
-	if l == nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
+	if l == nil || !l.WrittenSince(at.Since.Add(-clockSlack)) {
 		return ""
 	}
-	end := l.text
-	if cut := len(end) - maxShownLive; cut > 0 {
-		_, end, _ = bytes.Cut(end[cut:], []byte("\n"))
-	}
-	return transcript.InBrief(safetext.Block(string(end)))
-}
-
-// writtenSince reports whether the current file was written after a time: it may be the
-// previous attempt's.
-func (l *liveLogReader) writtenSince(t time.Time) bool {
-	if l.file == nil {
-		return false
-	}
-	info, err := l.file.Stat()
-	return err == nil && info.ModTime().After(t)
+	return transcript.InBrief(l.Output(maxShownLive))
 }
 
 // headline returns the newest line that can be understood alone.
-func (l *liveLogReader) headline() string {
-	for i := len(l.recent) - 1; i >= 0; i-- {
-		if line := l.recent[i]; line != "" && !transcript.Belongs(line) {
+func headline(l *control.Tail) string {
+	for _, line := range slices.Backward(l.Recent()) {
+		if line != "" && !transcript.Belongs(line) {
 			return strings.TrimPrefix(line, "-- ")
 		}
 	}

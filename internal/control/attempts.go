@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // Attempts are what a session's assignments have tried.
@@ -35,6 +34,8 @@ type Attempt struct {
 	Agent string         `json:"agent,omitempty"`
 	From  failures.Start `json:"from,omitempty"`
 	Usage cost.Usage     `json:"usage"`
+	// Supplied: a person's files were checked.
+	Supplied bool `json:"supplied,omitempty"`
 	// Summary and Decisions are the result of a finished attempt; Decisions by name.
 	Summary   string            `json:"summary,omitempty"`
 	Decisions map[string]string `json:"decisions,omitempty"`
@@ -42,8 +43,15 @@ type Attempt struct {
 	// EndedAt is null for an attempt that has not ended.
 	EndedAt *time.Time `json:"ended_at"`
 	// Log is the blob of the transcript; empty for an attempt that left none.
-	Log spec.Digest `json:"log,omitempty"`
+	Log spec.Digest `json:"log"`
+	// Diff is the blob of the difference of a failed attempt's files from the input.
+	Diff spec.Digest `json:"-"`
+	// Again: the assignment has more than one pass.
+	Again bool `json:"-"`
 }
+
+// Ended is when the attempt ended; zero: it has not.
+func (a Attempt) Ended() time.Time { return timeOf(a.EndedAt) }
 
 // Work is what a session's assignments have tried, and what people have said to it.
 type Work struct {
@@ -91,25 +99,30 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	return doc, nil
 }
 
+// AttemptsOf lists a record's finished attempts, oldest first.
+func AttemptsOf(r session.Record) []Attempt {
+	return slices.DeleteFunc(attemptsOf(r), func(a Attempt) bool { return a.Status == session.Running })
+}
+
 // attemptsOf lists a record's attempts, oldest first.
 func attemptsOf(r session.Record) []Attempt {
 	var out []Attempt
 	passes := r.Passes()
 	for i, round := range r.Rounds {
 		ref := func(n int) AttemptRef { return AttemptRef{r.Assignment, passes[i], round.Round, n} }
-		failed := cost.Usage{}
+		first, failed := len(out), cost.Usage{}
 		for _, at := range round.Attempts {
 			failed = failed.Add(at.Usage)
 			out = append(out, Attempt{
 				AttemptRef: ref(at.Attempt), Status: session.Failed, Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
-				Agent: at.Agent, From: at.From, Usage: at.Usage, StartedAt: at.StartedAt, EndedAt: &at.EndedAt, Log: at.Log,
+				Agent: at.Agent, From: at.From, Usage: at.Usage, StartedAt: at.StartedAt, EndedAt: &at.EndedAt, Log: at.Log, Supplied: round.Supplied, Diff: at.Diff,
 			})
 		}
 		switch res := round.Result; {
 		case res != nil:
 			l := Attempt{
 				AttemptRef: ref(res.Attempts), Status: session.Completed, Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed),
-				Summary: res.Summary, Decisions: res.Decisions, StartedAt: res.StartedAt, EndedAt: &res.EndedAt, Log: res.Log,
+				Summary: res.Summary, Decisions: res.Decisions, StartedAt: res.StartedAt, EndedAt: &res.EndedAt, Log: res.Log, Supplied: round.Supplied,
 			}
 			if round.Supplied {
 				l.Status, l.Attempt = session.Supplied, 1
@@ -118,12 +131,15 @@ func attemptsOf(r session.Record) []Attempt {
 		case round.State() == session.Running && round.Started && !round.AttemptAt.IsZero():
 			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, StartedAt: round.AttemptAt})
 		}
+		for j := first; j < len(out); j++ {
+			out[j].Again = passes[len(passes)-1] > 1
+		}
 	}
 	return out
 }
 
-// maxLive bounds what is read of the output of an attempt under way, in bytes.
-const maxLive = 16 << 20
+// maxOutputSoFar bounds what is read of the output of an attempt under way, in bytes.
+const maxOutputSoFar = 16 << 20
 
 // Transcript is what an attempt has written, so far as it has not ended. known is false where
 // that is not at hand: the attempt left none, or runs on another host.
@@ -133,15 +149,14 @@ func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) 
 		return "", false, err
 	}
 	if at.Status == session.Running {
-		dirs := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir())})
-		f, err := dirs.OpenLiveLog(key, at.AssignmentID)
+		f, err := a.LiveLogs(ctx).open(key, at.AssignmentID)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", false, nil
 		}
 		if err != nil {
 			return "", false, err
 		}
-		data, err := io.ReadAll(io.LimitReader(f, maxLive))
+		data, err := io.ReadAll(io.LimitReader(f, maxOutputSoFar))
 		return string(data), true, errors.Join(err, f.Close())
 	}
 	if at.Log == "" {

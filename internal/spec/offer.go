@@ -19,7 +19,9 @@ type Offer struct {
 	Jira    bool `json:"jira,omitempty"`
 	Webhook bool `json:"webhook,omitempty"`
 	// WebUI is the address of Temporal's Web UI; empty where it is not known.
-	WebUI     string    `json:"web_ui,omitempty"`
+	WebUI string `json:"web_ui,omitempty"`
+	// Work is the directory on the host below which its agents work.
+	Work      string    `json:"work,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	RenewedAt time.Time `json:"renewed_at"`
 }

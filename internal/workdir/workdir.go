@@ -62,6 +62,9 @@ func New(o Options) *Dirs {
 	return &Dirs{options: o}
 }
 
+// Root is the directory below which all of them are.
+func (d *Dirs) Root() string { return d.options.Root }
+
 // DefaultRoot is where agents work that run as the worker's own user, by the directory of
 // its store.
 func DefaultRoot(stateDir string) string { return filepath.Join(stateDir, "work") }

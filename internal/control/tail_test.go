@@ -1,4 +1,4 @@
-package cli
+package control
 
 import (
 	"os"
@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // A worker that is lost leaves a file that ends somewhere. The next one goes through the
@@ -21,11 +22,11 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	key, id := session.Key{Namespace: "default", Session: "s"}, spec.AssignmentID{Phase: "build", Persona: "dev"}
-	dirs := workDirs(s)
+	dirs := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir())})
 	dir, err := dirs.Make(key, id)
 	require.NoError(t, err)
-	var l liveLogReader
-	defer l.close()
+	var l Tail
+	defer l.Close()
 	prints := func(text string, anew bool) string {
 		t.Helper()
 		flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
@@ -37,15 +38,15 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 		_, err = f.WriteString(text)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
-		lines, err := l.follow(dirs, key, id, true)
+		lines, err := l.Follow(LiveLogs{dirs}, key, id, true)
 		require.NoError(t, err)
 		return strings.Join(lines, "\n")
 	}
 	require.Equal(t, "-- turn 1: asking m\nI look.", prints("-- turn 1: asking m\nI look.\n> re", false))
 	require.Equal(t, "> read a", prints("ad a\n", false))
-	require.True(t, l.has("read a"))
+	require.True(t, l.Has("read a"))
 	require.Equal(t, "< a: x", prints("-- turn 1: using the stored answer\nI look.\n> read a\n< a: x\n", true))
-	require.Equal(t, " y", l.restOf("-- turn 1: using the stored answer\nI look.\n> read a\n< a: x\n y"))
+	require.Equal(t, " y", l.Rest("-- turn 1: using the stored answer\nI look.\n> read a\n< a: x\n y"))
 
 	require.Equal(t, "starting", prints("starting\n", true))
 	require.Equal(t, "starting", prints("starting\n", true), "a program says it once more")
@@ -54,7 +55,7 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 func TestOfALongTranscriptTheRestIsFound(t *testing.T) {
 	t.Parallel()
 	printed := strings.Repeat("a line of it\n", 1000) + "the last line\n"
-	l := liveLogReader{text: []byte(printed)}
-	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxOverlap-100:]+"more\n"))
-	require.Equal(t, "something else", l.restOf("something else"))
+	l := Tail{text: []byte(printed)}
+	require.Equal(t, "more\n", l.Rest("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxOverlap-100:]+"more\n"))
+	require.Equal(t, "something else", l.Rest("something else"))
 }

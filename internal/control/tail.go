@@ -1,32 +1,39 @@
-package cli
+package control
 
 import (
 	"bytes"
+	"hash/crc32"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/transcript"
-	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 const (
-	// maxFollowed bounds the kept output of an attempt, in bytes: more than a transcript has.
+	// maxFollowed bounds what is read at once, and maxKept the kept output of an attempt, in bytes.
 	maxFollowed = 4 << 20
+	maxKept     = 1 << 20
 	// maxRecent is the number of last lines that are compared with progress lines.
 	maxRecent = 500
 	// maxOverlap is the length of the output's end that is searched for in a transcript, in bytes.
 	maxOverlap = 4 << 10
 )
 
-// liveLogReader reads the live log of an assignment's running attempt as it grows. The zero
+// Tail reads the live log of an assignment's running attempt as it grows. The zero
 // value has no file yet.
-type liveLogReader struct {
+type Tail struct {
 	file *os.File
+	// read is the offset after the complete lines that were read, and from the place from which
+	// lines are new.
+	read int64
+	from place
+	// after is when the last attempt has ended: a file that was not written since is its.
+	after time.Time
 	// text has the complete lines of the current file; rest is the incomplete last one.
 	// replaced has the lines of the previous execution's file that the current one may still
 	// repeat: models replay stored answers.
@@ -35,13 +42,13 @@ type liveLogReader struct {
 	recent []string
 }
 
-// follow returns the lines since the last call. It opens a new file only if the attempt runs.
-func (l *liveLogReader) follow(dirs *workdir.Dirs, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
+// Follow returns the lines since the last call. It opens a new file only if the attempt runs.
+func (l *Tail) Follow(dirs LiveLogs, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
 	lines, err := l.readNew()
 	if err != nil || !running {
 		return lines, err
 	}
-	now, err := dirs.OpenLiveLog(key, id)
+	now, err := dirs.open(key, id)
 	if err != nil { // it runs on another host, or has not begun
 		return lines, nil
 	}
@@ -51,7 +58,15 @@ func (l *liveLogReader) follow(dirs *workdir.Dirs, key session.Key, id spec.Assi
 		}
 		_ = l.file.Close() // only read
 	}
-	l.file, l.replaced, l.text, l.rest = now, l.text, nil, nil
+	l.file, l.replaced, l.text, l.rest, l.read = now, l.text, nil, nil, 0
+	if l.from.Offset > 0 && !l.from.isIn(now) {
+		l.from = place{}
+	}
+	if !l.WrittenSince(l.after) {
+		l.Close()
+		l.file = nil
+		return lines, nil
+	}
 	fresh, err := l.readNew()
 	return append(lines, fresh...), err
 }
@@ -66,7 +81,7 @@ func sameFile(a, b *os.File) bool {
 }
 
 // readNew returns the new lines of the current file.
-func (l *liveLogReader) readNew() (lines []string, err error) {
+func (l *Tail) readNew() (lines []string, err error) {
 	if l.file == nil {
 		return nil, nil
 	}
@@ -82,8 +97,9 @@ func (l *liveLogReader) readNew() (lines []string, err error) {
 		}
 		again := l.repeats(line)
 		l.text, l.rest = append(append(l.text, line...), '\n'), rest
-		if len(l.text) > maxFollowed {
-			l.text = bytes.Clone(l.text[maxFollowed/2:])
+		l.read += int64(len(line)) + 1
+		if len(l.text) > maxKept {
+			l.text = bytes.Clone(l.text[maxKept/2:])
 		}
 		if again {
 			continue
@@ -91,13 +107,15 @@ func (l *liveLogReader) readNew() (lines []string, err error) {
 		text := safetext.Block(string(line))
 		l.recent = append(l.recent, onOneLine(text))
 		l.recent = l.recent[max(len(l.recent)-maxRecent, 0):]
-		lines = append(lines, text)
+		if l.read > l.from.Offset {
+			lines = append(lines, text)
+		}
 	}
 }
 
 // repeats reports whether a line repeats the next one of the previous execution's output. Only
 // models' transcripts do.
-func (l *liveLogReader) repeats(line []byte) bool {
+func (l *Tail) repeats(line []byte) bool {
 	if len(l.text) == 0 && turnOf(line) == "" {
 		l.replaced = nil
 	}
@@ -120,8 +138,8 @@ func turnOf(line []byte) string {
 	return string(turn)
 }
 
-// has reports whether a progress line is among the last lines.
-func (l *liveLogReader) has(progress string) bool {
+// Has reports whether a progress line is among the last lines.
+func (l *Tail) Has(progress string) bool {
 	if l == nil {
 		return false
 	}
@@ -132,9 +150,9 @@ func (l *liveLogReader) has(progress string) bool {
 // onOneLine returns a text in the form of progress lines.
 func onOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// restOf returns the part of a transcript after the printed output: all of it if the output
+// Rest returns the part of a transcript after the printed output: all of it if the output
 // is not found in it.
-func (l *liveLogReader) restOf(log string) string {
+func (l *Tail) Rest(log string) string {
 	if rest, ok := strings.CutPrefix(log, string(l.text)); ok {
 		return rest
 	}
@@ -145,75 +163,64 @@ func (l *liveLogReader) restOf(log string) string {
 	return log
 }
 
-func (l *liveLogReader) close() {
+// Close closes the file.
+func (l *Tail) Close() {
 	if l.file != nil {
 		_ = l.file.Close() // only read
 	}
 }
 
-// assignmentOutput is the live log of an assignment with its shortened form.
-type assignmentOutput struct {
-	liveLogReader
-	brief transcript.Brief
+// Output is the end of what the attempt has printed, in complete lines of at most so many bytes.
+func (l *Tail) Output(most int) string {
+	end := l.text
+	if cut := len(end) - most; cut > 0 {
+		_, end, _ = bytes.Cut(end[cut:], []byte("\n"))
+	}
+	return safetext.Block(string(end))
 }
 
-// printOutput prints an attempt's output since the last call.
-func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
-	l := f.live[id]
-	if l == nil {
-		l = &assignmentOutput{}
-		f.live[id] = l
+// Recent are the last lines, each as one line of progress, the oldest first.
+func (l *Tail) Recent() []string { return l.recent }
+
+// WrittenSince reports whether the current file was written after a time: it may be the
+// previous attempt's.
+func (l *Tail) WrittenSince(t time.Time) bool {
+	if l.file == nil {
+		return false
 	}
-	lines, err := l.follow(workDirs(f.store), f.key, id, running)
-	if err != nil {
-		return err
-	}
-	return f.printLines(id, l, lines)
+	info, err := l.file.Stat()
+	return err == nil && info.ModTime().After(t)
 }
 
-// printLines prints lines of an attempt, shortened unless --full is given.
-func (f *logFollower) printLines(id spec.AssignmentID, l *assignmentOutput, lines []string) error {
-	for _, line := range lines {
-		shown := []string{line}
-		if !f.full && f.output != outputJSON {
-			shown = l.brief.Line(line)
-		}
-		for _, line := range shown {
-			if err := f.printLine(id, line); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// place is a place in a file.
+type place struct {
+	// Offset is where it is, and Sum the checksum of the bytes before it, by which the
+	// file is known again.
+	Offset int64
+	Sum    uint32
 }
 
-// trim reduces an attempt's transcript to what was not printed while it ran.
-func (f *logFollower) trim(l *attemptLog) error {
-	live := f.live[l.AssignmentID]
-	if live == nil || live.file == nil {
-		return nil
+// placeSpan is how many bytes before a place its checksum is of.
+const placeSpan = 256
+
+// place is where the next line begins; the zero value where no file is open.
+func (l *Tail) place() place {
+	p := place{Offset: l.read}
+	if l.file == nil || l.read == 0 {
+		return place{}
 	}
-	lines, err := live.readNew()
-	if err == nil {
-		err = f.printLines(l.AssignmentID, live, lines)
-	}
-	if err != nil || f.output == outputJSON {
-		return err
-	}
-	for _, line := range live.brief.End() {
-		if err := f.printLine(l.AssignmentID, line); err != nil {
-			return err
-		}
-	}
-	if rest := live.restOf(l.Text); rest != l.Text {
-		l.Text, live.text = rest, nil
-	}
-	return nil
+	p.Sum, _ = p.sumIn(l.file)
+	return p
 }
 
-// close closes the files.
-func (f *logFollower) close() {
-	for _, l := range f.live {
-		l.close()
-	}
+func (p place) sumIn(file io.ReaderAt) (uint32, error) {
+	before := make([]byte, min(p.Offset, placeSpan))
+	_, err := file.ReadAt(before, p.Offset-int64(len(before)))
+	return crc32.ChecksumIEEE(before), err
+}
+
+// isIn reports whether a file has the place.
+func (p place) isIn(file io.ReaderAt) bool {
+	sum, err := p.sumIn(file)
+	return err == nil && sum == p.Sum
 }

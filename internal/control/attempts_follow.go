@@ -1,0 +1,350 @@
+package control
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// EventKind says what an event of a session's attempts is.
+type EventKind string
+
+// The kinds of events.
+const (
+	// AttemptEnded: an attempt has ended.
+	AttemptEnded EventKind = "attempt"
+	// AttemptPrinted: a running attempt has printed lines.
+	AttemptPrinted EventKind = "output"
+	// AttemptProgress: the newest line of progress of an attempt on another host.
+	AttemptProgress EventKind = "progress"
+	// SessionIs: the session has come to another state. It is the first event, too.
+	SessionIs EventKind = "session"
+	// TemporalLost and TemporalBack: until it is back, only what the store has is followed.
+	TemporalLost EventKind = "lost"
+	TemporalBack EventKind = "back"
+)
+
+// Event is something that happens to a session's attempts.
+type Event struct {
+	// ID is the position after the event, from which [Attempts.Follow] continues.
+	ID   string    `json:"id"`
+	Kind EventKind `json:"kind"`
+	At   time.Time `json:"at"`
+	// Of is the assignment; null: it is the session's.
+	Of *spec.AssignmentID `json:"of,omitempty"`
+	// Attempt is the one that has ended.
+	Attempt *Attempt `json:"attempt,omitempty"`
+	// Text has complete lines of output, or a line of progress.
+	Text string `json:"text,omitempty"`
+	// Status and Reason are the session's.
+	Status session.State `json:"status,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+	// Unprinted returns the part of the ended attempt's transcript that no event had.
+	Unprinted func(transcript string) string `json:"-"`
+}
+
+// FollowNew is the position at which only what happens from now on is followed.
+const FollowNew = "now"
+
+const (
+	// followEvery is how often a session is looked at that is followed.
+	followEvery = time.Second
+	// maxPosition bounds a position, in bytes.
+	maxPosition = 64 << 10
+	// maxOutput bounds the text of an event, in bytes.
+	maxOutput = 64 << 10
+)
+
+// followPosition says what a reader has had of a session, by assignment. It is text, which the reader keeps.
+type followPosition map[string]passed
+
+// passed is what a reader has had of an assignment: its first so many attempts, and a part of the live log.
+type passed struct {
+	Attempts int    `json:"n,omitempty"`
+	Offset   int64  `json:"o,omitempty"`
+	Sum      uint32 `json:"s,omitempty"`
+}
+
+func (p followPosition) passed(id spec.AssignmentID) {
+	p[id.String()] = passed{Attempts: p[id.String()].Attempts + 1}
+}
+
+// String is the position as text.
+func (p followPosition) String() string {
+	data, _ := json.Marshal(p) // plain data
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func followPositionOf(text string) (followPosition, error) {
+	p := followPosition{}
+	if text == "" || text == FollowNew {
+		return p, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &p)
+	}
+	if err != nil || len(text) > maxPosition || p == nil {
+		return nil, invalidf("from", "%q is no position of these events; begin without one", textfmt.Shorten(text, 40))
+	}
+	return p, nil
+}
+
+// follower follows a session.
+type follower struct {
+	Attempts
+	key      session.Key
+	selected Select
+	watcher  *sessionstatus.Watcher
+	at       followPosition
+	// muted: what has happened so far is left out.
+	muted, lost bool
+	state       session.State
+	progress    map[spec.AssignmentID]string
+	// ended is when the last attempt of each assignment did.
+	ended map[spec.AssignmentID]time.Time
+	tails map[spec.AssignmentID]*Tail
+	yield func(Event, error) bool
+}
+
+// errStopped says that the reader wants no more.
+var errStopped = errors.New("the reader has stopped")
+
+// Follow tells what happens to the attempts that are selected, from a position on, until the
+// session has ended: the empty position is the beginning. It goes on while Temporal is away.
+func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select, from string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		f := &follower{
+			Attempts: a, selected: selected, muted: from == FollowNew, yield: yield,
+			progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, tails: map[spec.AssignmentID]*Tail{},
+		}
+		defer f.close()
+		err := f.begin(ctx, sessionID, from)
+		if err == nil {
+			err = f.run(ctx)
+		}
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(Event{}, err)
+		}
+	}
+}
+
+func (f *follower) begin(ctx context.Context, sessionID, from string) (err error) {
+	if f.at, err = followPositionOf(from); err != nil {
+		return err
+	}
+	if _, f.key, err = f.inStore(ctx, sessionID); err != nil {
+		return err
+	}
+	f.watcher, err = f.Attempts.watcher(sessionID)
+	return err
+}
+
+func (f *follower) run(ctx context.Context) error {
+	ticker := time.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		status, err := f.look(ctx)
+		if err == nil {
+			err = f.step(ctx, status)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case status.Status.Closed():
+			return nil
+		}
+		f.muted = false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// tell tells the reader of an event.
+func (f *follower) tell(e Event) error {
+	e.ID, e.At = f.at.String(), f.Now().UTC()
+	if !f.yield(e, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// look reads the session's state from Temporal, else from the store.
+func (f *follower) look(ctx context.Context) (session.Status, error) {
+	f.watcher.Conn = f.conn()
+	if f.watcher.Conn != nil {
+		v, err := f.watcher.Look(ctx)
+		switch {
+		case err == nil && f.lost:
+			f.lost = false
+			return v.Status, f.tell(Event{Kind: TemporalBack})
+		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
+			return v.Status, looked(f.key.Session, err)
+		case !f.lost:
+			f.lost = true
+			if err := f.tell(Event{Kind: TemporalLost}); err != nil {
+				return v.Status, err
+			}
+		}
+	}
+	e, err := f.Store.Execution(f.key)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return session.Status{}, ctx.Err() // the next write replaces it
+	}
+	if f.watcher.Conn != nil && e.Status.Status.Closed() {
+		e.Status.Status = session.Running // only Temporal knows whether it has ended
+	}
+	return e.Status, err
+}
+
+// step tells what is new.
+func (f *follower) step(ctx context.Context, status session.Status) error {
+	if err := f.tellEnded(ctx); err != nil {
+		return err
+	}
+	if err := f.tellRunning(ctx, status); err != nil {
+		return err
+	}
+	if status.Status == f.state || status.Status == "" {
+		return nil
+	}
+	f.state = status.Status
+	return f.tell(Event{Kind: SessionIs, Status: status.Status, Reason: status.Reason})
+}
+
+// tellEnded tells of attempts that have ended, in the order in which they did.
+func (f *follower) tellEnded(ctx context.Context) error {
+	all, _, err := f.finished(ctx, f.key, f.selected)
+	if err != nil {
+		return err
+	}
+	seen := map[string]int{}
+	for _, a := range all {
+		f.ended[a.AssignmentID] = a.Ended()
+	}
+	all = slices.DeleteFunc(all, func(a Attempt) bool {
+		seen[a.AssignmentID.String()]++
+		return seen[a.AssignmentID.String()] <= f.at[a.AssignmentID.String()].Attempts
+	})
+	slices.SortStableFunc(all, func(x, y Attempt) int { return x.Ended().Compare(y.Ended()) })
+	for _, a := range all {
+		if f.muted {
+			f.at.passed(a.AssignmentID)
+			continue
+		}
+		unprinted := func(text string) string { return text }
+		if t := f.tails[a.AssignmentID]; t != nil && t.file != nil {
+			lines, err := t.readNew()
+			if err == nil {
+				err = f.tellLines(a.AssignmentID, t, lines)
+			}
+			if err != nil {
+				return err
+			}
+			unprinted = func(text string) string {
+				rest := t.Rest(text)
+				if rest != text {
+					t.text = nil
+				}
+				return rest
+			}
+			t.from = place{}
+		}
+		f.at.passed(a.AssignmentID)
+		if err := f.tell(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a, Unprinted: unprinted}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellRunning tells the new output and progress of running agents.
+func (f *follower) tellRunning(ctx context.Context, status session.Status) error {
+	logs := f.LiveLogs(ctx)
+	for _, p := range status.Phases {
+		for _, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			if !f.selected.Matches(id) {
+				continue
+			}
+			t := f.tails[id]
+			if t == nil {
+				had := f.at[id.String()]
+				t = &Tail{from: place{had.Offset, had.Sum}}
+				f.tails[id] = t
+			}
+			t.after = f.ended[id]
+			lines, err := t.Follow(logs, f.key, id, as.Status == session.Running)
+			if err == nil {
+				err = f.tellLines(id, t, lines)
+			}
+			if err == nil {
+				err = f.tellProgress(id, t, as.Progress)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tellLines tells what a running attempt has printed.
+func (f *follower) tellLines(id spec.AssignmentID, t *Tail, lines []string) error {
+	var b strings.Builder
+	for i, line := range lines {
+		b.WriteString(line + "\n")
+		if i == len(lines)-1 {
+			break // the last event alone has the position after all lines: none is lost
+		}
+		if b.Len() < maxOutput || f.muted {
+			continue
+		}
+		if err := f.tell(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()}); err != nil {
+			return err
+		}
+		b.Reset()
+	}
+	if at := t.place(); t.file != nil {
+		f.at[id.String()] = passed{f.at[id.String()].Attempts, at.Offset, at.Sum}
+	}
+	if b.Len() == 0 || f.muted {
+		return nil
+	}
+	return f.tell(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()})
+}
+
+// tellProgress tells a line of progress that is not in the output.
+func (f *follower) tellProgress(id spec.AssignmentID, t *Tail, line string) error {
+	if line == f.progress[id] {
+		return nil
+	}
+	f.progress[id] = line
+	if line == "" || f.muted || t.Has(line) {
+		return nil
+	}
+	return f.tell(Event{Kind: AttemptProgress, Of: &id, Text: textfmt.Shorten(line, maxLine)})
+}
+
+func (f *follower) close() {
+	for t := range maps.Values(f.tails) {
+		t.Close()
+	}
+}

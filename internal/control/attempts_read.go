@@ -1,0 +1,208 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// isOf reports whether an attempt is the one that is named. Pass zero is any.
+func (a AttemptRef) isOf(at Attempt) bool {
+	return at.AssignmentID == a.AssignmentID && at.Round == a.Round && at.Attempt == a.Attempt && (a.Pass == 0 || at.Pass == a.Pass)
+}
+
+// AttemptDetail is all that is known of a finished attempt, except the text of its transcript.
+type AttemptDetail struct {
+	Session string `json:"session"`
+	Attempt
+	// Task is what the assignment is about; null where the team is not known any more.
+	Task *Task `json:"task"`
+	// Feedback is what the attempt was told of the one before; null: nothing.
+	Feedback *session.Feedback `json:"feedback"`
+	// Changes is the difference of a failed attempt's files from the input. That of an attempt
+	// that succeeded is the assignment's.
+	Changes string `json:"changes,omitempty"`
+	// Size is the transcript's, in bytes.
+	Size int64 `json:"size"`
+	Damage
+}
+
+// Task is what an assignment is about.
+type Task struct {
+	Role         string `json:"role"`
+	Instructions string `json:"instructions"`
+	Requirement  string `json:"requirement"`
+}
+
+// Read reads one finished attempt.
+func (a Attempts) Read(ctx context.Context, sessionID string, id AttemptRef) (AttemptDetail, error) {
+	doc := AttemptDetail{Session: sessionID}
+	key, found, before, err := a.find(ctx, sessionID, id)
+	if err != nil {
+		return doc, err
+	}
+	doc.Attempt = found
+	if before != nil {
+		doc.Feedback = &session.Feedback{Category: before.Category, Message: before.Message, Output: before.Output, Advice: failures.RuleFor(before.Category).Advice, Kept: found.From != failures.FromInput}
+		if doc.Feedback.Diff, err = a.text(ctx, before.Diff, &doc.Damage.Damage); err != nil {
+			return doc, err
+		}
+	}
+	if doc.Changes, err = a.text(ctx, found.Diff, &doc.Damage.Damage); err != nil {
+		return doc, err
+	}
+	if found.Log != "" {
+		if doc.Size, err = a.Store.Content.BlobSize(found.Log); err != nil {
+			doc.Damage.Damage = err.Error()
+		}
+	}
+	a.addTask(ctx, key, &doc)
+	return doc, nil
+}
+
+// find finds an attempt, and the failed one before it in its pass; nil: there is none.
+func (a Attempts) find(ctx context.Context, sessionID string, id AttemptRef) (key session.Key, found Attempt, before *Attempt, err error) {
+	if err := id.Check(); err != nil {
+		return key, found, nil, &Error{Kind: Invalid, Field: "assignment", err: err}
+	}
+	if _, key, err = a.inStore(ctx, sessionID); err != nil {
+		return key, found, nil, err
+	}
+	record, err := a.Store.Record(key, id.AssignmentID)
+	if err != nil && !errors.Is(err, session.ErrNotFound) {
+		return key, found, nil, err
+	}
+	all := AttemptsOf(record)
+	for i, at := range slices.Backward(all) {
+		if !id.isOf(at) {
+			continue
+		}
+		if i > 0 && all[i-1].Pass == at.Pass && all[i-1].Status == session.Failed && !all[i-1].Supplied {
+			before = &all[i-1]
+		}
+		return key, at, before, nil
+	}
+	return key, found, nil, notFoundf("the session has no finished attempt %s", id)
+}
+
+// text reads a text. One that is lost is noted as damage.
+func (a Attempts) text(ctx context.Context, name spec.Digest, damage *string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	data, err := a.Store.Content.Blob(ctx, name)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		*damage = err.Error()
+		return "", nil
+	}
+	return string(data), err
+}
+
+// addTask reads what the assignment is about, from the newest checkpoint. What cannot be read is left out.
+func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDetail) {
+	e, err := a.Store.Execution(key)
+	if err != nil || e.Checkpoint == "" {
+		return
+	}
+	c, err := a.Store.Checkpoint(ctx, e.Checkpoint)
+	if err != nil {
+		return
+	}
+	var t spec.Team
+	data, err := a.Store.Content.Blob(ctx, c.Team.Blob)
+	if err != nil || json.Unmarshal(data, &t) != nil {
+		return
+	}
+	if persona, ok := t.Personas[doc.Persona]; ok {
+		doc.Task = &Task{Role: persona.Role, Instructions: persona.Instructions, Requirement: c.Requirement}
+	}
+	for _, answer := range c.Answers { // the last note before the attempt is what it was told
+		if answer.Phase == doc.Phase && (answer.Persona == doc.Persona || answer.Persona == "") && answer.Note != "" && answer.At.Before(doc.StartedAt) {
+			if doc.Feedback == nil {
+				doc.Feedback = &session.Feedback{}
+			}
+			doc.Feedback.Note = answer.Note
+		}
+	}
+}
+
+// MaxRange is the most bytes of a transcript that are read at once.
+const MaxRange = 1 << 20
+
+// TranscriptRange is a part of a transcript.
+type TranscriptRange struct {
+	// Log is the transcript's blob, and Size its size in bytes.
+	Log  spec.Digest `json:"log"`
+	Size int64       `json:"size"`
+	// From and To are the part's offsets in bytes. It begins at a line and ends after one,
+	// unless a line is longer than a part may be.
+	From int64  `json:"from"`
+	To   int64  `json:"to"`
+	Text string `json:"text"`
+}
+
+// Range reads a part of an attempt's transcript: at most limit bytes from an offset on,
+// or with a negative offset so many bytes before the end.
+func (a Attempts) Range(ctx context.Context, sessionID string, id AttemptRef, from int64, limit int) (TranscriptRange, error) {
+	var doc TranscriptRange
+	if limit <= 0 || limit > MaxRange {
+		return doc, invalidf("limit", "%d is not between 1 and %d bytes", limit, MaxRange)
+	}
+	data, log, err := a.transcript(ctx, sessionID, id)
+	if err != nil {
+		return doc, err
+	}
+	doc.Log, doc.Size = log, int64(len(data))
+	if doc.From = min(from, doc.Size); from < 0 {
+		doc.From = lineFrom(data, max(doc.Size+from, 0))
+	}
+	doc.To = min(doc.From+int64(limit), doc.Size)
+	part := data[doc.From:doc.To]
+	if end := bytes.LastIndexByte(part, '\n'); doc.To < doc.Size && end >= 0 {
+		part = part[:end+1]
+		doc.To = doc.From + int64(len(part))
+	}
+	doc.Text = string(bytes.ToValidUTF8(part, []byte("\uFFFD")))
+	return doc, nil
+}
+
+// lineFrom is where the first line begins at an offset or soon after it; the offset if none does.
+func lineFrom(data []byte, from int64) int64 {
+	if from == 0 || data[from-1] == '\n' {
+		return from
+	}
+	near := data[from:min(from+64<<10, int64(len(data)))]
+	if i := bytes.IndexByte(near, '\n'); i >= 0 && i+1 < len(near) {
+		return from + int64(i) + 1
+	}
+	return from
+}
+
+// Raw writes an attempt's whole transcript.
+func (a Attempts) Raw(ctx context.Context, sessionID string, id AttemptRef, w io.Writer) error {
+	data, _, err := a.transcript(ctx, sessionID, id)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	return err
+}
+
+// transcript reads a transcript, which is verified as a whole; agents bound it.
+func (a Attempts) transcript(ctx context.Context, sessionID string, id AttemptRef) ([]byte, spec.Digest, error) {
+	_, found, _, err := a.find(ctx, sessionID, id)
+	if err != nil || found.Log == "" {
+		return nil, "", err
+	}
+	data, err := a.Store.Content.Blob(ctx, found.Log)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		err = notFoundf("the transcript is lost: %w", err)
+	}
+	return data, found.Log, err
+}

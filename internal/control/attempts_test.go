@@ -1,0 +1,176 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
+)
+
+// bench is a store with a session whose assignment build/dev is at work.
+type bench struct {
+	*testing.T
+	control.Attempts
+	store *store.Store
+	key   session.Key
+	dev   spec.AssignmentID
+	ctx   context.Context
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(access.With(t.Context(), access.Local("ann")), time.Minute)
+	t.Cleanup(cancel)
+	return &bench{
+		T: t, store: s, key: session.Key{Namespace: "default", Session: "s"}, dev: spec.AssignmentID{Phase: "build", Persona: "dev"}, ctx: ctx,
+		Attempts: control.Attempts{Base: &control.Base{Store: s, Namespace: "default", Now: time.Now}},
+	}
+}
+
+// is sets the session's state.
+func (s *bench) is(state session.State) {
+	s.Helper()
+	require.NoError(s, s.store.UpdateExecution(s.key, func(e *session.Execution) {
+		e.Team, e.Status.Status = "crew", state
+		e.Phases = []session.PhaseStatus{{Name: "build", Status: session.Running, Assignments: []session.AssignmentStatus{
+			{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: session.Running}},
+		}}}
+	}))
+}
+
+// fails ends an attempt with a transcript.
+func (s *bench) fails(attempt int, transcript string) {
+	s.Helper()
+	log, err := s.store.Content.PutBlob(s.ctx, []byte(transcript))
+	require.NoError(s, err)
+	r, err := s.store.Record(s.key, s.dev)
+	if err != nil {
+		r = session.Record{Schema: session.RecordSchema, Assignment: s.dev, Incarnation: 1, Epoch: 1, Rounds: []session.RoundRecord{{Round: 1, Epoch: 1, Key: session.RoundKey{Run: "r"}}}}
+	}
+	now := time.Now().UTC()
+	r.Rounds[0].Attempts = append(r.Rounds[0].Attempts, session.AttemptReport{
+		Attempt: attempt, Failure: failures.Failure{Category: failures.TestFailure, Message: "it is red", Output: "want 1"}, Log: log, StartedAt: now, EndedAt: now,
+	})
+	require.NoError(s, s.store.PutRecord(s.key, r))
+}
+
+// prints appends to the live log.
+func (s *bench) prints(text string) {
+	s.Helper()
+	dirs, err := workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.store.Dir())}).Make(s.key, s.dev)
+	require.NoError(s, err)
+	f, err := os.OpenFile(dirs.LiveLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(s, err)
+	_, err = f.WriteString(text)
+	require.NoError(s, err)
+	require.NoError(s, f.Close())
+}
+
+// following follows from a position, and calls take with each event until that is enough.
+func (s *bench) following(from string, enough func(control.Event) bool) (last string, texts []string) {
+	s.Helper()
+	for e, err := range s.Follow(s.ctx, "s", "", from) {
+		require.NoError(s, err)
+		last, texts = e.ID, append(texts, string(e.Kind)+" "+e.Text+string(e.Status))
+		if enough(e) {
+			return last, texts
+		}
+	}
+	return last, texts
+}
+
+func TestATranscriptIsReadInPieces(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.Running)
+	long := strings.Repeat("-- a line of the transcript, with an é\n", 10<<20/40)
+	s.fails(1, long)
+	id := control.AttemptRef{AssignmentID: s.dev, Round: 1, Attempt: 1}
+	var read strings.Builder
+	for at := int64(0); ; {
+		part, err := s.Range(s.ctx, "s", id, at, control.MaxRange)
+		require.NoError(t, err)
+		require.Equal(t, int64(len(long)), part.Size)
+		read.WriteString(part.Text)
+		if at = part.To; at == part.Size {
+			break
+		}
+	}
+	require.Equal(t, digestOf(long), digestOf(read.String()), "the parts are the whole")
+	end, err := s.Range(s.ctx, "s", id, -1000, 4096)
+	require.NoError(t, err)
+	require.Equal(t, end.Size, end.To)
+	require.True(t, strings.HasPrefix(end.Text, "-- a line"), "a part begins with a line")
+	var raw bytes.Buffer
+	require.NoError(t, s.Raw(s.ctx, "s", id, &raw))
+	require.Equal(t, digestOf(long), digestOf(raw.String()))
+	_, err = s.Range(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}, 0, 10)
+	var failed *control.Error
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, control.NotFound, failed.Kind)
+	_, err = s.Range(context.Background(), "s", id, 0, 10)
+	require.ErrorIs(t, err, access.ErrNobody)
+
+	s.fails(2, "")
+	second, err := s.Read(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2})
+	require.NoError(t, err)
+	require.Equal(t, "want 1", second.Feedback.Output, "it was told how the first one failed")
+}
+
+// TestAReaderGoesOnWhereItWas after it, or what it reads from, was restarted.
+func TestAReaderGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.Running)
+	s.fails(1, "first\n")
+	s.prints("one\ntwo\nthr")
+	at, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
+	require.Equal(t, []string{"attempt ", "output one\ntwo\n"}, texts)
+	s.prints("ee\n")
+	at, texts = s.following(at, func(e control.Event) bool { return e.Kind == control.SessionIs })
+	require.Equal(t, []string{"output three\n", "session running"}, texts)
+	s.fails(2, "one\ntwo\nthree\nfour\n")
+	s.is(session.Completed)
+	_, texts = s.following(at, func(control.Event) bool { return false })
+	require.Equal(t, []string{"attempt ", "session completed"}, texts, "it ends with the session")
+	_, texts = s.following(control.FollowNew, func(control.Event) bool { return false })
+	require.Equal(t, []string{"session completed"}, texts)
+	for _, err := range s.Follow(s.ctx, "s", "", "nonsense") {
+		require.ErrorContains(t, err, "no position")
+	}
+}
+
+func TestLiveLinesAreReadFromAnOffset(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.Running)
+	s.prints("one\ntwo\nthr")
+	live, err := s.Live(s.ctx, "s", s.dev, 0)
+	require.NoError(t, err)
+	require.Equal(t, control.LiveLines{Session: "s", AssignmentID: s.dev, Running: true, Source: "log", Next: 8, Text: "one\ntwo\n"}, live)
+	s.prints("ee\n")
+	live, err = s.Live(s.ctx, "s", s.dev, live.Next)
+	require.NoError(t, err)
+	require.Equal(t, "three\n", live.Text)
+	live, err = s.Live(s.ctx, "s", s.dev, -8)
+	require.NoError(t, err)
+	require.Equal(t, "three\n", live.Text, "from the end, in complete lines")
+}
+
+// digestOf stands for a text that is too long to be printed.
+func digestOf(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
