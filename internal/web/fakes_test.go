@@ -42,17 +42,18 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}}
 }
 
 type (
-	fakeSessions struct{ *plane }
-	fakeRequests struct{ *plane }
-	fakeMoney    struct{ *plane }
-	fakePool     struct{ *plane }
-	fakeReviews  struct{ *plane }
-	fakeAttempts struct{ *plane }
-	fakeAudit    struct{ *plane }
+	fakeSessions    struct{ *plane }
+	fakeRequests    struct{ *plane }
+	fakeMoney       struct{ *plane }
+	fakePool        struct{ *plane }
+	fakeReviews     struct{ *plane }
+	fakeAttempts    struct{ *plane }
+	fakeAudit       struct{ *plane }
+	fakeCheckpoints struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -132,6 +133,13 @@ func (f fakePool) Reset(context.Context, string, string, breaker.ResetRequest) (
 
 func (f fakeAudit) Events(context.Context, access.EventFilter, string) (access.EventPage, error) {
 	return f.events, nil
+}
+
+func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, error) {
+	return control.CheckpointList{Session: "web-7", Checkpoints: []control.ListedCheckpoint{
+		{Checkpoint: "9f86d081884c7d659a2feaa0c55ad015", Phase: "design", Incarnation: 1, CreatedAt: ago(time.Hour), Assignments: 2, Artifacts: 5, Usage: cost.Usage{CostUSD: 1.9e9}},
+		{Checkpoint: "2c26b46b68ffc68ff99b453c1d304134", Phase: "init", Incarnation: 1, CreatedAt: ago(2 * time.Hour)},
+	}}, nil
 }
 
 func samplePool(p *plane) {

@@ -46,8 +46,8 @@ type GraphEdge struct {
 
 const (
 	// nameWidth is how many characters of a name fit into a node.
-	nameWidth = 20
-	maxMarks  = 8
+	nameWidth = 18
+	maxMarks  = 7
 )
 
 // needsOf are the phases that each phase needs. Where the team is not known, phases follow one

@@ -16,13 +16,14 @@ import (
 
 // Operations are what pages show and do: those of the control plane.
 type Operations struct {
-	Sessions Sessions
-	Requests Requests
-	Money    Money
-	Pool     Pool
-	Reviews  Reviews
-	Attempts Attempts
-	Audit    Audit
+	Sessions    Sessions
+	Requests    Requests
+	Money       Money
+	Pool        Pool
+	Reviews     Reviews
+	Attempts    Attempts
+	Audit       Audit
+	Checkpoints Checkpoints
 }
 
 // Sessions lists, reads and ends sessions.
@@ -68,10 +69,16 @@ type Attempts interface {
 	Transcript(ctx context.Context, session string, a control.Attempt) (text string, known bool, err error)
 }
 
+// Checkpoints lists the states of sessions after their phases.
+type Checkpoints interface {
+	List(ctx context.Context, session string) (control.CheckpointList, error)
+}
+
 // NewOperations are those of a control plane.
 func NewOperations(base *control.Base) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
+		Checkpoints: control.Checkpoints{Base: base},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/operate", "/audit", "/start",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.

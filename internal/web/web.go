@@ -44,6 +44,7 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}", s.phase)
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}", s.assignment)
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}/attempts/{attempt}", s.attempt)
+	mux.HandleFunc("GET /sessions/{session}/checkpoints", s.checkpoints)
 	mux.HandleFunc("GET /history", s.history)
 	mux.HandleFunc("GET /operate", s.operate)
 	mux.HandleFunc("GET /audit", s.audit)

@@ -9,9 +9,9 @@ import (
 
 // The size of a node of the graph and the space around it, in pixels.
 const (
-	NodeWidth  = 232
+	NodeWidth  = 204
 	NodeHeight = 108
-	columnGap  = 64
+	columnGap  = 48
 	rowGap     = 20
 	bendHeight = 12
 	margin     = 6

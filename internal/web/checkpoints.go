@@ -1,0 +1,29 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// checkpointsPage is the content of the page of a session's checkpoints.
+type checkpointsPage struct {
+	Session session.Status
+	control.CheckpointList
+}
+
+func (s *site) checkpoints(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("session")
+	v, err := s.Sessions.Read(r.Context(), id)
+	if err != nil {
+		s.failed(w, r, err, "/sessions")
+		return
+	}
+	content := checkpointsPage{Session: v.Status}
+	if content.CheckpointList, err = s.Checkpoints.List(r.Context(), id); err != nil && !unavailable(err) {
+		s.failed(w, r, err, sessionURL(id))
+		return
+	}
+	s.show(w, r, http.StatusOK, page{View: "checkpoints", Title: "Checkpoints of " + id, Tab: "sessions", Content: content})
+}
