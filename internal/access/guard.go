@@ -139,7 +139,7 @@ func (g *Guard) bodyLimit(r *http.Request) int64 {
 var ErrSignedOut = errors.New("signed out, revoked or expired")
 
 // watchEvery is how often the credential of a request that takes long is looked at again.
-const watchEvery = time.Second
+const watchEvery = 500 * time.Millisecond
 
 // watch ends a request whose credential ends meanwhile: streams of events take long. The
 // returned function ends the watch.

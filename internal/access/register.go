@@ -14,7 +14,7 @@ import (
 
 // believed is for how long a register is believed that was read: what another process removes
 // from it is effective after that.
-const believed = 500 * time.Millisecond
+const believed = 300 * time.Millisecond
 
 // register is a document of entries by the hash of a secret, or by an id.
 type register[E any] struct {

@@ -25,7 +25,7 @@ var installedProvider = sync.OnceValues(func() (string, error) {
 })
 
 // TestSignInByAProvider has people sign in at a real provider with a real browser, which comes
-// back from another site: one has a role, and one has none.
+// back from another site: one has a role, and signs out; one has none.
 func TestSignInByAProvider(t *testing.T) {
 	t.Parallel()
 	dir, err := installedProvider()
@@ -59,6 +59,10 @@ func TestSignInByAProvider(t *testing.T) {
 		page, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href + ' ' + document.title"))
 		return strings.HasPrefix(page, at+"/") && !strings.Contains(page, "Sign in") && !strings.Contains(page, "callback"), err
 	})
+	b.click("footer button", "Sign out")
+	b.reads("main", "With a one-time link")
+	b.visit(at + "/sessions")
+	b.reads("main", "nobody is signed in")
 	log := w.must("audit", "--actor", "ann.leads.web@example.org")
 	require.Regexp(t, `oidc +127\.0\.0\.1 +login +- +done`, log)
 
