@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/mcp"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/web"
@@ -78,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	audit := access.NewAudit(o.Store.Storage(), o.Now)
 	s.guard = access.NewGuard(access.Options{
 		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
-		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/"}, BodyLimit: bodyLimit,
+		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path}, BodyLimit: bodyLimit,
 	})
 	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
 		s.Stop(ctx)
@@ -104,6 +105,7 @@ func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Version: s.o.Version}))
+	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
 	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
 	return mux
 }

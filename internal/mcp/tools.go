@@ -1,0 +1,138 @@
+package mcp
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// The bounds of what one call returns or waits for.
+const (
+	maxFiles   = 200
+	maxDiff    = 200 << 10
+	maxOutput  = 64 << 10
+	maxWait    = 5 * time.Minute
+	usualWait  = time.Minute
+	lookPause  = time.Second
+	usualLimit = 20
+)
+
+type none struct{}
+
+type ofSession struct {
+	Session string `json:"session" jsonschema:"the session's id"`
+}
+
+type listInput struct {
+	Team   string `json:"team,omitempty" jsonschema:"only sessions of this team"`
+	Status string `json:"status,omitempty" jsonschema:"only sessions in this state: admitted, running, waiting_breaker, help_needed, awaiting_approval, completed, failed or cancelled"`
+	Cursor string `json:"cursor,omitempty" jsonschema:"continue after the page that ended with this cursor"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"how many at most, 1 to 200; 20 if left out"`
+}
+
+type waitInput struct {
+	ofSession
+	Seconds int `json:"seconds,omitempty" jsonschema:"how long to wait at most, 1 to 300; 60 if left out"`
+}
+
+// waited is what a session has come to.
+type waited struct {
+	session.Status
+	// Ready: the session has ended, or waits for a person. Otherwise the time was over.
+	Ready bool `json:"ready"`
+}
+
+func (t tools) sessions(s control.Sessions) {
+	reads(t, "list_sessions", "List sessions, newest first.", func(ctx context.Context, in listInput) (control.SessionList, error) {
+		if in.Limit == 0 {
+			in.Limit = usualLimit
+		}
+		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Cursor: in.Cursor, Limit: min(in.Limit, 200)})
+	})
+	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions and open requests.",
+		func(ctx context.Context, in ofSession) (session.Status, error) {
+			v, err := s.Read(ctx, in.Session)
+			return v.Status, err
+		})
+	reads(t, "wait_session", "Wait until a session has ended or waits for a person, and read its status. Call it again while ready is false.",
+		func(ctx context.Context, in waitInput) (waited, error) {
+			limit := min(time.Duration(in.Seconds)*time.Second, maxWait)
+			if in.Seconds <= 0 {
+				limit = usualWait
+			}
+			return wait(ctx, s, in.Session, limit)
+		})
+	changes(t, "cancel_session", "Cancel a session: its agents are stopped, finished work stays.",
+		func(ctx context.Context, in ofSession) (control.Cancellation, error) {
+			return s.Cancel(ctx, in.Session)
+		})
+}
+
+// wait looks at a session until it is ready or the time is over.
+func wait(ctx context.Context, s control.Sessions, sessionID string, limit time.Duration) (waited, error) {
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(lookPause)
+	defer ticker.Stop()
+	for {
+		v, err := s.Read(ctx, sessionID)
+		if err != nil || ready(v) {
+			return waited{v.Status, err == nil}, err
+		}
+		select {
+		case <-bounded.Done():
+			return waited{v.Status, false}, ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// ready reports whether a session has ended, or waits for a person.
+func ready(v sessionstatus.Session) bool {
+	for _, h := range v.Help {
+		if !h.Kind.NoticeOnly() {
+			return true
+		}
+	}
+	return v.Status.Status.Closed()
+}
+
+type answerInput struct {
+	ofSession
+	Request string `json:"request" jsonschema:"the request's id"`
+	Action  string `json:"action" jsonschema:"one of the request's actions: retry, skip or abort; approve or reject"`
+	Note    string `json:"note,omitempty" jsonschema:"why, for whoever works next; needed to reject"`
+}
+
+func (t tools) requests(r control.Requests) {
+	reads(t, "list_requests", "List what waits for a person, over all sessions: the kind, since when, the cost, and the actions that answer it.",
+		func(ctx context.Context, _ none) (control.Inbox, error) { return r.Inbox(ctx) })
+	changes(t, "answer_request", "Answer an open request of a session.",
+		func(ctx context.Context, in answerInput) (control.Answered, error) {
+			return r.Answer(ctx, in.Session, session.Answer{Request: in.Request, Action: session.Action(in.Action), Note: in.Note})
+		})
+}
+
+type diffInput struct {
+	ofSession
+	Phase string   `json:"phase,omitempty" jsonschema:"the phase whose changes are shown, or A..B for the trees after two phases; all changes if left out"`
+	With  string   `json:"with,omitempty" jsonschema:"another session, OTHER or OTHER:PHASE, to compare with"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files, directories or patterns"`
+	Stat  bool     `json:"stat,omitempty" jsonschema:"only the names of files and counts of lines"`
+}
+
+func (t tools) reviews(r control.Reviews) {
+	reads(t, "diff", "Show what a session, or a phase of it, changed, as a patch for each file.",
+		func(ctx context.Context, in diffInput) (control.Diff, error) {
+			return r.Diff(ctx, control.DiffInput{
+				Session: in.Session, Which: in.Phase, With: in.With, Paths: in.Paths, Stat: in.Stat, MaxFiles: maxFiles, MaxBytes: maxDiff,
+			})
+		})
+	reads(t, "list_artifacts", "List the files that a session's phases have created or changed.",
+		func(ctx context.Context, in ofSession) (control.Artifacts, error) {
+			return r.Artifacts(ctx, in.Session)
+		})
+}
