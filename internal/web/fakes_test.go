@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/usage"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -102,6 +103,16 @@ func (c conflict) As(target any) bool {
 		*e = &control.Error{Kind: control.Conflict}
 	}
 	return ok
+}
+
+func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control.Usage, error) {
+	var doc control.Usage
+	for i, name := range []string{"developer <script>", "tester"} {
+		r := usage.Row{Spending: usage.Spending{Usage: cost.Usage{InputTokens: 1000, CostUSD: cost.USD(i+1) * 1e9}}}
+		*r.Key(filter.By[0]) = name
+		doc.Rows, doc.Total = append(doc.Rows, r), doc.Total.Add(r.Spending)
+	}
+	return doc, nil
 }
 
 // answered takes a request out of the inbox.

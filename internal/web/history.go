@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -24,7 +25,22 @@ type historyPage struct {
 	// More: there are older sessions than those that are counted.
 	More    bool
 	Counted int
+	// By is the key of Costs; Groups are the keys that there are.
+	By     string
+	Groups []string
+	Costs  []CostRow
 }
+
+// CostRow is what one persona, agent, model or phase has cost.
+type CostRow struct {
+	Name  string
+	Usage cost.Usage
+	// Share is its part of all costs, in percent.
+	Share float64
+}
+
+// costGroups are the keys that costs are grouped by.
+var costGroups = []string{"persona", "agent", "model", "phase"}
 
 // HistoryRow sums sessions up.
 type HistoryRow struct {
@@ -76,7 +92,34 @@ func (s *site) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	content.sum(doc)
+	content.Groups, content.By = costGroups, costGroups[0]
+	if by := q.Get("by"); slices.Contains(costGroups, by) {
+		content.By = by
+	}
+	filter := control.UsageFilter{By: []string{content.By}, Sessions: index.Filter{Since: f.Since}}
+	if content.Team != "" {
+		filter.Sessions.Teams = []string{content.Team}
+	}
+	if used, err := s.Money.Usage(r.Context(), filter); err == nil { // otherwise the person may not see all, or there is no store
+		content.Costs = costRows(content.By, used)
+	}
 	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
+}
+
+// maxCostRows bounds the groups that are shown, the dearest first.
+const maxCostRows = 50
+
+func costRows(by string, used control.Usage) []CostRow {
+	amount := func(u cost.Usage) float64 { return float64(u.CostUSD) }
+	if used.Total.Usage.CostUSD == 0 {
+		amount = func(u cost.Usage) float64 { return float64(u.Tokens()) }
+	}
+	var rows []CostRow
+	for _, r := range used.Rows {
+		rows = append(rows, CostRow{Name: *r.Key(by), Usage: r.Usage, Share: amount(r.Usage) / max(amount(used.Total.Usage), 1) * 100})
+	}
+	slices.SortStableFunc(rows, func(a, b CostRow) int { return cmp.Compare(b.Share, a.Share) })
+	return rows[:min(len(rows), maxCostRows)]
 }
 
 // sum adds sessions up by team and by the day on which they started.

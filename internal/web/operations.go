@@ -39,9 +39,10 @@ type Requests interface {
 	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
 }
 
-// Money raises budgets.
+// Money raises budgets, and adds costs up.
 type Money interface {
 	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
+	Usage(context.Context, control.UsageFilter) (control.Usage, error)
 }
 
 // Pool has the workers and breakers.

@@ -20,7 +20,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -117,4 +117,10 @@ func TestABreakerIsOpened(t *testing.T) {
 	require.Equal(t, "/operate?said=trip", answer.Header.Get("Location"))
 	require.Equal(t, []breaker.TripRequest{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
 	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
+}
+
+func TestCostsAreGrouped(t *testing.T) {
+	t.Parallel()
+	_, text := visit(t, dashboard(t, samplePlane()).URL+"/history?by=agent")
+	require.Regexp(t, `(?s)Cost by agent.*tester.*66\.667%.*developer`, text)
 }
