@@ -37,6 +37,7 @@ func New(o Options) http.Handler {
 	sessions(api, control.Sessions{Base: o.Base})
 	requests(api, control.Requests{Base: o.Base})
 	money(api, control.Money{Base: o.Base})
+	attempts(api, control.Attempts{Base: o.Base})
 	pool(api, control.Pool{Base: o.Base})
 	who(api, control.Access{Base: o.Base})
 	events(api, o.Feed)

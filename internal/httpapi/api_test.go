@@ -219,7 +219,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	schemas := compileSchemas(t, api)
 	for path, operations := range api["paths"].(map[string]any) {
 		get, reads := operations.(map[string]any)["get"].(map[string]any)
-		if !reads || strings.Contains(path, "{name}") || path == "/events" {
+		if !reads || strings.Contains(path, "{name}") || strings.Contains(path, "{phase}") || strings.HasSuffix(path, "/events") {
 			continue
 		}
 		got := h.call("GET", strings.ReplaceAll(path, "{session}", "one"), nil)

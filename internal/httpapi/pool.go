@@ -19,7 +19,7 @@ type ofBreaker struct {
 
 // tripInput says why a breaker is opened, and for how long.
 type tripInput struct {
-	ofBreaker
+	Name string `path:"name" maxLength:"100" doc:"the breaker's name"`
 	Body struct {
 		Why string           `json:"why" minLength:"1" maxLength:"1000" doc:"the reason, shown where sessions wait"`
 		For textfmt.Duration `json:"for,omitempty" doc:"how long; left out: until it is reset"`
@@ -28,7 +28,7 @@ type tripInput struct {
 
 // resetInput says why a breaker is closed.
 type resetInput struct {
-	ofBreaker
+	Name string `path:"name" maxLength:"100" doc:"the breaker's name"`
 	Body struct {
 		Why string `json:"why,omitempty" maxLength:"1000" doc:"the reason"`
 	}

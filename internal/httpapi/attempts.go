@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// selectInput selects attempts of a session.
+type selectInput struct {
+	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
+	Assignment string `query:"assignment" maxLength:"210" doc:"PHASE or PHASE/PERSONA; empty: all"`
+}
+
+// OfAttempt names a finished attempt.
+type OfAttempt struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Phase   string `path:"phase" maxLength:"100"`
+	Persona string `path:"persona" maxLength:"100"`
+	Round   int    `path:"round" minimum:"1"`
+	Attempt int    `path:"attempt" minimum:"1" doc:"counts in the round"`
+	Pass    int    `query:"pass" minimum:"0" doc:"the pass; without it, the last one that has the attempt"`
+}
+
+func (in OfAttempt) ref() control.AttemptRef {
+	return control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Pass: in.Pass, Round: in.Round, Attempt: in.Attempt}
+}
+
+// rangeInput is a part of a transcript. What is embedded is exported, or it would not be filled in.
+type rangeInput struct {
+	OfAttempt
+	From  int64 `query:"from" doc:"the offset in bytes; a negative one counts from the end"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1048576" default:"262144" doc:"how many bytes at most"`
+}
+
+// liveInput is a part of what a running attempt has printed.
+type liveInput struct {
+	Session string `path:"session" maxLength:"200" doc:"the session's id"`
+	Phase   string `path:"phase" maxLength:"100"`
+	Persona string `path:"persona" maxLength:"100"`
+	After   int64  `query:"after" doc:"the offset in bytes; a negative one counts from the end"`
+}
+
+// attemptEventsInput says which attempts are followed.
+type attemptEventsInput struct {
+	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
+	Assignment string `query:"assignment" maxLength:"210" doc:"PHASE or PHASE/PERSONA; empty: all"`
+	After      string `header:"Last-Event-ID" maxLength:"65536" doc:"the id of the last event that the reader has"`
+}
+
+func attempts(api huma.API, a control.Attempts) {
+	const one = "GET /sessions/{session}/attempts/{phase}/{persona}/{round}/{attempt}"
+	register(api, operation("GET /sessions/{session}/attempts", "list-attempts", "List the attempts of a session, those at work included"),
+		func(ctx context.Context, in *selectInput) (control.AttemptList, error) {
+			return a.List(ctx, in.Session, control.Select(in.Assignment))
+		})
+	register(api, operation(one, "read-attempt", "Read a finished attempt: what it was told, what came of it, and its changes"),
+		func(ctx context.Context, in *OfAttempt) (control.AttemptDetail, error) {
+			return a.Read(ctx, in.Session, in.ref())
+		})
+	register(api, operation(one+"/transcript", "read-transcript", "Read a part of an attempt's transcript, from either end"),
+		func(ctx context.Context, in *rangeInput) (control.TranscriptRange, error) {
+			return a.Range(ctx, in.Session, in.ref(), in.From, in.Limit)
+		})
+	register(api, operation("GET /sessions/{session}/attempts/{phase}/{persona}/live", "read-live", "Read what the running attempt of an assignment has printed since an offset"),
+		func(ctx context.Context, in *liveInput) (control.LiveLines, error) {
+			return a.Live(ctx, in.Session, spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, in.After)
+		})
+	op := operation("GET /sessions/{session}/attempts/events", "follow-attempts", "Follow a session's attempts and what they print, as server-sent events")
+	op.Description = "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids stay good when the server restarts."
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "a stream of events",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+	}}
+	huma.Register(api, op, func(_ context.Context, in *attemptEventsInput) (*huma.StreamResponse, error) {
+		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			hctx.SetHeader("Content-Type", "text/event-stream")
+			hctx.SetHeader("Cache-Control", "no-store")
+			w, _ := hctx.BodyWriter().(http.ResponseWriter)
+			streamAttempts(hctx.Context(), w, a, *in)
+		}}, nil
+	})
+}
+
+// streamAttempts writes events until the session, the reader or the server ends.
+func streamAttempts(ctx context.Context, w http.ResponseWriter, a control.Attempts, in attemptEventsInput) {
+	flusher := http.NewResponseController(w)
+	_, _ = fmt.Fprint(w, "retry: 2000\n\n")
+	_ = flusher.Flush()
+	for e, err := range a.Follow(ctx, in.Session, control.Select(in.Assignment), in.After) {
+		if err != nil {
+			data, _ := json.Marshal(problemOf(ctx, err)) // never fails
+			_, _ = fmt.Fprintf(w, "event: problem\ndata: %s\n\n", data)
+			return
+		}
+		data, _ := json.Marshal(e) // never fails
+		if _, err := fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n\n", e.Kind, e.ID, data); err != nil || flusher.Flush() != nil {
+			return
+		}
+	}
+}

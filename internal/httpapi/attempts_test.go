@@ -1,0 +1,55 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+func TestAttemptsAreReadAndFollowed(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	now := time.Now().UTC()
+	h.session("one", "web", now, func(e *session.Execution) { e.Status.Status = session.Completed })
+	log, err := h.base.Store.Content.PutBlob(t.Context(), []byte("-- turn 1\n<script>alert(1)</script>\n"))
+	require.NoError(t, err)
+	require.NoError(t, h.base.Store.PutRecord(session.Key{Namespace: "default", Session: "one"}, session.Record{
+		Schema: session.RecordSchema, Assignment: spec.AssignmentID{Phase: "design", Persona: "ann"}, Incarnation: 1, Epoch: 1,
+		Rounds: []session.RoundRecord{{Round: 1, Epoch: 1, Key: session.RoundKey{Run: "r"}, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
+			{Attempt: 1, Failure: failures.Failure{Category: failures.TestFailure, Message: "red"}, Log: log, StartedAt: now, EndedAt: now},
+		}}}},
+	}))
+	var list control.AttemptList
+	h.call("GET", "/sessions/one/attempts", nil).read(t, &list)
+	require.Len(t, list.Attempts, 1)
+	const one = "/sessions/one/attempts/design/ann/1/1"
+	var detail control.AttemptDetail
+	h.call("GET", one, nil).read(t, &detail)
+	require.Equal(t, "red", detail.Message)
+	require.Equal(t, int64(36), detail.Size)
+	var part control.TranscriptRange
+	h.call("GET", one+"/transcript?from=-30&limit=100", nil).read(t, &part)
+	require.Equal(t, "<script>alert(1)</script>\n", part.Text)
+	require.Equal(t, http.StatusNotFound, h.call("GET", "/sessions/one/attempts/design/ann/2/1", nil).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", one+"/transcript?limit=0", nil).status)
+	events := string(h.call("GET", "/sessions/one/attempts/events", nil).body)
+	require.Contains(t, events, "event: attempt\nid: ")
+	require.True(t, strings.HasSuffix(events, "\n\n"))
+	require.Contains(t, events, `"status":"completed"`)
+}
+
+func TestARaiseIsForTheSessionInThePath(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	got := h.call("POST", "/sessions/one/budget/raise", map[string]any{"tokens": 5})
+	require.Equal(t, http.StatusServiceUnavailable, got.status, string(got.body)) // it takes Temporal
+}
