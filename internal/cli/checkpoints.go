@@ -6,49 +6,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
-
-// checkpointsDocument is the document of `checkpoints list -o json`.
-type checkpointsDocument struct {
-	Session string `json:"session"`
-	// Checkpoints are the newest first.
-	Checkpoints []listedCheckpoint `json:"checkpoints"`
-}
-
-// listedCheckpoint is a checkpoint in a listing.
-type listedCheckpoint struct {
-	// Checkpoint is the digest that names it.
-	Checkpoint  spec.Digest `json:"checkpoint"`
-	Phase       string      `json:"phase"`
-	Incarnation int         `json:"incarnation"`
-	CreatedAt   time.Time   `json:"created_at"`
-	// Assignments and Artifacts are counts.
-	Assignments int         `json:"assignments"`
-	Artifacts   int         `json:"artifacts"`
-	Usage       cost.Usage  `json:"usage"`
-	Previous    spec.Digest `json:"previous"`
-	// File is the copy of the checkpoint for people.
-	File string `json:"file"`
-}
-
-// shownCheckpoint is the document of `checkpoints show -o json`: the checkpoint
-// and the digest that names it.
-type shownCheckpoint struct {
-	Name spec.Digest `json:"checkpoint"`
-	session.Checkpoint
-}
 
 func newCheckpoints(a *app) *cobra.Command {
 	return group("checkpoints", "List, show, verify, prune, export and import the checkpoints of sessions",
@@ -59,11 +27,11 @@ func newCheckpoints(a *app) *cobra.Command {
 // checkpointsCommand is `checkpoints list` and `checkpoints show`.
 type checkpointsCommand struct {
 	*console
-	*storeOpener
+	*connector
 }
 
 func newCheckpointsList(a *app) *cobra.Command {
-	c := checkpointsCommand{a.console, a.storeOpener}
+	c := checkpointsCommand{a.console, a.connector}
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List a session's checkpoints, newest first",
@@ -75,7 +43,7 @@ func newCheckpointsList(a *app) *cobra.Command {
 }
 
 func newCheckpointsShow(a *app) *cobra.Command {
-	c := checkpointsCommand{a.console, a.storeOpener}
+	c := checkpointsCommand{a.console, a.connector}
 	cmd := &cobra.Command{
 		Use:   "show SESSION [PHASE | CHECKPOINT]",
 		Short: "Show a checkpoint: the newest, the one after a phase, or the one with a digest",
@@ -89,63 +57,37 @@ func newCheckpointsShow(a *app) *cobra.Command {
 }
 
 func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
-	s, key, err := c.stored(sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
-	chain, err := c.checkpointChain(ctx, s, key)
+	doc, err := control.Checkpoints{Base: base}.List(ctx, sessionID)
 	if err != nil {
-		return err
+		return c.explain(ctx, base, err)
 	}
-	doc := checkpointsDocument{Session: sessionID, Checkpoints: []listedCheckpoint{}}
+	c.printDamage(doc.Damage)
 	t := c.table("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
-	for _, checkpoint := range chain {
-		file, err := s.CheckpointPath(key, checkpoint.CurrentPhase)
-		if err != nil {
-			return err
-		}
-		doc.Checkpoints = append(doc.Checkpoints, listedCheckpoint{
-			Checkpoint: checkpoint.Name, Phase: checkpoint.CurrentPhase, Incarnation: checkpoint.Incarnation, CreatedAt: checkpoint.CreatedAt,
-			Assignments: len(checkpoint.Assignments), Artifacts: len(checkpoint.Artifacts), Usage: checkpoint.Usage, Previous: checkpoint.Previous, File: file,
-		})
-		t.Add(terminal.Plain(checkpoint.CurrentPhase), terminal.Plain(checkpoint.Name.Short()), terminal.Plain(fmt.Sprint(len(checkpoint.Assignments))),
-			terminal.Plain(fmt.Sprint(len(checkpoint.Artifacts))), terminal.Plain(terminal.Number(checkpoint.Usage.Tokens())), terminal.Plain(terminal.Moment(&checkpoint.CreatedAt)))
+	for _, one := range doc.Checkpoints {
+		t.Add(terminal.Plain(one.Phase), terminal.Plain(one.Checkpoint.Short()), terminal.Plain(fmt.Sprint(one.Assignments)),
+			terminal.Plain(fmt.Sprint(one.Artifacts)), terminal.Plain(terminal.Number(one.Usage.Tokens())), terminal.Plain(terminal.Moment(&one.CreatedAt)))
 	}
 	return c.result(doc, func() { t.Write(c.stdout) })
 }
 
 func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) error {
-	s, key, err := c.stored(sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
-	chain, err := c.checkpointChain(ctx, s, key)
+	checkpoint, err := control.Checkpoints{Base: base}.Read(ctx, sessionID, which)
 	if err != nil {
-		return err
+		return c.explain(ctx, base, err)
 	}
-	checkpoint, err := findCheckpoint(chain, sessionID, which)
-	if err != nil {
-		return err
-	}
-	return c.result(shownCheckpoint{checkpoint.Name, checkpoint.Checkpoint}, func() { c.write(checkpoint) })
+	c.printDamage(checkpoint.Damage)
+	return c.result(checkpoint, func() { c.write(checkpoint) })
 }
 
-// findCheckpoint finds a checkpoint by its phase or the beginning of its digest.
-func findCheckpoint(chain []store.StoredCheckpoint, sessionID, which string) (store.StoredCheckpoint, error) {
-	if which == "" {
-		return chain[0], nil
-	}
-	var phases []string
-	for _, c := range chain {
-		if c.CurrentPhase == which || (len(which) >= 6 && strings.HasPrefix(string(c.Name), which)) {
-			return c, nil
-		}
-		phases = append(phases, c.CurrentPhase)
-	}
-	return store.StoredCheckpoint{}, usagef("checkpoint %[2]q of session %[1]s not found; it has those after %[3]s", sessionID, which, strings.Join(phases, ", "))
-}
-
-func (c *checkpointsCommand) write(checkpoint store.StoredCheckpoint) {
+func (c *checkpointsCommand) write(checkpoint control.ShownCheckpoint) {
 	c.print("%s  after phase %s of session %s, team %s", c.palette.Paint(terminal.Bold, checkpoint.Name.Short()), checkpoint.CurrentPhase, checkpoint.Session, checkpoint.Team.Name)
 	c.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&checkpoint.CreatedAt), checkpoint.Incarnation,
 		terminal.Number(checkpoint.Usage.Tokens()), terminal.Money(checkpoint.Usage), terminal.Dash(checkpoint.Previous.Short()))

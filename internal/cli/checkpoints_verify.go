@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -16,11 +17,11 @@ import (
 // verifyCommand is `checkpoints verify`.
 type verifyCommand struct {
 	*console
-	*storeOpener
+	*connector
 }
 
 func newCheckpointsVerify(a *app) *cobra.Command {
-	c := verifyCommand{a.console, a.storeOpener}
+	c := verifyCommand{a.console, a.connector}
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION | --all]",
@@ -49,9 +50,6 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 	if err != nil {
 		return err
 	}
-	if report.Faults == nil {
-		report.Faults = []cas.Fault{}
-	}
 	if c.output == outputJSON {
 		if err := c.printJSON(report); err != nil {
 			return err
@@ -77,18 +75,15 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 }
 
 func (c *verifyCommand) inspect(ctx context.Context, session []string) (store.Report, error) {
-	if len(session) == 0 {
-		s, err := c.openStoreToWrite()
-		if err != nil {
-			return store.Report{}, err
-		}
-		return s.VerifyAll(ctx)
-	}
-	s, key, err := c.storedToWrite(session[0])
+	base, err := c.storeBase(c.openStoreToWrite)
 	if err != nil {
 		return store.Report{}, err
 	}
-	return s.VerifySession(ctx, key)
+	if len(session) == 0 {
+		return control.Checkpoints{Base: base}.VerifyAll(ctx)
+	}
+	report, err := control.Checkpoints{Base: base}.Verify(ctx, session[0])
+	return report, c.explain(ctx, base, err)
 }
 
 func verdict(faults int) string {

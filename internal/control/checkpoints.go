@@ -2,10 +2,16 @@ package control
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Checkpoints are the states of sessions after their phases.
@@ -31,9 +37,18 @@ type ListedCheckpoint struct {
 	Artifacts   int         `json:"artifacts"`
 	Usage       cost.Usage  `json:"usage"`
 	Previous    spec.Digest `json:"previous"`
+	// File is the copy of the checkpoint for people.
+	File string `json:"file"`
 }
 
-// List lists a session's checkpoints that can be read, the newest first.
+// ShownCheckpoint is the document of a checkpoint: the checkpoint and the digest that names it.
+type ShownCheckpoint struct {
+	Name spec.Digest `json:"checkpoint"`
+	session.Checkpoint
+	Damage
+}
+
+// List lists a session's checkpoints.
 func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList, error) {
 	doc := CheckpointList{Session: sessionID, Checkpoints: []ListedCheckpoint{}}
 	s, key, err := c.inStore(ctx, sessionID)
@@ -45,11 +60,71 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 		return doc, err
 	}
 	doc.Damage = damage
-	for _, k := range all {
+	for _, one := range all {
+		file, err := s.CheckpointPath(key, one.CurrentPhase)
+		if err != nil {
+			return doc, err
+		}
 		doc.Checkpoints = append(doc.Checkpoints, ListedCheckpoint{
-			Checkpoint: k.Name, Phase: k.CurrentPhase, Incarnation: k.Incarnation, CreatedAt: k.CreatedAt, Assignments: len(k.Assignments),
-			Artifacts: len(k.Artifacts), Usage: k.Usage, Previous: k.Previous,
+			Checkpoint: one.Name, Phase: one.CurrentPhase, Incarnation: one.Incarnation, CreatedAt: one.CreatedAt,
+			Assignments: len(one.Assignments), Artifacts: len(one.Artifacts), Usage: one.Usage, Previous: one.Previous, File: file,
 		})
 	}
 	return doc, nil
+}
+
+// Read finds a checkpoint by its phase or the beginning of its digest; without one, the newest.
+func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCheckpoint, error) {
+	s, key, err := c.inStore(ctx, sessionID)
+	if err != nil {
+		return ShownCheckpoint{}, err
+	}
+	all, damage, err := chain(ctx, s, key)
+	if err != nil {
+		return ShownCheckpoint{}, err
+	}
+	var phases []string
+	for _, one := range all {
+		if which == "" || one.CurrentPhase == which || (len(which) >= 6 && strings.HasPrefix(string(one.Name), which)) {
+			return ShownCheckpoint{one.Name, one.Checkpoint, damage}, nil
+		}
+		phases = append(phases, one.CurrentPhase)
+	}
+	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
+}
+
+// Verify reads a session's documents and blobs, and repairs what it can; what is damaged is
+// moved to the store's quarantine. That may concern other sessions, too: the caller needs a
+// role for all teams.
+func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store.Report, err error) {
+	s, key, err := c.inStore(ctx, sessionID)
+	if err != nil {
+		return report, err
+	}
+	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Session: sessionID, Team: access.AllTeams}, func(ctx context.Context) error {
+		report, err = s.VerifySession(ctx, key)
+		return err
+	})
+	return withFaults(report), err
+}
+
+// VerifyAll is like Verify for the whole store.
+func (c Checkpoints) VerifyAll(ctx context.Context) (report store.Report, err error) {
+	s, err := c.stored()
+	if err != nil {
+		return report, err
+	}
+	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Team: access.AllTeams}, func(ctx context.Context) error {
+		report, err = s.VerifyAll(ctx)
+		return err
+	})
+	return withFaults(report), err
+}
+
+// withFaults is a report whose list of faults is never null.
+func withFaults(r store.Report) store.Report {
+	if r.Faults == nil {
+		r.Faults = []cas.Fault{}
+	}
+	return r
 }

@@ -40,6 +40,8 @@ func New(o Options) http.Handler {
 	attempts(api, control.Attempts{Base: o.Base})
 	pool(api, control.Pool{Base: o.Base})
 	who(api, control.Access{Base: o.Base})
+	reviews(api, control.Reviews{Base: o.Base})
+	checkpoints(api, control.Checkpoints{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", func(w http.ResponseWriter, r *http.Request) {

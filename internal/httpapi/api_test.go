@@ -212,7 +212,9 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			Actions: []session.Action{session.AnswerRetry, session.AnswerSkip}, Since: now,
 		}}
 	})
+	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
 	h.session("two", "web", now, nil)
+	parameters := map[string]string{"/sessions/{session}/diff/file": "?path=a.txt", "/sessions/{session}/file": "?path=a.txt", "/sessions/{session}/patch": "?partial=true"}
 	var api map[string]any
 	h.call("GET", "/openapi.json", nil).read(t, &api)
 	require.Equal(t, "3.1.0", api["openapi"])
@@ -222,7 +224,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		if !reads || strings.Contains(path, "{name}") || strings.Contains(path, "{phase}") || strings.HasSuffix(path, "/events") {
 			continue
 		}
-		got := h.call("GET", strings.ReplaceAll(path, "{session}", "one"), nil)
+		got := h.call("GET", strings.NewReplacer("{session}", "one", "{checkpoint}", "design").Replace(path)+parameters[path], nil)
 		if got.status == http.StatusServiceUnavailable {
 			continue // it takes Temporal
 		}
