@@ -1,61 +1,16 @@
 package cli
 
 import (
+	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
-
-// budgetDocument is the document of `budget show -o json`.
-type budgetDocument struct {
-	Session string       `json:"session"`
-	Budgets []budgetLine `json:"budgets"`
-	// Raises are people's raises, and Warnings the thresholds that were reached,
-	// oldest first.
-	Raises   []budget.Raise   `json:"raises"`
-	Warnings []budget.Warning `json:"warnings"`
-	// Open are the calls whose cost is unknown, or not known yet.
-	Open []openCall `json:"open"`
-}
-
-// budgetLine is a budget as documents have it.
-type budgetLine struct {
-	Scope     string      `json:"scope"`
-	Cap       spec.Cap    `json:"cap"`
-	Spent     cost.Amount `json:"spent"`
-	Unsettled cost.Amount `json:"unsettled"`
-	Reserved  cost.Amount `json:"reserved"`
-	// Left has what is limited only.
-	Left budgetLeft `json:"left"`
-}
-
-type budgetLeft struct {
-	Tokens *int64    `json:"tokens,omitempty"`
-	USD    *cost.USD `json:"usd,omitempty"`
-}
-
-// openCall is a call that has no known cost.
-type openCall struct {
-	spec.AssignmentID
-	// Call is the number by which `budget settle` takes it.
-	Call int64 `json:"call"`
-	// State is unsettled, or begun while it is in flight.
-	State    budget.Kind     `json:"state"`
-	Agent    string          `json:"agent"`
-	Model    string          `json:"model,omitempty"`
-	Key      session.CallKey `json:"key"`
-	BeganAt  time.Time       `json:"began_at"`
-	Estimate cost.Usage      `json:"estimate"`
-}
 
 func newBudget(a *app) *cobra.Command {
 	return group("budget", "Show and raise budgets, and settle calls with unknown cost",
@@ -81,7 +36,7 @@ func newBudgetShow(a *app) *cobra.Command {
 			if c.team != "" {
 				return c.day()
 			}
-			return c.session(args[0])
+			return c.session(cmd.Context(), args[0])
 		},
 	}
 	cmd.Flags().StringVar(&c.team, "team", "", "show the daily budget of this team")
@@ -89,24 +44,8 @@ func newBudgetShow(a *app) *cobra.Command {
 	return cmd
 }
 
-// budgetLines lists a ledger's budgets.
-func budgetLines(l budget.Ledger) []budgetLine {
-	lines := []budgetLine{}
-	for _, b := range l.Budgets() {
-		line := budgetLine{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved}
-		if b.Left.Tokens >= 0 {
-			line.Left.Tokens = &b.Left.Tokens
-		}
-		if b.Left.USD >= 0 {
-			line.Left.USD = &b.Left.USD
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
 // budgetTable has a row for each dimension that a budget limits.
-func budgetTable(p terminal.Palette, lines []budgetLine) *terminal.Table {
+func budgetTable(p terminal.Palette, lines []control.Budget) *terminal.Table {
 	t := terminal.NewTable(p)
 	t.Head("BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
 	for _, b := range lines {
@@ -129,49 +68,19 @@ func leftColour(left int64) terminal.Colour {
 	return ""
 }
 
-func (c *budgetShow) session(sessionID string) error {
+func (c *budgetShow) session(ctx context.Context, sessionID string) error {
 	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return err
 	}
-	l, err := s.Ledger(key)
+	doc, err := control.Money{Base: &control.Base{Store: s, Namespace: key.Namespace, Now: c.now}}.Budgets(ctx, sessionID)
 	if err != nil {
 		return err
-	}
-	doc := budgetDocument{Session: sessionID, Budgets: budgetLines(l), Raises: l.Raises, Warnings: l.Warnings, Open: []openCall{}}
-	if doc.Open, err = openCalls(s, key, l); err != nil {
-		return err
-	}
-	if doc.Raises == nil {
-		doc.Raises = []budget.Raise{}
-	}
-	if doc.Warnings == nil {
-		doc.Warnings = []budget.Warning{}
 	}
 	return c.result(doc, func() { c.write(doc) })
 }
 
-// openCalls lists the calls of a session whose cost is not known, oldest first
-// within each assignment.
-func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]openCall, error) {
-	calls := []openCall{}
-	for _, id := range l.Assignments() {
-		j, err := s.Journal(key, id)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range j.Calls() {
-			if c.State == budget.Begun || c.State == budget.Unsettled {
-				calls = append(calls, openCall{
-					AssignmentID: id, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Key: c.Key, BeganAt: c.BeganAt, Estimate: c.Estimate,
-				})
-			}
-		}
-	}
-	return calls, nil
-}
-
-func (c *budgetShow) write(doc budgetDocument) {
+func (c *budgetShow) write(doc control.Budgets) {
 	if len(doc.Budgets) == 0 {
 		c.print("session %s has no budget", doc.Session)
 	} else {

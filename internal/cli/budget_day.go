@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -36,7 +37,7 @@ type dayDocument struct {
 	Unsettled cost.Amount `json:"unsettled"`
 	Reserved  cost.Amount `json:"reserved"`
 	// Left has what is limited only.
-	Left budgetLeft `json:"left"`
+	Left control.BudgetLeft `json:"left"`
 	// Sessions have spent or reserved something on the day, sorted by name.
 	Sessions []daySession `json:"sessions"`
 	// Raises are people's raises, and Warnings the thresholds that were reached.
@@ -153,7 +154,7 @@ func printDay(c *console, d budget.Day) error {
 		return c.printJSON(doc)
 	}
 	c.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, textfmt.Count(len(doc.Sessions), "session"))
-	budgetTable(c.palette, []budgetLine{{
+	budgetTable(c.palette, []control.Budget{{
 		Scope: budget.DayScope, Cap: doc.Limit, Spent: doc.Spent, Unsettled: doc.Unsettled, Reserved: doc.Reserved, Left: doc.Left,
 	}}).Write(c.stdout)
 	printHistory(c, doc.Raises, doc.Warnings)

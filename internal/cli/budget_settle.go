@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -159,7 +160,7 @@ func (c *settleCommand) settleAll(sessionID string) error {
 	if err != nil {
 		return err
 	}
-	open, err := openCalls(s, key, l)
+	open, err := control.OpenCalls(s, key, l)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type usageDocument struct {
 	Rows  []usage.Row    `json:"rows"`
 	Total usage.Spending `json:"total"`
 	// Budgets are those of the session that was requested.
-	Budgets []budgetLine `json:"budgets,omitempty"`
+	Budgets []control.Budget `json:"budgets,omitempty"`
 }
 
 // usageCommand is `usage`.
@@ -187,7 +187,7 @@ func (c *usageCommand) sessionCosts() ([]usage.Row, error) {
 	if read.Damage != nil {
 		c.reportDamage(read.Damage)
 	}
-	c.doc.Budgets = budgetLines(read.Ledger)
+	c.doc.Budgets = control.BudgetsOf(read.Ledger)
 	return read.Rows, err
 }
 

@@ -24,6 +24,8 @@ type raiseInput struct {
 }
 
 func money(api huma.API, m control.Money) {
+	register(api, operation("GET /sessions/{session}/budgets", "list-budgets", "List the budgets of a session, and its calls with unknown cost"),
+		func(ctx context.Context, in *ofSession) (control.Budgets, error) { return m.Budgets(ctx, in.Session) })
 	register(api, operation("POST /sessions/{session}/budget/raise", "raise-budget", "Raise a budget of a running session: without a name, the one that it waits for"),
 		func(ctx context.Context, in *raiseInput) (control.Raised, error) {
 			b := in.Body

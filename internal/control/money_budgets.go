@@ -1,0 +1,107 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// Budgets are the budgets of a session.
+type Budgets struct {
+	Session string   `json:"session"`
+	Budgets []Budget `json:"budgets"`
+	// Raises are people's raises, and Warnings the thresholds that were reached,
+	// oldest first.
+	Raises   []budget.Raise   `json:"raises"`
+	Warnings []budget.Warning `json:"warnings"`
+	// Open are the calls whose cost is unknown, or not known yet.
+	Open []OpenCall `json:"open"`
+}
+
+// Budget is a budget as documents have it.
+type Budget struct {
+	Scope     string      `json:"scope"`
+	Cap       spec.Cap    `json:"cap"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
+	Reserved  cost.Amount `json:"reserved"`
+	// Left has what is limited only.
+	Left BudgetLeft `json:"left"`
+}
+
+// BudgetLeft is what is left of a budget.
+type BudgetLeft struct {
+	Tokens *int64    `json:"tokens,omitempty"`
+	USD    *cost.USD `json:"usd,omitempty"`
+}
+
+// OpenCall is a call that has no known cost.
+type OpenCall struct {
+	spec.AssignmentID
+	// Call is the number by which `budget settle` takes it.
+	Call int64 `json:"call"`
+	// State is unsettled, or begun while it is in flight.
+	State    budget.Kind     `json:"state"`
+	Agent    string          `json:"agent"`
+	Model    string          `json:"model,omitempty"`
+	Key      session.CallKey `json:"key"`
+	BeganAt  time.Time       `json:"began_at"`
+	Estimate cost.Usage      `json:"estimate"`
+}
+
+// Budgets lists the budgets of a session, and its calls that have no known cost.
+func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
+	doc := Budgets{Session: sessionID, Budgets: []Budget{}, Raises: []budget.Raise{}, Warnings: []budget.Warning{}, Open: []OpenCall{}}
+	s, key, err := m.inStore(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	l, err := s.Ledger(key)
+	if err != nil {
+		return doc, err
+	}
+	doc.Budgets, doc.Raises, doc.Warnings = BudgetsOf(l), append(doc.Raises, l.Raises...), append(doc.Warnings, l.Warnings...)
+	doc.Open, err = OpenCalls(s, key, l)
+	return doc, err
+}
+
+// BudgetsOf lists a ledger's budgets.
+func BudgetsOf(l budget.Ledger) []Budget {
+	all := []Budget{}
+	for _, b := range l.Budgets() {
+		line := Budget{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved}
+		if b.Left.Tokens >= 0 {
+			line.Left.Tokens = &b.Left.Tokens
+		}
+		if b.Left.USD >= 0 {
+			line.Left.USD = &b.Left.USD
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// OpenCalls lists the calls of a session whose cost is not known, oldest first within each
+// assignment.
+func OpenCalls(s *store.Store, key session.Key, l budget.Ledger) ([]OpenCall, error) {
+	calls := []OpenCall{}
+	for _, id := range l.Assignments() {
+		j, err := s.Journal(key, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range j.Calls() {
+			if c.State == budget.Begun || c.State == budget.Unsettled {
+				calls = append(calls, OpenCall{
+					AssignmentID: id, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Key: c.Key, BeganAt: c.BeganAt, Estimate: c.Estimate,
+				})
+			}
+		}
+	}
+	return calls, nil
+}
