@@ -97,16 +97,16 @@ func (e *StaleCopyError) Error() string {
 
 // setBreaker changes a breaker. With a [*StaleCopyError] it has changed all the same.
 func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client) (breaker.Answer, error)) (workerpool.Breaker, error) {
-	conn, err := p.connected()
-	if err != nil {
-		return workerpool.Breaker{}, err
-	}
-	before, err := p.Breaker(ctx, name)
-	if err != nil {
-		return before, err
-	}
 	var answer breaker.Answer
-	err = p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) (err error) {
+	var before workerpool.Breaker
+	err := p.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
+		conn, err := p.connected()
+		if err != nil {
+			return err
+		}
+		if before, err = p.Breaker(ctx, name); err != nil {
+			return err
+		}
 		bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
 		defer cancel()
 		answer, err = change(bounded, &breaker.Client{Temporal: conn.Client, Store: p.Store.ID()})

@@ -99,6 +99,9 @@ func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
 // Waiting finds the sessions that wait for a person. What the store has of its own sessions
 // is confirmed by Temporal where it can be reached, and Temporal adds those of other stores.
 func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return nil, err
+	}
 	var stored []session.Execution
 	if r.Store != nil {
 		// Unreadable documents are reported by `checkpoints verify`.
@@ -296,12 +299,12 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 // Continue continues a session that is paused after a phase. answered is false where no
 // worker answers: it continues as soon as one does.
 func (r Requests) Continue(ctx context.Context, sessionID, phase string) (answered bool, err error) {
-	conn, err := r.connected()
-	if err != nil {
-		return false, err
-	}
 	approval := workflows.ApprovePhase{Phase: phase, By: actor(ctx)}
 	err = r.change(ctx, access.Operate, sessionID, access.Event{Action: "session.continue", Subject: phase}, func(ctx context.Context) error {
+		conn, err := r.connected()
+		if err != nil {
+			return err
+		}
 		answered, err = send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: approval}, nil)
 		return err
 	})

@@ -152,6 +152,9 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if err := f.Check(); err != nil {
 		return doc, err
 	}
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return doc, err
+	}
 	if access.Check(ctx, access.View, access.AllTeams) != nil {
 		f.may = access.Visible(ctx)
 	}

@@ -78,7 +78,10 @@ func attempts(api huma.API, a control.Attempts) {
 		Description: "a stream of events",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
-	huma.Register(api, op, func(_ context.Context, in *attemptEventsInput) (*huma.StreamResponse, error) {
+	huma.Register(api, op, func(ctx context.Context, in *attemptEventsInput) (*huma.StreamResponse, error) {
+		if _, err := (control.Sessions{Base: a.Base}).Read(ctx, in.Session); err != nil { // before the stream begins
+			return nil, problemOf(ctx, err)
+		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			hctx.SetHeader("Content-Type", "text/event-stream")
 			hctx.SetHeader("Cache-Control", "no-store")

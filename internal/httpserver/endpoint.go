@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +23,7 @@ const headerLimit = 5 * time.Second
 type Server struct {
 	address *net.TCPAddr
 	mux     *http.ServeMux
+	whole   atomic.Pointer[http.Handler]
 	http    *http.Server
 	ended   chan struct{}
 }
@@ -37,8 +39,9 @@ func Listen(ctx context.Context, address string) (*Server, error) {
 	mux := http.NewServeMux()
 	s := &Server{
 		address: listener.Addr().(*net.TCPAddr), mux: mux, ended: make(chan struct{}),
-		http: &http.Server{Handler: mux, ReadHeaderTimeout: headerLimit},
+		http: &http.Server{ReadHeaderTimeout: headerLimit},
 	}
+	s.http.Handler = http.HandlerFunc(s.answer)
 	go func() {
 		defer close(s.ended)
 		_ = s.http.Serve(listener) // until Close
@@ -48,6 +51,17 @@ func Listen(ctx context.Context, address string) (*Server, error) {
 
 // Handle answers a pattern of [http.ServeMux]; each may be given once.
 func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// HandleAll has a handler answer every request, whatever its path, and nothing else.
+func (s *Server) HandleAll(h http.Handler) { s.whole.Store(&h) }
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if h := s.whole.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // Address is the host and port that it listens on.
 func (s *Server) Address() string { return s.address.String() }

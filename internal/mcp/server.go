@@ -51,6 +51,7 @@ func newServer(base *control.Base, version string, actor access.Actor) *mcp.Serv
 	t.sessions(control.Sessions{Base: base})
 	t.requests(control.Requests{Base: base})
 	t.reviews(control.Reviews{Base: base})
+	t.attempts(control.Attempts{Base: base})
 	return server
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The bounds of what one call returns or waits for.
@@ -134,5 +135,31 @@ func (t tools) reviews(r control.Reviews) {
 	reads(t, "list_artifacts", "List the files that a session's phases have created or changed.",
 		func(ctx context.Context, in ofSession) (control.Artifacts, error) {
 			return r.Artifacts(ctx, in.Session)
+		})
+}
+
+type attemptsInput struct {
+	ofSession
+	Select string `json:"select,omitempty" jsonschema:"PHASE or PHASE/PERSONA; all if left out"`
+}
+
+type logInput struct {
+	ofSession
+	Phase   string `json:"phase"`
+	Persona string `json:"persona"`
+	Round   int    `json:"round"`
+	Attempt int    `json:"attempt"`
+	From    int64  `json:"from,omitempty" jsonschema:"the offset in bytes to read from; negative: so many bytes before the end"`
+}
+
+func (t tools) attempts(a control.Attempts) {
+	reads(t, "list_attempts", "List what agents have tried in a session: finished attempts with their outcome and cost, and those at work.",
+		func(ctx context.Context, in attemptsInput) (control.AttemptList, error) {
+			return a.List(ctx, in.Session, control.Select(in.Select))
+		})
+	reads(t, "read_log", "Read a part of the transcript of a finished attempt, 64 KiB at most.",
+		func(ctx context.Context, in logInput) (control.TranscriptRange, error) {
+			id := control.AttemptRef{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, Round: in.Round, Attempt: in.Attempt}
+			return a.Range(ctx, in.Session, id, in.From, maxOutput)
 		})
 }

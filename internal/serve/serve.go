@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Index: x, Namespace: o.Namespace, Audit: audit, Now: o.Now}
 	feed := control.NewFeed(base, x, o.Log)
 	go feed.Run(s.life)
-	listener.Handle("/", s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))
+	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))
 	go s.stayConnected()
 	go s.sweep(base)
 	return s, nil

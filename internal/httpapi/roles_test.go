@@ -1,0 +1,96 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+)
+
+// needs says which permission an operation takes, by its method and path. Those that read take
+// [access.View], and all others have to be here.
+var needs = map[string]access.Permission{
+	"get /audit":  access.Admin,
+	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{id}": access.Admin,
+	"post /sessions/{session}/checkpoints/verify":        access.Operate,
+	"post /sessions/{session}/cancel":                    access.Operate,
+	"post /sessions/{session}/budget/raise":              access.Operate,
+	"post /sessions/{session}/requests/{request}/answer": access.Operate, // by action: an approval takes another
+	"post /breakers/{name}/trip":                         access.Operate,
+	"post /breakers/{name}/reset":                        access.Operate,
+}
+
+// bodies are what operations take, so that nothing but the role is wrong.
+var bodies = map[string]map[string]any{
+	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
+	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
+	"post /breakers/{name}/trip":                         {"why": "test"},
+	"post /breakers/{name}/reset":                        {},
+	"post /sessions/{session}/budget/raise":              {"tokens": 1},
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
+
+// required is a query with the parameters that an operation cannot do without.
+func required(described any) string {
+	query := url.Values{}
+	parameters, _ := described.(map[string]any)["parameters"].([]any)
+	for _, p := range parameters {
+		if p := p.(map[string]any); p["in"] == "query" && p["required"] == true {
+			query.Set(p["name"].(string), "1")
+		}
+	}
+	return "?" + query.Encode()
+}
+
+// TestEveryRoleAtEveryOperation has each role call each operation of the OpenAPI document.
+func TestEveryRoleAtEveryOperation(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	var api map[string]any
+	h.call("GET", "/openapi.json", nil).read(t, &api)
+	called := 0
+	for path, operations := range api["paths"].(map[string]any) {
+		for method, described := range operations.(map[string]any) {
+			name := method + " " + path
+			if path == "/events" {
+				continue // a stream; what it tells is tested apart
+			}
+			permission, known := needs[name]
+			if !known {
+				require.Equal(t, "get", method, "which permission does %s need?", name)
+				permission = access.View
+			}
+			called++
+			for _, role := range append(access.AllRoles, "") {
+				h.actor = access.Actor{}
+				if role != "" {
+					h.actor = access.Actor{Name: "ann", Roles: access.Roles{access.AllTeams: {role}}}
+				}
+				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann").Replace(path)
+				at = placeholder.ReplaceAllString(at, "1") + required(described)
+				var body any
+				if bodies[name] != nil {
+					body = bodies[name]
+				}
+				got := h.call(strings.ToUpper(method), at, body)
+				switch {
+				case role == "":
+					require.Equal(t, http.StatusUnauthorized, got.status, "nobody: %s: %s", name, got.body)
+				case h.actor.Roles.Allow(permission, "web"):
+					require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "%s: %s: %s", role, name, got.body)
+				default:
+					require.Equal(t, http.StatusForbidden, got.status, "%s: %s: %s", role, name, got.body)
+				}
+			}
+		}
+	}
+	require.Greater(t, called, 12)
+}
