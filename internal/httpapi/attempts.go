@@ -79,7 +79,7 @@ func attempts(api huma.API, a control.Attempts) {
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	huma.Register(api, op, func(ctx context.Context, in *attemptEventsInput) (*huma.StreamResponse, error) {
-		if _, err := (control.Sessions{Base: a.Base}).Read(ctx, in.Session); err != nil { // before the stream begins
+		if _, err := control.Sessions(a).Read(ctx, in.Session); err != nil { // before the stream begins
 			return nil, problemOf(ctx, err)
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {

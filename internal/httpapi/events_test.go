@@ -33,7 +33,7 @@ func (h *service) follow(last string) <-chan event {
 	require.Equal(h.t, "text/event-stream", got.Header.Get("Content-Type"))
 	found := make(chan event, 100)
 	go func() {
-		defer got.Body.Close() //nolint:errcheck // only read
+		defer got.Body.Close()
 		var e event
 		for lines := bufio.NewScanner(got.Body); lines.Scan(); {
 			name, value, _ := strings.Cut(lines.Text(), ": ")
@@ -86,8 +86,8 @@ func TestEventsAreMissedByNobody(t *testing.T) {
 	for e = receive(t, second); e.data == `{"session":"one"}`; e = receive(t, second) {
 		require.NotEqual(t, begin.id, e.id)
 	}
-	require.Equal(t, `{"session":"two"}`, e.data)
-	require.Equal(t, `{"session":""}`, receive(t, again.follow("elsewhere.7")).data, "a position that is not known")
+	require.JSONEq(t, `{"session":"two"}`, e.data)
+	require.JSONEq(t, `{"session":""}`, receive(t, again.follow("elsewhere.7")).data, "a position that is not known")
 }
 
 func TestEventsOfOtherTeamsAreNotTold(t *testing.T) {
@@ -97,8 +97,8 @@ func TestEventsOfOtherTeamsAreNotTold(t *testing.T) {
 	require.NoError(t, err)
 	h.actor = access.Actor{Name: "bob", Roles: roles}
 	events := h.follow("")
-	require.Equal(t, `{"session":""}`, receive(t, events).data)
+	require.JSONEq(t, `{"session":""}`, receive(t, events).data)
 	h.session("theirs", "api", time.Now(), nil)
 	h.session("mine", "web", time.Now(), nil)
-	require.Equal(t, `{"session":"mine"}`, receive(t, events).data)
+	require.JSONEq(t, `{"session":"mine"}`, receive(t, events).data)
 }
