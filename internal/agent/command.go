@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -38,11 +39,13 @@ func encodeBrief(b session.Brief) ([]byte, error) {
 	if b.Inputs == nil {
 		b.Inputs = []string{}
 	}
-	data, err := json.Marshal(b)
-	if err != nil {
+	var data bytes.Buffer
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false) // agents in shell read < as it is
+	if err := e.Encode(b); err != nil {
 		return nil, fmt.Errorf("encode the brief: %w", err)
 	}
-	return append(data, '\n'), nil
+	return data.Bytes(), nil
 }
 
 // stage is what is prepared for an attempt.
