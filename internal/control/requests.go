@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -102,12 +103,10 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return nil, err
 	}
-	var stored []session.Execution
-	if r.Store != nil {
-		// Unreadable documents are reported by `checkpoints verify`.
-		stored, _ = r.Store.Executions(ctx, r.Namespace)
+	stored, err := r.atWork(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	running, open := []ListedSession{}, map[string]bool{}
 	if conn := r.conn(); conn != nil {
 		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
@@ -119,9 +118,7 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	}
 	may := access.Visible(ctx)
 	var found []Waiting
-	mine := map[string]bool{}
 	for _, e := range stored {
-		mine[e.Session] = true
 		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
 			continue
 		}
@@ -136,13 +133,48 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	}
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
-		if waits && may(l.Team) && (!mine[l.Session] || l.Store != r.Store.ID()) {
+		if waits && may(l.Team) && !r.keeps(l) {
 			found = append(found, Waiting{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
 		}
 	}
 	return found, nil
+}
+
+// atWork are the status documents of the store's sessions that have not ended, by name.
+// Unreadable ones are reported by `checkpoints verify`.
+func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
+	if r.Store == nil {
+		return nil, nil
+	}
+	x, _, done, err := r.indexed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	states := slices.DeleteFunc(States(), session.State.Closed)
+	known, err := x.Sessions(ctx, index.Filter{Namespace: r.Namespace, Status: states})
+	if err != nil {
+		return nil, err
+	}
+	var stored []session.Execution
+	for _, s := range known {
+		if e, err := r.Store.Execution(r.key(s.Session)); err == nil {
+			stored = append(stored, e)
+		}
+	}
+	slices.SortFunc(stored, func(x, y session.Execution) int { return cmp.Compare(x.Session, y.Session) })
+	return stored, nil
+}
+
+// keeps reports whether the store has a session that Temporal lists.
+func (r Requests) keeps(l ListedSession) bool {
+	if r.Store == nil || l.Store != r.Store.ID() {
+		return false
+	}
+	_, err := r.Store.Execution(r.key(l.Session))
+	return err == nil
 }
 
 // confirm asks Temporal whether a session still waits as the store says. Its list of running sessions
