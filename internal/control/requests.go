@@ -142,7 +142,7 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	return found, nil
 }
 
-// atWork are the status documents of the store's sessions that have not ended, by name.
+// atWork are the status documents of the store's sessions that have not ended, the newest first.
 // Unreadable ones are reported by `checkpoints verify`.
 func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 	if r.Store == nil {
@@ -164,7 +164,6 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 			stored = append(stored, e)
 		}
 	}
-	slices.SortFunc(stored, func(x, y session.Execution) int { return cmp.Compare(x.Session, y.Session) })
 	return stored, nil
 }
 
