@@ -40,18 +40,17 @@ func Announce(docs storage.Storage, host, url string) error {
 	if err != nil {
 		return err
 	}
-	for {
+	err = storage.Update(docs, serverKey, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
 		_, version, err := docs.Read(serverKey)
-		if err == nil || errors.Is(err, storage.ErrNotFound) {
-			_, err = docs.Write(serverKey, data, version, storage.UntilPowerLoss)
+		if errors.Is(err, storage.ErrNotFound) {
+			err = nil
 		}
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, storage.ErrConflict) {
-			return fmt.Errorf("note the server's address: %w", err)
-		}
+		return data, version, err
+	})
+	if err != nil {
+		return fmt.Errorf("note the server's address: %w", err)
 	}
+	return nil
 }
 
 // NewLink returns a link that signs a local user in once, with the role admin, to the server

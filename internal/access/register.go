@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -94,29 +93,22 @@ func (r *register[E]) load() (map[string]E, storage.Version, error) {
 // change replaces the entries by what change makes of them, durably. If another process writes
 // them meanwhile, change is called again; an error of it ends that.
 func (r *register[E]) change(change func(map[string]E) error) error {
-	for {
+	err := storage.Update(r.docs, r.key, storage.Durable, func() ([]byte, storage.Version, error) {
 		before, version, err := r.load()
 		if err != nil {
-			return err
+			return nil, version, err
 		}
 		entries := maps.Clone(before)
 		if err := change(entries); err != nil {
-			return err
+			return nil, version, err
 		}
 		data, err := json.MarshalIndent(entries, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = r.docs.Write(r.key, append(data, '\n'), version, storage.Durable)
-		if err == nil {
-			r.mu.Lock()
-			r.entries = nil
-			r.mu.Unlock()
-			return nil
-		}
-		if !errors.Is(err, storage.ErrConflict) {
-			return fmt.Errorf("write %s: %w", r.key, err)
-		}
-		<-time.After(rand.N(10 * time.Millisecond)) //nolint:gosec // spreads waits; guards nothing
+		return append(data, '\n'), version, err
+	})
+	if err == nil {
+		r.mu.Lock()
+		r.entries = nil
+		r.mu.Unlock()
 	}
+	return err
 }

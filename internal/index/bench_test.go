@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/usage"
 )
 
 // benchSessions is how many sessions the store of the benchmark has.
@@ -35,8 +34,7 @@ func BenchmarkIndex(b *testing.B) {
 	start, busy := time.Now(), processors(b)
 	_, err := w.store.Executions(ctx, namespace)
 	require.NoError(b, err)
-	_, err = usage.OfStore(ctx, w.store, namespace, func(error) {})
-	require.NoError(b, err)
+	w.costs()
 	read, readBusy := time.Since(start), processors(b)-busy
 	start, busy = time.Now(), processors(b)
 	x := w.open()

@@ -1,6 +1,7 @@
 package index_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -124,6 +125,9 @@ func TestTheStoreKnowsNothingOfTheIndex(t *testing.T) {
 // roleVariable makes the test binary refresh an index, again and again, instead of testing.
 const roleVariable = "MAESTRO_INDEX_TEST_STORE"
 
+// refreshed is what it prints after each refresh.
+const refreshed = "refreshed"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(roleVariable); dir != "" {
 		fmt.Println(refreshForever(dir))
@@ -152,35 +156,40 @@ func refreshForever(dir string) error {
 		if err := x.Close(); err != nil {
 			return err
 		}
+		fmt.Println(refreshed)
 	}
+}
+
+// killRefreshing kills a process that refreshes the index of a store, after some refreshes.
+func killRefreshing(t *testing.T, dir string, after int) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		t.Error("the other process cannot be started")
+		return
+	}
+	lines := bufio.NewScanner(out)
+	for n := 0; n < after; n++ {
+		if !lines.Scan() || lines.Text() != refreshed {
+			t.Errorf("the other process cannot refresh: %s", lines.Text())
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }
 
 // Processes that refresh are killed at any moment, while others refresh and documents change.
 func TestAKilledRefreshDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	w := newStand(t, filepath.Join(t.TempDir(), "store"))
-	for i := range 60 {
-		w.add(i)
-	}
+	w := filledStand(t)
 	x := w.open()
 	var others sync.WaitGroup
 	for range 2 {
 		others.Go(func() {
-			for range 6 {
-				cmd := exec.CommandContext(t.Context(), os.Args[0])
-				cmd.Env = append(os.Environ(), roleVariable+"="+w.dir)
-				var out bytes.Buffer
-				cmd.Stdout = &out
-				if cmd.Start() != nil {
-					t.Error("the other process cannot be started")
-					return
-				}
-				time.Sleep(time.Duration(20+len(out.Bytes())) * time.Millisecond)
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-				if out.Len() > 0 {
-					t.Error(out.String())
-				}
+			for i := range 6 {
+				killRefreshing(t, w.dir, 1+i%3)
 			}
 		})
 	}

@@ -81,10 +81,7 @@ func TestARefreshReadsWhatHasChanged(t *testing.T) {
 
 func TestListsAreFilteredAndComeInPages(t *testing.T) {
 	t.Parallel()
-	w := newStand(t, filepath.Join(t.TempDir(), "store"))
-	for i := range 60 {
-		w.add(i)
-	}
+	w := filledStand(t)
 	x := w.open()
 	w.refresh(x)
 	ctx := t.Context()
@@ -146,23 +143,15 @@ func TestListsAreFilteredAndComeInPages(t *testing.T) {
 
 func TestStatisticsAddUp(t *testing.T) {
 	t.Parallel()
-	w := newStand(t, filepath.Join(t.TempDir(), "store"))
-	for i := range 60 {
-		w.add(i)
-	}
+	w := filledStand(t)
 	x := w.open()
 	w.refresh(x)
 	ctx := t.Context()
 	all, err := x.Sessions(ctx, index.Filter{Namespace: namespace})
 	require.NoError(t, err)
-	completed, failed := 0, 0
+	in := map[session.State]int{}
 	for _, s := range all {
-		switch s.Status { //nolint:exhaustive // the others are neither
-		case session.Completed:
-			completed++
-		case session.Failed:
-			failed++
-		}
+		in[s.Status]++
 	}
 	for _, f := range []index.Filter{{Namespace: namespace}, {Namespace: namespace, Since: epoch.Add(-time.Hour)}, {Namespace: namespace, Since: epoch.Truncate(24 * time.Hour)}} {
 		for _, by := range [][]string{nil, {"team"}, {"day"}, {"persona"}, {"agent", "model"}} {
@@ -181,10 +170,10 @@ func TestStatisticsAddUp(t *testing.T) {
 					sessions.WaitedSeconds += g.Sessions.WaitedSeconds
 				}
 			}
-			require.Equal(t, []int{180, 360, 180, failed}, []int{sum.All, sum.Attempts, sum.Failures, sum.Failed}, "by %v", by)
+			require.Equal(t, []int{180, 360, 180, in[session.Failed]}, []int{sum.All, sum.Attempts, sum.Failures, sum.Failed}, "by %v", by)
 			require.InDelta(t, 2, sum.AttemptsEach(), 0)
 			if len(by) == 0 || by[0] == "team" || by[0] == "day" {
-				require.Equal(t, []int{completed, failed}, []int{sessions.Completed, sessions.Failed}, "by %v", by)
+				require.Equal(t, []int{in[session.Completed], in[session.Failed]}, []int{sessions.Completed, sessions.Failed}, "by %v", by)
 				require.InDelta(t, 60*3600, sessions.WaitedSeconds, 0.001)
 			}
 		}

@@ -22,7 +22,7 @@ func (s breakers) PutBreaker(_ context.Context, b session.BreakerStatus) (err er
 	if err := spec.CheckName(b.Name); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
-	err = s.update(breakerKey(b.Name), storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
+	err = storage.Update(s.docs, breakerKey(b.Name), storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
 		stored, version, err := s.breaker(b.Name)
 		switch {
 		case missing(err):

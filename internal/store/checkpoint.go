@@ -53,7 +53,7 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	name, err := s.content.PutBlob(ctx, data)
 	if err == nil {
 		failpoint.Here("checkpoint stored, not copied")
-		err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
+		err = storage.Update(s.docs, doc, storage.Durable, func() ([]byte, storage.Version, error) {
 			version, late, err := s.copyBefore(key, c)
 			if late {
 				return nil, "", err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"time"
@@ -186,36 +185,9 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	return "", &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
-// The time for which a document is written again that others change meanwhile, and the
-// longest pause between two tries.
-const (
-	updateLimit = 30 * time.Second
-	updatePause = 50 * time.Millisecond
-)
-
-// update replaces a document by what change makes of it. change reads the document and
-// returns the new one, with the version that it has read; nil leaves it as it is. It is
-// called again if another process has written the document meanwhile.
-func (s *documents) update(key string, d storage.Durability, change func() ([]byte, storage.Version, error)) error {
-	waited := time.Duration(0)
-	for pause := time.Millisecond; ; pause = min(2*pause, updatePause) {
-		data, version, err := change()
-		if err != nil || data == nil {
-			return err
-		}
-		if _, err = s.docs.Write(key, data, version, d); !errors.Is(err, storage.ErrConflict) {
-			return err
-		}
-		if waited += pause; waited > updateLimit {
-			return fmt.Errorf("other processes have changed it for %s: %w", updateLimit, err)
-		}
-		<-time.After(pause/2 + rand.N(pause)) //nolint:gosec // spreads waits; guards nothing
-	}
-}
-
 // replace writes a document, whatever is there.
 func (s *documents) replace(key string, data []byte) error {
-	return s.update(key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
+	return storage.Update(s.docs, key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
 		_, version, err := s.docs.Read(key)
 		if errors.Is(err, storage.ErrNotFound) {
 			err = nil

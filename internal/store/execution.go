@@ -46,7 +46,7 @@ func (s sessions) execution(key session.Key) (e session.Execution, version stora
 func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	doc, err := documentKey(key, executionFile)
 	if err == nil {
-		err = s.update(doc, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) { return s.changed(key, change) })
+		err = storage.Update(s.docs, doc, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) { return s.changed(key, change) })
 	}
 	if err != nil {
 		return fmt.Errorf("write the state of session %s: %w", key.Session, err)

@@ -102,7 +102,7 @@ func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation
 	if err != nil {
 		return err
 	}
-	err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
+	err = storage.Update(s.docs, doc, storage.Durable, func() ([]byte, storage.Version, error) {
 		stored, version, err := s.record(key, id)
 		switch {
 		case missing(err):

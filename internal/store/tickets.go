@@ -19,7 +19,7 @@ func (s tickets) PutTicket(namespace string, r session.TicketRecord) (err error)
 	if err != nil {
 		return err
 	}
-	err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
+	err = storage.Update(s.docs, doc, storage.Durable, func() ([]byte, storage.Version, error) {
 		stored, version, err := s.ticket(namespace, r.Name)
 		switch {
 		case missing(err):

@@ -1,10 +1,8 @@
 package usage
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -21,14 +19,6 @@ type Session struct {
 	// Damage is the damage of the status document, which leaves the team and the order of
 	// the phases unknown; nil: there is none.
 	Damage error
-}
-
-// started is when the session was started; zero: nobody knows.
-func (s *Session) started() time.Time {
-	if s.Execution.StartedAt == nil {
-		return time.Time{}
-	}
-	return *s.Execution.StartedAt
 }
 
 // OfSession reads the costs of a session, in the order of its phases.
@@ -63,35 +53,6 @@ func OfSession(s *store.Store, key session.Key) (read Session, err error) {
 		read.Rows = append(read.Rows, rows...)
 	}
 	return read, nil
-}
-
-// OfStore reads the costs of all sessions of a namespace, the newest first. The damage of
-// their status documents is passed to damaged.
-func OfStore(ctx context.Context, s *store.Store, namespace string, damaged func(error)) ([]Row, error) {
-	keys, err := s.Sessions(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	var all []Session
-	for _, key := range keys {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		read, err := OfSession(s, key)
-		if read.Damage != nil {
-			damaged(read.Damage)
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, read)
-	}
-	slices.SortStableFunc(all, func(x, y Session) int { return y.started().Compare(x.started()) })
-	var rows []Row
-	for _, read := range all {
-		rows = append(rows, read.Rows...)
-	}
-	return rows, nil
 }
 
 // ofAssignment takes an assignment's row apart. Of calls whose cost is not known the
