@@ -92,7 +92,7 @@ func (g *Guard) LoginURL() (string, error) { return g.links.create(g.URL(), g.op
 // Wrap guards a handler.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setHeaders(w.Header())
+		SetHeaders(w.Header())
 		r = r.Clone(r.Context()) // its header is changed
 		v, known := g.doors.visit(r)
 		if !known {
@@ -165,9 +165,9 @@ func (g *Guard) watch(c credential, cancel context.CancelCauseFunc) (stop func()
 	}
 }
 
-// setHeaders sets the headers that every answer has. Handlers of files that never change may
+// SetHeaders sets the headers that every answer has. Handlers of files that never change may
 // set another Cache-Control.
-func setHeaders(h http.Header) {
+func SetHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
 		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
+	"iter"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -74,37 +72,17 @@ func attempts(api huma.API, a control.Attempts) {
 		})
 	op := operation("GET /sessions/{session}/attempts/events", "follow-attempts", "Follow a session's attempts and what they print, as server-sent events")
 	op.Description = "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids stay good when the server restarts."
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "a stream of events",
-		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
-	}}
-	huma.Register(api, op, func(ctx context.Context, in *attemptEventsInput) (*huma.StreamResponse, error) {
-		if _, err := control.Sessions(a).Read(ctx, in.Session); err != nil { // before the stream begins
-			return nil, problemOf(ctx, err)
-		}
-		return &huma.StreamResponse{Body: func(hctx huma.Context) {
-			hctx.SetHeader("Content-Type", "text/event-stream")
-			hctx.SetHeader("Cache-Control", "no-store")
-			w, _ := hctx.BodyWriter().(http.ResponseWriter)
-			streamAttempts(hctx.Context(), w, a, *in)
-		}}, nil
-	})
-}
-
-// streamAttempts writes events until the session, the reader or the server ends.
-func streamAttempts(ctx context.Context, w http.ResponseWriter, a control.Attempts, in attemptEventsInput) {
-	flusher := http.NewResponseController(w)
-	_, _ = fmt.Fprint(w, "retry: 2000\n\n")
-	_ = flusher.Flush()
-	for e, err := range a.Follow(ctx, in.Session, control.Select(in.Assignment), in.After) {
-		if err != nil {
-			data, _ := json.Marshal(problemOf(ctx, err)) // never fails
-			_, _ = fmt.Fprintf(w, "event: problem\ndata: %s\n\n", data)
-			return
-		}
-		data, _ := json.Marshal(e) // never fails
-		if _, err := fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n\n", e.Kind, e.ID, data); err != nil || flusher.Flush() != nil {
-			return
-		}
+	read := func(ctx context.Context, in *attemptEventsInput) error {
+		_, err := control.Sessions(a).Read(ctx, in.Session)
+		return err
 	}
+	streamed(api, op, read, func(ctx context.Context, in *attemptEventsInput) iter.Seq2[sent, error] {
+		return func(yield func(sent, error) bool) {
+			for e, err := range a.Follow(ctx, in.Session, control.Select(in.Assignment), in.After) {
+				if !yield(sent{string(e.Kind), e.ID, e}, err) {
+					return
+				}
+			}
+		}
+	})
 }
