@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -234,7 +235,9 @@ func (c *breakerCommand) set(ctx context.Context, name string, change func(contr
 	}
 	defer conn.Close()
 	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
-	b, err := change(control.Pool{Base: c.base(conn, s, conn.Namespace)}, id)
+	base := c.base(conn, s, conn.Namespace)
+	base.Audit = access.NewAudit(s.Storage(), c.now)
+	b, err := change(control.Pool{Base: base}, id)
 	if control.IsStaleCopy(err) {
 		c.printErr("%v", err)
 		err = nil

@@ -20,12 +20,12 @@ func newBudget(a *app) *cobra.Command {
 // budgetShow is `budget show`.
 type budgetShow struct {
 	*console
-	*storeOpener
+	*connector
 	team string
 }
 
 func newBudgetShow(a *app) *cobra.Command {
-	c := budgetShow{console: a.console, storeOpener: a.storeOpener}
+	c := budgetShow{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
 		Use:   "show (SESSION | --team TEAM)",
 		Short: "Show a session's budgets and its calls with unknown cost, or a team's daily budget",
@@ -34,7 +34,7 @@ func newBudgetShow(a *app) *cobra.Command {
 		Args: sessionOrTeam(&c.team),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.team != "" {
-				return c.day()
+				return c.day(cmd.Context())
 			}
 			return c.session(cmd.Context(), args[0])
 		},
@@ -69,13 +69,13 @@ func leftColour(left int64) terminal.Colour {
 }
 
 func (c *budgetShow) session(ctx context.Context, sessionID string) error {
-	s, key, err := c.stored(sessionID)
+	base, err := c.storeBase(c.openStore)
 	if err != nil {
 		return err
 	}
-	doc, err := control.Money{Base: &control.Base{Store: s, Namespace: key.Namespace, Now: c.now}}.Budgets(ctx, sessionID)
+	doc, err := control.Money{Base: base}.Budgets(ctx, sessionID)
 	if err != nil {
-		return err
+		return c.explain(ctx, base, err)
 	}
 	return c.result(doc, func() { c.write(doc) })
 }

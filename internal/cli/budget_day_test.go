@@ -80,6 +80,8 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 		return status.Status == session.Completed
 	}, "the session never went on")
 
+	require.Contains(t, d.must(0, "audit", "--team", "daily"), "budget.raise")
+
 	w.interrupt()
 	w.wait()
 	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "30", "it can be read without a worker")

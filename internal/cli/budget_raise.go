@@ -44,7 +44,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 			}
 			r.By = c.env.person()
 			if team != "" {
-				return c.raiseDay(team, r)
+				return c.raiseDay(cmd.Context(), team, r)
 			}
 			return c.raise(cmd.Context(), args[0], r)
 		},

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -204,6 +205,15 @@ func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base,
 		return nil, err
 	}
 	return c.base(nil, s, namespace), nil
+}
+
+// auditedBase is what operations work on that need only the store, and change it.
+func (c *connector) auditedBase() (*control.Base, error) {
+	base, err := c.storeBase(c.openStoreToWrite)
+	if err == nil {
+		base.Audit = access.NewAudit(base.Store.Storage(), c.now)
+	}
+	return base, err
 }
 
 // storeOrTemporalBase is what operations work on that need only one of store and Temporal. The

@@ -309,7 +309,7 @@ func TestAPersonSettlesACall(t *testing.T) {
 
 	got = settle(first, "--output-tokens", "5")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "add --cost-usd")
+	require.Contains(t, got.stderr.String(), "--cost-usd: call 3 may have cost money (estimated: 1 USD)")
 	require.Equal(t, 2, settle(99, "--write-off").code)
 	got = settle(known, "--write-off")
 	require.Equal(t, 1, got.code)
@@ -333,6 +333,9 @@ func TestAPersonSettlesACall(t *testing.T) {
 	require.Equal(t, tokensOf(91, 8, 750_000_000), l.Usage())
 	require.Zero(t, l.Unsettled())
 	require.Zero(t, l.Reserved())
+	logged := b.must(0, "audit", "--session", "s")
+	require.Contains(t, logged, "budget.settle")
+	require.Contains(t, logged, "95 tokens, 0.75 USD. by the bill")
 	report, err := b.store.VerifyAll(t.Context())
 	require.NoError(t, err)
 	for _, f := range report.Faults {

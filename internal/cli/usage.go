@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -129,21 +128,15 @@ func (c *usageCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s != nil && c.doc.Session == "" {
+	if s != nil {
 		c.doc.Source = "store"
-		if err = c.storeCosts(ctx, s); err != nil {
+		if err := c.storeCosts(ctx, s); err != nil {
 			return err
 		}
 		return c.show()
 	}
-	var costs []usage.Row
-	if s == nil {
-		c.doc.Source = "temporal"
-		costs, err = c.temporalCosts(ctx)
-	} else {
-		c.doc.Source = "store"
-		costs, err = c.sessionCosts()
-	}
+	c.doc.Source = "temporal"
+	costs, err := c.temporalCosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -157,41 +150,33 @@ func (c *usageCommand) show() error {
 	case outputJSON:
 		return c.printJSON(c.doc)
 	case outputCSV:
-		return c.writeCSV()
+		return usage.WriteCSV(c.stdout, c.doc.By, c.doc.Rows)
 	}
 	c.write()
 	return nil
 }
 
-// storeCosts adds up the costs of all sessions of the store.
+// storeCosts adds up the costs of the session, or of all sessions of the store.
 func (c *usageCommand) storeCosts(ctx context.Context, s *store.Store) error {
 	namespace, err := c.namespace()
 	if err != nil {
 		return err
 	}
-	sums, err := control.Money{Base: c.base(nil, s, namespace)}.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since})
-	for _, fault := range sums.Faults {
-		c.reportDamage(fault)
+	base := c.base(nil, s, namespace)
+	money := control.Money{Base: base}
+	var sums control.Usage
+	if c.doc.Session == "" {
+		sums, err = money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since})
+	} else {
+		sums, err = money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
+		err = c.explain(ctx, base, err)
 	}
-	c.doc.Rows, c.doc.Total = sums.Rows, sums.Total
+	for _, fault := range sums.Faults {
+		c.printErr("damaged: %s", fault)
+	}
+	c.doc.Rows, c.doc.Total, c.doc.Budgets = sums.Rows, sums.Total, sums.Budgets
 	return err
 }
-
-// sessionCosts reads the costs and the budgets of the session.
-func (c *usageCommand) sessionCosts() ([]usage.Row, error) {
-	s, key, err := c.stored(c.doc.Session)
-	if err != nil {
-		return nil, err
-	}
-	read, err := usage.OfSession(s, key)
-	if read.Damage != nil {
-		c.reportDamage(read.Damage)
-	}
-	c.doc.Budgets = control.BudgetsOf(read.Ledger)
-	return read.Rows, err
-}
-
-func (c *usageCommand) reportDamage(err error) { c.printErr("damaged: %s", err) }
 
 // refuseKeys refuses keys that the source does not know.
 func refuseKeys(by []string, known ...string) error {
@@ -240,15 +225,4 @@ func (c *usageCommand) temporalSessionCosts(ctx context.Context) ([]usage.Row, e
 	}
 	c.printErr("no store found: showing the last total in Temporal, on the day on which the session started")
 	return usage.OfStatus(v.Status, budget.Date(timeOf(v.StartedAt))), nil
-}
-
-// csvOf is a sum as the fields of a row.
-func csvOf(s usage.Spending) []string {
-	n := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return []string{
-		fmt.Sprint(s.Calls), n(s.Usage.InputTokens), n(s.Usage.OutputTokens), n(s.Usage.CacheReadTokens), n(s.Usage.CacheWriteTokens),
-		n(s.Usage.ReasoningTokens), n(s.Tokens), s.Usage.CostUSD.String(),
-		fmt.Sprint(s.Unsettled.Calls), n(s.Unsettled.Usage.Tokens()), s.Unsettled.Usage.CostUSD.String(),
-		fmt.Sprint(s.Reserved.Calls), n(s.Reserved.Tokens), s.Reserved.USD.String(),
-	}
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/csv"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -93,27 +91,4 @@ func (c *usageCommand) table() *terminal.Table {
 	}
 	t.Add(cells...)
 	return t
-}
-
-// writeCSV prints costs for spreadsheets: a row for each sum, without a total.
-func (c *usageCommand) writeCSV() error {
-	w := csv.NewWriter(c.stdout)
-	head := slices.Concat(c.doc.By, []string{
-		"calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "tokens", "cost_usd",
-		"unsettled_calls", "unsettled_tokens", "unsettled_usd", "reserved_calls", "reserved_tokens", "reserved_usd",
-	})
-	if err := w.Write(head); err != nil {
-		return err
-	}
-	for _, row := range c.doc.Rows {
-		var record []string
-		for _, key := range c.doc.By {
-			record = append(record, *row.Key(key))
-		}
-		if err := w.Write(append(record, csvOf(row.Spending)...)); err != nil {
-			return fmt.Errorf("write the table: %w", err)
-		}
-	}
-	w.Flush()
-	return w.Error()
 }

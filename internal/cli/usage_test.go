@@ -66,7 +66,7 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"settle twice", "budget settle s a/b 1 --write-off --cost-usd 0", "leave one out"},
 		{"settle for a price that is none", "budget settle s a/b 1 --cost-usd much", "--cost-usd"},
 		{"settle less than nothing", "budget settle s a/b 1 --output-tokens -1", "must be between 0"},
-		{"settle more thought than said", "budget settle s a/b 1 --output-tokens 1 --reasoning-tokens 2", "is more than --output-tokens"},
+		{"settle more thought than said", "budget settle s a/b 1 --output-tokens 1 --reasoning-tokens 2", "--reasoning-tokens: 2 is more than the output tokens"},
 		{"bad log level", "dev --log-level loud", "--log-level"},
 		{"bad port", "dev --port 70000", "--port: 70000 is not a port"},
 		{"worker without a file", "worker", "--agents"},

@@ -51,7 +51,7 @@ func (c *budgetRaise) raiseTyped(ctx context.Context, sessionID string, answer t
 	case session.BudgetOfPhase:
 		r.Phase = b.Name
 	case session.BudgetOfDay:
-		return c.raiseDay(b.Name, r)
+		return c.raiseDay(ctx, b.Name, r)
 	case session.BudgetOfSession:
 	}
 	return c.raise(ctx, sessionID, r)

@@ -31,7 +31,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, r workflows.Raise) (
 	}
 	r.By = cmp.Or(r.By, actor(ctx))
 	r.ID = fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano())
-	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", r.Tokens, r.USD, r.Note))}
+	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		if _, err := m.running(ctx, w); err != nil {
 			return err

@@ -65,30 +65,34 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 	if err != nil {
 		return doc, err
 	}
-	doc.Budgets, doc.Raises, doc.Warnings = BudgetsOf(l), append(doc.Raises, l.Raises...), append(doc.Warnings, l.Warnings...)
-	doc.Open, err = OpenCalls(s, key, l)
+	doc.Budgets, doc.Raises, doc.Warnings = budgetsOf(l), append(doc.Raises, l.Raises...), append(doc.Warnings, l.Warnings...)
+	doc.Open, err = openCalls(s, key, l)
 	return doc, err
 }
 
-// BudgetsOf lists a ledger's budgets.
-func BudgetsOf(l budget.Ledger) []Budget {
+// budgetsOf lists a ledger's budgets.
+func budgetsOf(l budget.Ledger) []Budget {
 	all := []Budget{}
 	for _, b := range l.Budgets() {
-		line := Budget{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved}
-		if b.Left.Tokens >= 0 {
-			line.Left.Tokens = &b.Left.Tokens
-		}
-		if b.Left.USD >= 0 {
-			line.Left.USD = &b.Left.USD
-		}
-		all = append(all, line)
+		all = append(all, Budget{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved, Left: leftOf(b.Left)})
 	}
 	return all
 }
 
-// OpenCalls lists the calls of a session whose cost is not known, oldest first within each
+// leftOf is what is left; negative is a dimension that is not limited.
+func leftOf(a cost.Amount) (left BudgetLeft) {
+	if a.Tokens >= 0 {
+		left.Tokens = &a.Tokens
+	}
+	if a.USD >= 0 {
+		left.USD = &a.USD
+	}
+	return left
+}
+
+// openCalls lists the calls of a session whose cost is not known, oldest first within each
 // assignment.
-func OpenCalls(s *store.Store, key session.Key, l budget.Ledger) ([]OpenCall, error) {
+func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]OpenCall, error) {
 	calls := []OpenCall{}
 	for _, id := range l.Assignments() {
 		j, err := s.Journal(key, id)

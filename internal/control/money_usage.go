@@ -22,6 +22,8 @@ type UsageFilter struct {
 type Usage struct {
 	Rows  []usage.Row    `json:"rows"`
 	Total usage.Spending `json:"total"`
+	// Budgets are those of the one session that was asked for.
+	Budgets []Budget `json:"budgets,omitempty"`
 	// Faults are documents that were found damaged just now.
 	Faults []error `json:"-"`
 }
@@ -44,5 +46,23 @@ func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) 
 	defer done()
 	f.Sessions.Namespace, doc.Faults = m.Namespace, found.Faults
 	doc.Rows, doc.Total, err = x.Usage(ctx, f.By, f.Since, f.Sessions)
+	return doc, err
+}
+
+// SessionUsage adds up what a session has cost, and lists its budgets.
+func (m Money) SessionUsage(ctx context.Context, sessionID string, by []string, since string) (doc Usage, err error) {
+	if err := checkKeys(by, usage.Keys); err != nil {
+		return doc, err
+	}
+	s, key, err := m.inStore(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	read, err := usage.OfSession(s, key)
+	if read.Damage != nil {
+		doc.Faults = []error{read.Damage}
+	}
+	doc.Rows, doc.Total = usage.Sum(read.Rows, by, since)
+	doc.Budgets = budgetsOf(read.Ledger)
 	return doc, err
 }

@@ -214,6 +214,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	})
 	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
 	h.session("two", "web", now, nil)
+	h.unsettled("two", 1)
 	parameters := map[string]string{"/sessions/{session}/diff/file": "?path=a.txt", "/sessions/{session}/file": "?path=a.txt", "/sessions/{session}/patch": "?partial=true"}
 	var api map[string]any
 	h.call("GET", "/openapi.json", nil).read(t, &api)
@@ -224,7 +225,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		if !reads || strings.Contains(path, "{name}") || strings.Contains(path, "{phase}") || strings.HasSuffix(path, "/events") {
 			continue
 		}
-		got := h.call("GET", strings.NewReplacer("{session}", "one", "{checkpoint}", "design").Replace(path)+parameters[path], nil)
+		got := h.call("GET", strings.NewReplacer("{session}", "one", "{team}", "web", "{checkpoint}", "design").Replace(path)+parameters[path], nil)
 		if got.status == http.StatusServiceUnavailable {
 			continue // it takes Temporal
 		}

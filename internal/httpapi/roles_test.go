@@ -18,21 +18,27 @@ import (
 var needs = map[string]access.Permission{
 	"get /audit":  access.Admin,
 	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{id}": access.Admin,
-	"post /sessions/{session}/checkpoints/verify":        access.Operate,
-	"post /sessions/{session}/cancel":                    access.Operate,
-	"post /sessions/{session}/budget/raise":              access.Operate,
-	"post /sessions/{session}/requests/{request}/answer": access.Operate, // by action: an approval takes another
-	"post /breakers/{name}/trip":                         access.Operate,
-	"post /breakers/{name}/reset":                        access.Operate,
+	"post /sessions/{session}/checkpoints/verify":                    access.Operate,
+	"post /sessions/{session}/cancel":                                access.Operate,
+	"post /sessions/{session}/budget/raise":                          access.Operate,
+	"post /sessions/{session}/requests/{request}/answer":             access.Operate, // by action: an approval takes another
+	"post /budgets/{team}/raise":                                     access.Operate,
+	"post /sessions/{session}/calls/settle":                          access.Operate,
+	"post /sessions/{session}/calls/{phase}/{persona}/{call}/settle": access.Operate,
+	"post /breakers/{name}/trip":                                     access.Operate,
+	"post /breakers/{name}/reset":                                    access.Operate,
 }
 
 // bodies are what operations take, so that nothing but the role is wrong.
 var bodies = map[string]map[string]any{
 	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
-	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
-	"post /breakers/{name}/trip":                         {"why": "test"},
-	"post /breakers/{name}/reset":                        {},
-	"post /sessions/{session}/budget/raise":              {"tokens": 1},
+	"post /sessions/{session}/requests/{request}/answer":             {"action": "retry"},
+	"post /breakers/{name}/trip":                                     {"why": "test"},
+	"post /breakers/{name}/reset":                                    {},
+	"post /budgets/{team}/raise":                                     {"tokens": 1},
+	"post /sessions/{session}/calls/settle":                          {"as": "nothing"},
+	"post /sessions/{session}/calls/{phase}/{persona}/{call}/settle": {"as": "nothing"},
+	"post /sessions/{session}/budget/raise":                          {"tokens": 1},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
@@ -74,7 +80,7 @@ func TestEveryRoleAtEveryOperation(t *testing.T) {
 				if role != "" {
 					h.actor = access.Actor{Name: "ann", Roles: access.Roles{access.AllTeams: {role}}}
 				}
-				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann").Replace(path)
+				at := strings.NewReplacer("{session}", "one", "{phase}", "design", "{persona}", "ann", "{team}", "web").Replace(path)
 				at = placeholder.ReplaceAllString(at, "1") + required(described)
 				var body any
 				if bodies[name] != nil {

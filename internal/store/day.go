@@ -65,6 +65,14 @@ func (s ledgers) Day(namespace, name string) (day budget.Day, err error) {
 	return day, err
 }
 
+// DayTeams are the teams that have or had a daily budget, sorted.
+func (s ledgers) DayTeams(ctx context.Context, namespace string) ([]string, error) {
+	if err := spec.CheckSession(namespace); err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	return s.subdirs(ctx, "budgets/"+namespace)
+}
+
 // UpdateDay rewrites a team's day, unless change returns an error, which it then
 // returns. What it adds to the raises outlives a power loss. Updates follow one
 // another as those of a ledger do; one of a ledger that draws from the day is one of

@@ -1,0 +1,202 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Day is a team's daily budget, today.
+type Day struct {
+	Team string `json:"team"`
+	// Date is the day, by UTC; EndsAt is when the next one begins.
+	Date   string    `json:"date"`
+	EndsAt time.Time `json:"ends_at"`
+	// Cap is the team file's; Limit includes what was added for the day.
+	Cap   spec.Cap `json:"cap"`
+	Limit spec.Cap `json:"limit"`
+	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
+	// those with unknown cost, and Reserved what is reserved for calls in
+	// progress.
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
+	Reserved  cost.Amount `json:"reserved"`
+	// Left has what is limited only.
+	Left BudgetLeft `json:"left"`
+	// Sessions have spent or reserved something on the day, sorted by name.
+	Sessions []DaySession `json:"sessions"`
+	// Raises are people's raises, and Warnings the thresholds that were reached.
+	Raises   []budget.Raise   `json:"raises"`
+	Warnings []budget.Warning `json:"warnings"`
+}
+
+// DaySession is a session's part of a day.
+type DaySession struct {
+	Session   string      `json:"session"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
+	// UnsettledCalls is how many calls there are with unknown cost.
+	UnsettledCalls int         `json:"unsettled_calls"`
+	Reserved       cost.Amount `json:"reserved"`
+}
+
+// DayRaise is what is added to a team's daily budget, for today only.
+type DayRaise struct {
+	Tokens int64
+	USD    cost.USD
+	// Note is why.
+	Note string
+}
+
+// Budget is the day as a budget.
+func (d Day) Budget() Budget {
+	return Budget{Scope: budget.DayScope, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved, Left: d.Left}
+}
+
+// Day reads a team's daily budget.
+func (m Money) Day(ctx context.Context, team string) (Day, error) {
+	if err := checkTeam(team); err != nil {
+		return Day{}, err
+	}
+	s, err := m.stored()
+	if err == nil {
+		err = access.Check(ctx, access.View, team)
+	}
+	if err == nil {
+		err = m.hasDay(ctx, team)
+	}
+	if err != nil {
+		return Day{}, err
+	}
+	d, err := s.Day(m.Namespace, team)
+	if errors.Is(err, session.ErrNotFound) {
+		err = m.noDay(team)
+	}
+	return dayOf(d), err
+}
+
+// Days lists the daily budgets of the teams that the caller may view, sorted by team.
+func (m Money) Days(ctx context.Context) ([]Day, error) {
+	s, err := m.stored()
+	if err == nil {
+		err = access.Check(ctx, access.View, access.NoTeam)
+	}
+	if err != nil {
+		return nil, err
+	}
+	teams, err := s.DayTeams(ctx, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	days, may := []Day{}, access.Visible(ctx)
+	for _, team := range teams {
+		if !may(team) {
+			continue
+		}
+		d, err := s.Day(m.Namespace, team)
+		switch {
+		case errors.Is(err, session.ErrNotFound): // it had one once
+			continue
+		case err != nil:
+			return nil, err
+		}
+		days = append(days, dayOf(d))
+	}
+	return days, nil
+}
+
+// RaiseDay raises a team's daily budget for today. Sessions that wait for the next day continue.
+func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, err error) {
+	if err := checkTeam(team); err != nil {
+		return day, err
+	}
+	s, err := m.stored()
+	if err != nil {
+		return day, err
+	}
+	event := access.Event{Action: "budget.raise", Team: team, Subject: budget.DayScope, Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
+	err = m.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
+		if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
+			return invalidf("tokens", "%d tokens and %s USD; give a positive amount to add", r.Tokens, r.USD)
+		}
+		if err := m.hasDay(ctx, team); err != nil {
+			return err
+		}
+		return s.UpdateDay(m.Namespace, team, func(d *budget.Day) error {
+			if err := m.raisable(*d, r); err != nil {
+				return err
+			}
+			d.Raise(budget.Raise{
+				ID: rand.Text(), Scope: budget.DayScope, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: m.Now().UTC(),
+				By: textfmt.Shorten(actor(ctx), session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
+			})
+			day = dayOf(*d)
+			return nil
+		})
+	})
+	return day, err
+}
+
+// raiseDetail is the audit log's text on a raise.
+func raiseDetail(tokens int64, usd cost.USD, note string) string {
+	return strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", tokens, usd, note))
+}
+
+// raisable refuses a raise of a budget that does not exist.
+func (m Money) raisable(d budget.Day, r DayRaise) error {
+	switch {
+	case d.Cap == (spec.Cap{}):
+		return m.noDay(d.Team)
+	case r.Tokens > 0 && d.Cap.Tokens == 0:
+		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of tokens", d.Team)}
+	case r.USD > 0 && d.Cap.USD == 0:
+		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of USD", d.Team)}
+	}
+	return nil
+}
+
+// hasDay refuses a team that never had a daily budget, for which the store would make a lock.
+func (m Money) hasDay(ctx context.Context, team string) error {
+	teams, err := m.Store.DayTeams(ctx, m.Namespace)
+	if err == nil && !slices.Contains(teams, team) {
+		err = m.noDay(team)
+	}
+	return err
+}
+
+func (m Money) noDay(team string) error {
+	return notFoundf("no session of team %q in the store in %s has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team, m.Store.Dir())
+}
+
+func checkTeam(team string) error {
+	if err := spec.CheckName(team); err != nil {
+		return &Error{Kind: Invalid, Field: "team", err: err}
+	}
+	return nil
+}
+
+func dayOf(d budget.Day) Day {
+	sum, left := d.Sum(), d.Left()
+	doc := Day{
+		Team: d.Team, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Cap, Limit: d.Limit(), Spent: sum.Spent, Unsettled: sum.Unsettled, Reserved: sum.Reserved,
+		Left: leftOf(left), Sessions: []DaySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Rows)) {
+		if r := d.Rows[name]; r != (budget.DayRow{}) {
+			doc.Sessions = append(doc.Sessions, DaySession{name, r.Spent, r.Unsettled, r.Calls, r.Reserved})
+		}
+	}
+	return doc
+}

@@ -1,0 +1,127 @@
+package httpapi_test
+
+import (
+	"encoding/csv"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+var annDesigns = spec.AssignmentID{Phase: "design", Persona: "ann"}
+
+// unsettled has a session of team web, which has a daily budget, make calls whose cost stays unknown.
+func (h *service) unsettled(id string, calls int) {
+	h.t.Helper()
+	key, now := session.Key{Namespace: "default", Session: id}, time.Now()
+	j, err := h.base.Store.Journal(key, annDesigns)
+	require.NoError(h.t, err)
+	for range calls {
+		call := j.Next()
+		for _, e := range []budget.Entry{
+			{Seq: call, Kind: budget.Begun, At: now, Key: &session.CallKey{Turn: 1}, Agent: "coder", Model: "=1+1", Estimate: &cost.Usage{InputTokens: 40, CostUSD: 1_000_000_000}},
+			{Seq: call + 1, Kind: budget.Unsettled, At: now, Call: call},
+		} {
+			require.NoError(h.t, j.Apply(e))
+			require.NoError(h.t, h.base.Store.AppendEntry(key, annDesigns, e))
+		}
+	}
+	require.NoError(h.t, h.base.Store.UpdateLedger(key, func(l *budget.Ledger) error {
+		l.Limit("web", budget.Limits{Daily: spec.Cap{Tokens: 100}})
+		l.SetRow(annDesigns, j.Row(nil), now)
+		return nil
+	}))
+}
+
+// events are the lines of the audit log, as `action subject: outcome`.
+func (h *service) events() (lines []string) {
+	h.t.Helper()
+	page, err := h.base.Audit.Events(h.t.Context(), access.EventFilter{}, "")
+	require.NoError(h.t, err)
+	for _, e := range page.Events {
+		lines = append(lines, e.Actor+" "+e.Action+" "+e.Team+" "+e.Subject+": "+string(e.Outcome))
+	}
+	return lines
+}
+
+func TestADayIsRaisedByWhoOperatesTheTeam(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	require.Equal(t, http.StatusNotFound, h.call("GET", "/budgets/web", nil).status)
+	h.unsettled("one", 1)
+	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"api": {access.RoleOperator}}}
+	var list struct{ Days []control.Day }
+	h.call("GET", "/budgets", nil).read(t, &list)
+	require.Empty(t, list.Days, "of another team")
+	require.Equal(t, http.StatusForbidden, h.call("POST", "/budgets/web/raise", map[string]any{"tokens": 5}).status)
+
+	h.actor = access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}}}
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/budgets/web/raise", map[string]any{"usd": 5}).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/budgets/web/raise", map[string]any{}).status)
+	var day control.Day
+	h.call("POST", "/budgets/web/raise", map[string]any{"tokens": 50, "note": "release"}).read(t, &day)
+	require.Equal(t, spec.Cap{Tokens: 150}, day.Limit)
+	require.Equal(t, "bob", day.Raises[0].By)
+	h.call("GET", "/budgets", nil).read(t, &list)
+	require.Len(t, list.Days, 1)
+	require.EqualValues(t, 40, list.Days[0].Unsettled.Tokens)
+	require.EqualValues(t, 110, *list.Days[0].Left.Tokens)
+	require.Nil(t, list.Days[0].Left.USD)
+	h.actor = access.Local("ann@host")
+	require.Contains(t, h.events(), "bob budget.raise web day: done")
+	require.Contains(t, h.events(), "eve budget.raise web day: denied")
+	require.Equal(t, http.StatusNotFound, h.call("POST", "/budgets/api/raise", map[string]any{"tokens": 5}).status)
+}
+
+func TestCallsAreSettled(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	h.unsettled("one", 3)
+	const first, all = "/sessions/one/calls/design/ann/1/settle", "/sessions/one/calls/settle"
+	used := map[string]any{"input_tokens": 30, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": 0.5}
+	for _, wrong := range []map[string]any{{}, {"as": "cost"}, {"as": "nothing", "usage": used}, {"as": "much"}} {
+		require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", first, wrong).status, wrong)
+	}
+	lock, ok, err := h.base.Store.Lock(session.Key{Namespace: "default", Session: "one"}, annDesigns)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, http.StatusConflict, h.call("POST", first, map[string]any{"as": "nothing"}).status, "it is at work")
+	lock.Unlock()
+	var settled control.Settled
+	h.call("POST", first, map[string]any{"as": "cost", "usage": used, "note": "by the bill"}).read(t, &settled)
+	require.Equal(t, 2, settled.Unsettled)
+	require.Equal(t, cost.USD(500_000_000), settled.Usage.CostUSD)
+	require.Equal(t, http.StatusConflict, h.call("POST", first, map[string]any{"as": "nothing"}).status, "twice")
+	require.Equal(t, http.StatusNotFound, h.call("POST", "/sessions/one/calls/design/ann/99/settle", map[string]any{"as": "nothing"}).status)
+	var rest control.SettledCalls
+	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
+	require.Len(t, rest.Calls, 2)
+	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
+	require.Empty(t, rest.Calls, "none is left")
+	require.Contains(t, h.events(), "ann@host budget.settle web design/ann 1: done")
+	require.Contains(t, h.events(), "ann@host budget.settle web all calls: done")
+
+	var sums control.Usage
+	h.call("GET", "/sessions/one/usage?by=model", nil).read(t, &sums)
+	require.Equal(t, cost.USD(2_500_000_000), sums.Total.Usage.CostUSD)
+	for _, got := range []answer{h.call("GET", "/usage?by=model&format=csv", nil), h.call("GET", "/usage?by=model", nil, "Accept", "text/csv")} {
+		require.Equal(t, "text/csv", got.header.Get("Content-Type"))
+		rows, err := csv.NewReader(strings.NewReader(string(got.body))).ReadAll()
+		require.NoError(t, err)
+		require.Len(t, rows, 2)
+		require.Equal(t, []string{"model", "calls"}, rows[0][:2])
+		require.Equal(t, []string{"'=1+1", "3"}, rows[1][:2], "no formula")
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions/one/usage?by=colour&format=csv", nil).status)
+}

@@ -1,0 +1,43 @@
+package usage
+
+import (
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// WriteCSV writes sums for spreadsheets, which must not take a text for a formula: a row for each,
+// without a total.
+func WriteCSV(out io.Writer, by []string, rows []Row) error {
+	w := csv.NewWriter(out)
+	_ = w.Write(slices.Concat(by, []string{
+		"calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "tokens", "cost_usd",
+		"unsettled_calls", "unsettled_tokens", "unsettled_usd", "reserved_calls", "reserved_tokens", "reserved_usd",
+	}))
+	for _, row := range rows {
+		var record []string
+		for _, key := range by {
+			cell := *row.Key(key)
+			if strings.IndexAny(cell, "=+-@") == 0 {
+				cell = "'" + cell
+			}
+			record = append(record, cell)
+		}
+		_ = w.Write(append(record, row.fields()...))
+	}
+	w.Flush()
+	return w.Error() // of all writes
+}
+
+// fields are a sum as the fields of a row.
+func (s Spending) fields() []string {
+	n := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []string{
+		n(int64(s.Calls)), n(s.Usage.InputTokens), n(s.Usage.OutputTokens), n(s.Usage.CacheReadTokens), n(s.Usage.CacheWriteTokens),
+		n(s.Usage.ReasoningTokens), n(s.Tokens), s.Usage.CostUSD.String(),
+		n(int64(s.Unsettled.Calls)), n(s.Unsettled.Usage.Tokens()), s.Unsettled.Usage.CostUSD.String(),
+		n(int64(s.Reserved.Calls)), n(s.Reserved.Tokens), s.Reserved.USD.String(),
+	}
+}
