@@ -11,7 +11,7 @@ import (
 // work, as it is, nobody has approved, unless the session has gone on from it.
 func (r *restoration) approvals() {
 	for i, p := range r.team.Phases {
-		if !p.Approve || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
+		if !p.Approve.Wanted() || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
 			continue
 		}
 		var work []session.CheckpointAssignment

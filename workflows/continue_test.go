@@ -43,7 +43,7 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	for i := range 4 {
 		tm.Phases[i].Needs = []string{}
 	}
-	tm.Phases[1].Approve = true
+	tm.Phases[1].Approve = spec.Approval{Count: 1}
 	tm.Phases[4].Needs = []string{"help", "approval", "money", "rounds"}
 	tm.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
 	tm.Retry = spec.Retry{Attempts: 1, Rounds: 2, RoundInitial: textfmt.Duration(5 * time.Hour), RoundMax: textfmt.Duration(5 * time.Hour)}

@@ -31,7 +31,7 @@ func (refusal) Complete(any, error) {}
 func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	t.Parallel()
 	p := phase("build", "a")
-	p.Approve = true
+	p.Approve = spec.Approval{Count: 1}
 	s := &stage{team: patient(p)}
 	s.team.Budget = spec.Budget{Tokens: 100}
 	var raised []cost.Amount

@@ -56,7 +56,7 @@ func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "a"), phase("two", "b"), phase("docs", "c"))
-	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &spec.SendsBack{To: "one", Times: 1}, []string{"one"}, true
+	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &spec.SendsBack{To: "one", Times: 1}, []string{"one"}, spec.Approval{Count: 1}
 	asked := make(chan struct{})
 	s := &stage{team: tm, webhook: true}
 	s.round = func(in activities.RoundInput) (session.RoundResult, error) {

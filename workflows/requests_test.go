@@ -54,7 +54,7 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
-	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[3].Approve = []string{}, []string{"one"}, true
+	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[3].Approve = []string{}, []string{"one"}, spec.Approval{Count: 1}
 	tm.Phases[2].SendsBack = &spec.SendsBack{To: "one", Times: 1}
 	s := &stage{team: tm}
 	late, advancing, looking := &reply{}, make(chan struct{}), make(chan struct{})
@@ -170,7 +170,7 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 		BasedWork: session.BasedWork{Input: "input-old", Work: session.Work{Delta: "delta-old"}},
 	}}
 	one := phase("one", "a")
-	one.Approve = true
+	one.Approve = spec.Approval{Count: 1}
 	s := &stage{
 		team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
 		begun: map[string]spec.Digest{"two": "input-old"}, unapproved: []string{"one"},
@@ -186,7 +186,7 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 // work is found not to fit together once the second has ended.
 func disagreeing() *stage {
 	tm := patient(phase("left", "a"), phase("right", "b"))
-	tm.Phases[0].Approve, tm.Phases[1].Needs = true, []string{}
+	tm.Phases[0].Approve, tm.Phases[1].Needs = spec.Approval{Count: 1}, []string{}
 	s := &stage{team: tm, conflicts: map[string][]session.Conflict{"right": {{Path: "main.go"}}}}
 	wait := make(chan struct{})
 	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
@@ -208,7 +208,7 @@ func disagreeing() *stage {
 func TestApprovalStaysOpenAfterAConflictAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
-	s.team.Phases[1].Approve = true
+	s.team.Phases[1].Approve = spec.Approval{Count: 1}
 	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Action: session.AnswerReject, Note: "no"}),
 		says(2*time.Hour, session.Answer{Request: "left.approval.2", Action: session.AnswerApprove}),
 		says(3*time.Hour, session.Answer{Request: "right.approval.1", Action: session.AnswerApprove}))

@@ -51,9 +51,10 @@ type plannedPhase struct {
 	Produces   []string         `json:"produces"`
 	Checks     []string         `json:"checks"`
 	Integrator string           `json:"integrator"`
-	Approve    bool             `json:"approve"`
-	SendsBack  *spec.SendsBack  `json:"sends_back"`
-	Budget     spec.Cap         `json:"budget"`
+	// Approve is as in the team file; false: nobody has to approve.
+	Approve   spec.Approval   `json:"approve"`
+	SendsBack *spec.SendsBack `json:"sends_back"`
+	Budget    spec.Cap        `json:"budget"`
 	// PauseAfter: the session pauses after the phase until `approve` or `resume`.
 	PauseAfter bool `json:"pause_after"`
 }

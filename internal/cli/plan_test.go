@@ -23,7 +23,7 @@ phases:
   - {name: design, personas: [analyst], produces: [docs/design.md], approve: true}
   - {name: survey, personas: [analyst], needs: []}
   - {name: build, personas: [backend, frontend], needs: [design, survey], order: sequence, checks: [go-test], integrator: backend, budget: {usd: 3}}
-  - {name: test, personas: [tester, analyst], sends_back: {to: build, times: 2}}
+  - {name: test, personas: [tester, analyst], sends_back: {to: build, times: 2}, approve: {by: [leads, security], count: 2}}
 budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
 help: {give_up_after: 2h, jira: {project: MD}}
 `
@@ -75,6 +75,7 @@ func TestPlanInWords(t *testing.T) {
    analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
    they work in parallel; analyst fixes merge conflicts and failing checks
    may send the work of build back at most 2 times
+   then waits for approval by 2 persons of leads or security
 
 retries: 3 attempts per round, 2 for backend; 2 rounds each; then a person has
   2h to help, and a ticket is created in MD
@@ -101,7 +102,7 @@ func TestPlanAsMermaid(t *testing.T) {
     p2_1["frontend<br/>coder"]:::run
     p2_0 --> p2_1
   end
-  subgraph p3["test"]
+  subgraph p3["test, then approval by 2 persons"]
     p3_0["tester<br/>writer"]:::leave
     p3_1["analyst<br/>writer"]:::leave
   end

@@ -160,7 +160,9 @@ func (p plannedPhase) terms() (lines []string) {
 	if budget := capOf(p.Budget); budget != "" {
 		lines = append(lines, "may spend "+budget)
 	}
-	if p.Approve {
+	if p.Approve.Ruled() {
+		lines = append(lines, "then waits for approval by "+p.Approve.String())
+	} else if p.Approve.Wanted() {
 		lines = append(lines, "then waits for approval")
 	}
 	if p.PauseAfter {
@@ -216,13 +218,21 @@ func (doc planDocument) limits() []string {
 // waitsNote notes that a phase waits for a person at its end, if no arrow shows it.
 func (doc planDocument) waitsNote(p plannedPhase) string {
 	text := ""
-	if p.Approve && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
-		text += ", then approval"
+	if p.Approve.Wanted() && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
+		text += ", then approval" + several(p.Approve)
 	}
 	if p.PauseAfter {
 		text += ", then a pause"
 	}
 	return text
+}
+
+// several says how many have to approve, if it is more than one.
+func several(by spec.Approval) string {
+	if by.Count < 2 {
+		return ""
+	}
+	return " by " + textfmt.Count(by.Count, "person")
 }
 
 // mermaid is the plan as a flowchart: a box for each phase with its personas in it.
@@ -245,8 +255,8 @@ func (doc planDocument) mermaid() string {
 	for i, p := range doc.Phases {
 		for _, need := range p.Needs {
 			label := ""
-			if doc.Phases[index[need]].Approve {
-				label = `|"approved"|`
+			if by := doc.Phases[index[need]].Approve; by.Wanted() {
+				label = `|"approved` + several(by) + `"|`
 			}
 			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
 		}

@@ -218,7 +218,7 @@ func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watc
 		return true
 	}
 	p, ok := t.Phase(phase)
-	return !ok || p.Approve
+	return !ok || p.Approve.Wanted()
 }
 
 // checkNoOpenRequest rejects resuming a session that waits for an answer,

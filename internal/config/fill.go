@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -50,7 +51,6 @@ func (d *document) fill(v any, into reflect.Value, path string) {
 // own fills in what reads its own text, and plain data. It returns false for the
 // others.
 func (d *document) own(v any, into reflect.Value, path string) bool {
-	number, isNumber := v.(json.Number)
 	switch target := into.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
 		text, ok := d.texts[path]
@@ -62,10 +62,19 @@ func (d *document) own(v any, into reflect.Value, path string) bool {
 		}
 		return true
 	case json.Unmarshaler:
-		if isNumber {
-			if err := target.UnmarshalJSON([]byte(number)); err != nil {
-				d.report(path, "%s", visible(err.Error()))
-			}
+		text := ""
+		switch v := v.(type) {
+		case json.Number:
+			text = string(v)
+		case bool:
+			text = strconv.FormatBool(v)
+		case map[string]any:
+			return into.Kind() != reflect.Struct
+		default:
+			return true
+		}
+		if err := target.UnmarshalJSON([]byte(text)); err != nil {
+			d.report(path, "%s", visible(err.Error()))
 		}
 		return true
 	}

@@ -90,6 +90,9 @@ func mistyped(value any, s map[string]any) string {
 
 // wanted describes a value of a schema's type as it is written in a file.
 func wanted(s map[string]any) string {
+	if types, ok := s["type"].([]any); ok && slices.Contains(types, any("object")) {
+		return "true, false or a mapping with " + either(slices.Sorted(maps.Keys(properties(s))))
+	}
 	switch s["type"] {
 	case "boolean":
 		return "true or false"

@@ -46,7 +46,8 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 	require.Equal(t, &spec.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
 	require.Equal(t, int64(500_000), got.Budget.Tokens)
 	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
-	require.True(t, got.Phases[4].Approve)
+	require.Equal(t, spec.Approval{By: []string{"leads", "/org/security"}, Count: 2}, got.Phases[3].Approve)
+	require.Equal(t, spec.Approval{Count: 1}, got.Phases[4].Approve)
 	require.Equal(t, spec.Help{
 		Mode: spec.HelpAsk, GiveUpAfter: textfmt.Duration(48 * time.Hour),
 		Jira: &spec.HelpJira{
@@ -71,7 +72,7 @@ func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
 
 func TestTeamIsRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
-	got, err := LoadTeam(filepath.Join("testdata", "team", "approve.yaml"))
+	got, err := LoadTeam(filepath.Join("testdata", "team", "approve-yes.yaml"))
 	require.Error(t, err)
 	require.Zero(t, got)
 }

@@ -50,6 +50,9 @@ func (d document) generate(w words) (*jsonschema.Schema, error) {
 			}
 		}
 		loosen(types[name])
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+			shorten(types[name])
+		}
 	}
 	defaults(types, reflect.ValueOf(d.resolved))
 	s.Title = d.title
@@ -110,6 +113,13 @@ func loosen(s *jsonschema.Schema) {
 			items.Extras = map[string]any{"type": []string{"string", "number", "boolean"}}
 		}
 	}
+}
+
+// shorten lets true or false stand in the place of a mapping that reads itself.
+func shorten(s *jsonschema.Schema) {
+	s.Type, s.MinProperties = "", new(uint64)
+	*s.MinProperties = 1
+	extra(s, "type", []string{"boolean", "object"})
 }
 
 // words are the docstrings of the types that files are read into.

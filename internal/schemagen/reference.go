@@ -140,6 +140,8 @@ func reference(name string) string {
 		return "[category](team-file.md#what-happens-to-a-failed-attempt)"
 	case "Plain":
 		return "plain data"
+	case "Approval":
+		return fmt.Sprintf("`true`, `false`, [mapping](#%s)", keysOf(name))
 	}
 	return fmt.Sprintf("[mapping](#%s)", keysOf(name))
 }

@@ -77,8 +77,12 @@ var teamRulings = append(append([]ruling{
 	{"phases.0.name", nil, []string{`"a b"`}},
 	{"phases.1.needs", []string{`[]`, `["build"]`}, []string{`["build", "build"]`, `"build"`}},
 	{"phases.0.personas", nil, []string{`[]`, `["dev", "dev"]`}},
+	{
+		"phases.0.approve",
+		[]string{"true", "false", `{"by": ["leads"]}`, `{"count": 2}`, `{"by": ["/org/leads", "CN=Security Team"], "count": 10}`},
+		[]string{`"yes"`, "1", "2", "{}", `["leads"]`, `{"by": []}`, `{"by": "leads"}`, `{"by": [" "]}`, `{"by": ["a", "a"]}`, `{"count": 0}`, `{"count": 11}`, `{"count": true}`, `{"groups": ["a"]}`},
+	},
 	{"phases.0.order", []string{`"sequence"`}, []string{`"serial"`}},
-	{"phases.0.approve", []string{"true"}, []string{`"true"`}},
 	{"phases.1.sends_back", []string{`{"to": "build"}`, `{"to": "build", "times": 20}`}, []string{`{}`, `{"to": "build", "times": 21}`, `{"to": "build", "times": 0}`}},
 	within("retry.attempts", "1", "20"), within("retry.rounds", "1", "10"),
 	within("budget.tokens", "1", "1000000000000"), within("phases.0.budget.tokens", "1", "1000000000000"),

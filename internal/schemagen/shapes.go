@@ -70,6 +70,7 @@ var shapes = map[string]shape{
 	"project": {"key", []check{
 		{must, `^[A-Z][A-Z0-9_]*$`, "is no project's key; write the capitals before the number of the project's tickets, like MD"},
 	}},
+	"group":    {"name", []check{filled, {not, `[\x00-\x1f\x7f]`, "has a control character in it, which no group's name has"}}},
 	"jiraName": {"name", jiraName},
 	"label": {"label", append([]check{
 		{not, `\s`, "has a space in it, which no label in Jira can have; write a - instead"},

@@ -63,7 +63,7 @@ func (c Course) Selects(phase string) bool { return len(c.Only) == 0 || slices.C
 
 // PausesAfter reports whether a phase has to be approved before others build on it.
 func (c Course) PausesAfter(p spec.Phase) bool {
-	return p.Approve || slices.Contains(c.PauseAfter, p.Name)
+	return p.Approve.Wanted() || slices.Contains(c.PauseAfter, p.Name)
 }
 
 // Supply returns what is supplied for a phase.

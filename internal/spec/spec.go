@@ -98,9 +98,9 @@ type Phase struct {
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty" jsonschema:"format=reference"`
 	// Budget caps what the phase may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// Approve makes dependent phases wait until a person approves the finished phase. If
-	// the person rejects it, it is done again with the reasons.
-	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
+	// Approve makes dependent phases wait until people approve the finished phase. If a
+	// person rejects it, it is done again with the reasons. Default: false.
+	Approve Approval `json:"approve,omitzero" yaml:"approve,omitempty"`
 	// SendsBack lets the phase's personas reject the work of an earlier phase.
 	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
 }
@@ -303,6 +303,7 @@ func (t Team) Resolved() Team {
 		if p.SendsBack != nil && p.SendsBack.Times == 0 {
 			p.SendsBack = &SendsBack{To: p.SendsBack.To, Times: DefaultSendsBack}
 		}
+		p.Approve = p.Approve.resolved()
 		phases[i] = p
 	}
 	t.Phases = phases

@@ -151,7 +151,7 @@ func (v *validator) budget() {
 // asks reports whether a session of the team, as its file has it, may wait for a person.
 func (t Team) asks() bool {
 	return t.Help.Mode != HelpFail || t.Retry.WaitsOut() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
-		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve })
+		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve.Wanted() })
 }
 
 func (v *validator) help() {

@@ -123,7 +123,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 			if grep -q 'say hello' brief.json; then echo "$(cat work.txt) hello" > work.txt; [ -e hurry ] || sleep 60; else echo draft > work.txt; fi; rm -f brief.json`),
 		"b": shell("cat > /dev/null; cp work.txt copy.txt"),
 	}})
-	tm := short(spec.Phase{Name: "one", Personas: []string{"dev"}, Approve: true}, spec.Phase{Name: "two", Personas: []string{"other"}})
+	tm := short(spec.Phase{Name: "one", Personas: []string{"dev"}, Approve: spec.Approval{Count: 1}}, spec.Phase{Name: "two", Personas: []string{"other"}})
 	run := s.start("s", tm)
 	s.asks("s")
 	resume := func(n int) {

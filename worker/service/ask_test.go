@@ -231,7 +231,7 @@ func TestApprovalHoldsBackWhatBuildsOnThePhase(t *testing.T) {
 			if grep -q 'say hello' brief.json; then echo "$(cat work.txt) hello" > work.txt; else echo draft > work.txt; fi; rm brief.json`),
 		"b": shell("cat > /dev/null; cp work.txt copy.txt"),
 	}})
-	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}, Approve: true}, spec.Phase{Name: "two", Personas: []string{"other"}}))
+	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}, Approve: spec.Approval{Count: 1}}, spec.Phase{Name: "two", Personas: []string{"other"}}))
 	h := s.asks("s")
 	require.Equal(t, "one.approval.1", h.ID)
 	require.Equal(t, session.ForApproval, h.Kind)

@@ -33,7 +33,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 		"a": shell(work + `echo "$brief" | grep -q 'use the other port'`), "b": shell(work),
 	}}, nil, os.Getenv, "--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40")
 	tm := short(spec.Phase{Name: "help", Needs: []string{}, Personas: []string{"dev"}},
-		spec.Phase{Name: "approval", Needs: []string{}, Personas: []string{"other"}, Approve: true})
+		spec.Phase{Name: "approval", Needs: []string{}, Personas: []string{"other"}, Approve: spec.Approval{Count: 1}})
 	const steps = 18
 	last := spec.Phase{Name: "last", Needs: []string{"help", "approval"}, Personas: []string{"other"}}
 	for n := range steps {
