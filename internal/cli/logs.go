@@ -17,7 +17,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -151,11 +150,16 @@ type logReader struct {
 
 // attempts lists the selected finished attempts in the order of the team file.
 func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
-	list, err := control.Attempts{Base: r.base(nil, r.store, r.key.Namespace)}.List(ctx, r.key.Session, control.Select(r.selection))
+	list, err := r.plane().List(ctx, r.key.Session, control.Select(r.selection))
 	if list.Damage.Damage != "" {
 		r.printErr("%s", list.Damage.Damage)
 	}
 	return list, selectionError(err)
+}
+
+// plane has the operations that need no Temporal.
+func (r *logReader) plane() control.Attempts {
+	return control.Attempts{Base: r.base(nil, r.store, r.key.Namespace)}
 }
 
 // selectionError is an error of an operation, where only the selection can be wrong.
@@ -180,25 +184,14 @@ func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]att
 	return logs, nil
 }
 
-// read reads an attempt's texts from the store.
+// read reads an attempt's texts.
 func (r *logReader) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
 	l.Attempt = a
-	if l.Text, err = readTranscript(ctx, r.store, a.Log); err != nil {
+	if l.Text, _, err = r.plane().Transcript(ctx, r.key.Session, a); err != nil {
 		return l, err
 	}
-	l.Changes, err = readTranscript(ctx, r.store, a.Diff)
+	l.Changes, err = r.plane().Changes(ctx, r.key.Session, a)
 	return l, err
-}
-
-func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (string, error) {
-	if log == "" {
-		return "", nil
-	}
-	data, err := s.Content.Blob(ctx, log)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return fmt.Sprintf("(the transcript is lost: %s)", err), nil
-	}
-	return string(data), err
 }
 
 func (c *logsCommand) write(doc logsDocument) {

@@ -144,7 +144,7 @@ const maxOutputSoFar = 16 << 20
 // Transcript is what an attempt has written, so far as it has not ended. known is false where
 // that is not at hand: the attempt left none, or runs on another host.
 func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) (text string, known bool, err error) {
-	s, key, err := a.inStore(ctx, sessionID)
+	_, key, err := a.inStore(ctx, sessionID)
 	if err != nil {
 		return "", false, err
 	}
@@ -159,12 +159,24 @@ func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) 
 		data, err := io.ReadAll(io.LimitReader(f, maxOutputSoFar))
 		return string(data), true, errors.Join(err, f.Close())
 	}
-	if at.Log == "" {
-		return "", false, nil
+	text, err = a.orLost(ctx, at.Log)
+	return text, err == nil && at.Log != "", err
+}
+
+// Changes is the difference of a failed attempt's files from the input.
+func (a Attempts) Changes(ctx context.Context, sessionID string, at Attempt) (string, error) {
+	if _, _, err := a.inStore(ctx, sessionID); err != nil {
+		return "", err
 	}
-	data, err := s.Content.Blob(ctx, at.Log)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return fmt.Sprintf("(the transcript is lost: %s)", textfmt.Shorten(err.Error(), 200)), true, nil
+	return a.orLost(ctx, at.Diff)
+}
+
+// orLost reads a text for people, or why it cannot be read.
+func (a Attempts) orLost(ctx context.Context, name spec.Digest) (string, error) {
+	var damage string
+	text, err := a.text(ctx, name, &damage)
+	if damage != "" {
+		text = fmt.Sprintf("(the text is lost: %s)", textfmt.Shorten(damage, 200))
 	}
-	return string(data), err == nil, err
+	return text, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -183,15 +182,6 @@ func lineFrom(data []byte, from int64) int64 {
 		return from + int64(i) + 1
 	}
 	return from
-}
-
-// Raw writes an attempt's whole transcript.
-func (a Attempts) Raw(ctx context.Context, sessionID string, id AttemptRef, w io.Writer) error {
-	data, _, err := a.transcript(ctx, sessionID, id)
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	return err
 }
 
 // transcript reads a transcript, which is verified as a whole; agents bound it.

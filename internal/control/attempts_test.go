@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"os"
@@ -116,9 +115,6 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, end.Size, end.To)
 	require.True(t, strings.HasPrefix(end.Text, "-- a line"), "a part begins with a line")
-	var raw bytes.Buffer
-	require.NoError(t, s.Raw(s.ctx, "s", id, &raw))
-	require.Equal(t, digestOf(long), digestOf(raw.String()))
 	_, err = s.Range(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Round: 7, Attempt: 1}, 0, 10)
 	var failed *control.Error
 	require.ErrorAs(t, err, &failed)
