@@ -33,9 +33,10 @@ const (
 	// Approve approves and rejects phases.
 	Approve Permission = "approve"
 	// Operate starts, cancels, resumes and forks sessions, answers requests for help, raises
-	// and settles budgets, trips and resets breakers, and registers teams.
+	// and settles budgets, and trips and resets breakers.
 	Operate Permission = "operate"
-	// Admin manages tokens and alert rules, and reads the audit log.
+	// Admin registers teams, which decides what others run, manages tokens and alert rules, and
+	// reads the audit log.
 	Admin Permission = "administer"
 )
 

@@ -104,7 +104,11 @@ func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.Co
 		case "PHASE/PERSONA":
 			all = append(all, completeWord(c.assignmentNames))
 		case "NAME":
-			all = append(all, completeWord(c.agentNames))
+			if strings.HasPrefix(path, "team ") {
+				all = append(all, completeWord(c.registeredTeams))
+			} else {
+				all = append(all, completeWord(c.agentNames))
+			}
 		case "TEAM":
 			all = append(all, yamlFiles)
 		case "DIR":
@@ -311,6 +315,16 @@ func (c completion) teamNames(ctx context.Context, _ []string) (names []string) 
 	for _, e := range c.executions(ctx, "") {
 		names = append(names, e.Team)
 	}
+	return names
+}
+
+// registeredTeams are the names of those in the store.
+func (c completion) registeredTeams(ctx context.Context, _ []string) []string {
+	s, _ := c.storeIfAny()
+	if s == nil {
+		return nil
+	}
+	names, _ := s.RegisteredTeams(ctx)
 	return names
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,16 +14,35 @@ import (
 // it, and fills in its defaults. Its error is always a [*Problems] with everything
 // that is wrong.
 func LoadTeam(path string) (spec.Team, error) {
+	t, _, err := ReadTeam(path)
+	return t, err
+}
+
+// ReadTeam is [LoadTeam], and returns the file's text, too.
+func ReadTeam(path string) (spec.Team, string, error) {
 	src, problem := readSource(path)
 	if problem != nil {
-		return spec.Team{}, asError(path, []Problem{*problem})
+		return spec.Team{}, "", asError(path, []Problem{*problem})
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return spec.Team{}, asError(path, []Problem{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
+		return spec.Team{}, "", asError(path, []Problem{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
 	}
 	defer root.Close() //nolint:errcheck // Nothing was written.
-	return parseTeam(src, func(name string) (string, error) { return readBeside(root, name) })
+	t, err := parseTeam(src, func(name string) (string, error) { return readBeside(root, name) })
+	return t, src.text, err
+}
+
+// ParseTeam reads the text of a team file, as LoadTeam does. No files are beside it. file names it
+// in problems.
+func ParseTeam(file, text string) (spec.Team, error) {
+	src, problem := newSource(file, []byte(text))
+	if problem != nil {
+		return spec.Team{}, asError(file, []Problem{*problem})
+	}
+	return parseTeam(src, func(name string) (string, error) {
+		return "", fmt.Errorf("%q cannot be read, because only the text of this file was given; write the instructions into it", name)
+	})
 }
 
 // parseTeam makes a team of a file's text. beside reads the files that it names.

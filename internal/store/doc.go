@@ -9,6 +9,7 @@
 //	sessions/<namespace>/<session>/budget.jsonl    what the session may spend
 //	budgets/<namespace>/<team>/                    <date>.json, <date>.raises.jsonl: what a team has spent on a day, and may
 //	tickets/<namespace>/<name>.json                what is known of a failure's ticket
+//	teams/<name>.json                              the versions of a registered team
 //	workers/<id>.json                              what live workers offer
 //	audit/, access/                                package access's: who changed what, and who may
 //	quarantine/                                    what was found damaged, moved out of the way

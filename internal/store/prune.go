@@ -48,7 +48,7 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 // by what the store knows, and what o.Running lacks of o.Namespace.
 //
 // Never removed is a blob that a kept checkpoint, a record or a journal of any
-// session names, directly or through manifests; one that was stored or used since a day
+// session names, directly or through manifests, or a registered team; one that was stored or used since a day
 // before the oldest session that is not closed began; nor one younger than a day,
 // nor what such a one names. Sessions may run, and work be collected, meanwhile,
 // by any process. A store with a fault is not pruned: what a damaged document

@@ -52,6 +52,7 @@ type Store struct {
 	offers
 	breakers
 	tickets
+	teams
 }
 
 type identity struct {
@@ -116,7 +117,7 @@ func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store 
 	l := ledgers{d, s}
 	return &Store{
 		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
-		ledgers: l, offers: offers{d}, breakers: breakers{d}, tickets: tickets{d},
+		ledgers: l, offers: offers{d}, breakers: breakers{d}, tickets: tickets{d}, teams: teams{d},
 	}
 }
 

@@ -58,12 +58,15 @@ func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
 	return plainBlob, nil
 }
 
-// mark finds all that the sessions need.
+// mark finds all that the sessions and the registered teams need.
 func (p *pruning) mark(ctx context.Context) error {
 	for _, key := range p.keys {
 		if err := p.marks.session(ctx, key); err != nil {
 			return err
 		}
+	}
+	if err := p.marks.teams(ctx); err != nil {
+		return err
 	}
 	var faults []error
 	for _, path := range slices.Sorted(maps.Keys(p.marks.faults)) {

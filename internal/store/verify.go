@@ -78,6 +78,9 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	if err := v.tickets(ctx); err != nil {
 		return Report{}, err
 	}
+	if err := v.teams(ctx); err != nil {
+		return Report{}, err
+	}
 	return v.finish(ctx)
 }
 

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// outputYAML prints a team file as it was written.
+const outputYAML = "yaml"
+
+// teamCommand is the commands on registered teams.
+type teamCommand struct {
+	*console
+	*storeOpener
+}
+
+func newTeam(a *app) *cobra.Command {
+	c := teamCommand{a.console, a.storeOpener}
+	return group("team", "Register teams with the store, so that sessions can name them", c.newRegister(a), c.newList(a), c.newShow(a), c.newRemove(a))
+}
+
+func (c teamCommand) newRegister(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "register TEAM",
+		Short: "Register a team file with the store",
+		Long: "Register a team file with the store, under the team's name. A version is named by the digest of its content, with the instructions that are in other files; " +
+			"earlier versions are kept, the newest 100. The same content again changes nothing.",
+		Args: cmdline.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.register(cmd.Context(), args[0]) },
+	}
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c teamCommand) register(ctx context.Context, file string) error {
+	crew, text, err := config.ReadTeam(file)
+	if err != nil {
+		return err
+	}
+	teams, err := c.teams(c.openStoreToWrite)
+	if err != nil {
+		return err
+	}
+	doc, err := teams.Register(ctx, control.TeamInput{Text: text, Team: &crew})
+	if err != nil {
+		return err
+	}
+	return c.result(doc, func() {
+		if doc.Changed {
+			c.print("team %s is registered in version %s", doc.Name, doc.Digest.Short())
+		} else {
+			c.print("team %s was registered in version %s before", doc.Name, doc.Digest.Short())
+		}
+	})
+}
+
+func (c teamCommand) newList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the registered teams",
+		Args:  cmdline.Arguments(0, 0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context()) },
+	}
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c teamCommand) list(ctx context.Context) error {
+	teams, err := c.teams(c.openStore)
+	if err != nil {
+		return err
+	}
+	doc, err := teams.List(ctx)
+	if err != nil {
+		return err
+	}
+	return c.result(doc, func() {
+		if len(doc.Teams) == 0 {
+			c.printErr("no teams are registered; `%s` registers one", c.commandLine("team register FILE"))
+			return
+		}
+		table := c.table("TEAM", "VERSION", "REGISTERED", "BY", "VERSIONS", "PHASES", "DESCRIPTION")
+		for _, t := range doc.Teams {
+			table.Add(terminal.Plain(t.Name), terminal.Plain(t.Digest.Short()), terminal.Plain(terminal.Moment(&t.At)), terminal.Plain(terminal.Dash(t.By)),
+				terminal.Plain(terminal.Number(int64(t.Versions))), terminal.Plain(terminal.Dash(strings.Join(t.Phases, ", "))), terminal.Plain(terminal.Dash(textfmt.FirstLine(t.Description))))
+		}
+		c.writeFitted(table, "BY", "REGISTERED", "VERSIONS")
+		for _, t := range doc.Teams {
+			c.printDamage(control.Damage{Damage: t.Damage})
+		}
+	})
+}
+
+func (c teamCommand) newShow(a *app) *cobra.Command {
+	var version string
+	cmd := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a registered team and its versions",
+		Example: "  maestro team show web\n  maestro team show web --version 3f2a -o yaml > web.yaml",
+		Args:    cmdline.Arguments(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.show(cmd.Context(), args[0], version) },
+	}
+	cmd.Flags().StringVar(&version, "version", "", "the version whose digest begins so (default: the newest)")
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd, outputYAML)
+	return cmd
+}
+
+func (c teamCommand) show(ctx context.Context, name, version string) error {
+	teams, err := c.teams(c.openStore)
+	if err != nil {
+		return err
+	}
+	doc, err := teams.Read(ctx, name, version)
+	if err != nil {
+		return inputError(err)
+	}
+	if c.output == outputYAML {
+		c.print("%s", strings.TrimSuffix(doc.File, "\n"))
+		return nil
+	}
+	return c.result(doc, func() {
+		c.print("Team %s, version %s", doc.Name, doc.Digest)
+		if doc.Team.Description != "" {
+			c.print("%s", strings.TrimSpace(doc.Team.Description))
+		}
+		phases := c.table("PHASE", "NEEDS", "PERSONAS", "APPROVAL")
+		for _, p := range doc.Team.Phases {
+			approval := "-"
+			if p.Approve.Wanted() {
+				approval = "yes"
+			}
+			phases.Add(terminal.Plain(p.Name), terminal.Plain(terminal.Dash(strings.Join(p.Needs, ", "))), terminal.Plain(strings.Join(p.Personas, ", ")), terminal.Plain(approval))
+		}
+		c.print("")
+		c.writeFitted(phases)
+		c.print("")
+		versions := c.table("VERSION", "REGISTERED", "BY")
+		for _, v := range doc.Versions {
+			versions.Add(terminal.Plain(v.Digest.Short()), terminal.Plain(terminal.Moment(&v.At)), terminal.Plain(terminal.Dash(v.By)))
+		}
+		c.writeFitted(versions)
+	})
+}
+
+func (c teamCommand) newRemove(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a registered team with its versions; its sessions keep what they use",
+		Args:  cmdline.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			teams, err := c.teams(c.openStoreToWrite)
+			if err != nil {
+				return err
+			}
+			doc, err := teams.Remove(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.result(doc, func() { c.print("team %s is removed", doc.Name) })
+		},
+	}
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+// teams are those of the store, which open opens.
+func (c teamCommand) teams(open func() (*store.Store, error)) (control.Teams, error) {
+	s, err := open()
+	if err != nil {
+		return control.Teams{}, err
+	}
+	return control.Teams{Base: &control.Base{Store: s, Audit: access.NewAudit(s.Storage(), c.now), Now: c.now}}, nil
+}
