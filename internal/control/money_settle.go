@@ -93,6 +93,9 @@ func (m Money) Settle(ctx context.Context, sessionID string, id spec.AssignmentI
 	if err := as.Check(); err != nil {
 		return doc, err
 	}
+	if err := id.Check(); err != nil {
+		return doc, &Error{Kind: Invalid, Field: "assignment", err: err}
+	}
 	s, key, err := m.inStore(ctx, sessionID)
 	if err != nil {
 		return doc, err

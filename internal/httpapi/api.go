@@ -45,10 +45,26 @@ func New(o Options) http.Handler {
 	history(api, control.Sessions{Base: o.Base}, control.Money{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
-	mux.HandleFunc(Prefix+"/", func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, http.StatusNotFound, "no operation has the method "+r.Method+" and the path "+r.URL.Path+"; "+Prefix+"/openapi.json lists all")
-	})
+	mux.HandleFunc(Prefix+"/", noOperation(mux))
 	return conditional(repeatable(o.Base, mux))
+}
+
+// noOperation answers what no operation does, and says which methods the path has.
+func noOperation(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			if _, pattern := mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host}); pattern != Prefix+"/" {
+				allowed = append(allowed, method)
+			}
+		}
+		if len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			writeProblem(w, http.StatusMethodNotAllowed, "the path "+r.URL.Path+" has no method "+r.Method+", but "+strings.Join(allowed, " and "))
+			return
+		}
+		writeProblem(w, http.StatusNotFound, "no operation has the path "+r.URL.Path+"; "+Prefix+"/openapi.json lists all")
+	}
 }
 
 func config(version string) huma.Config {
