@@ -52,7 +52,7 @@ func (c teamCommand) register(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	doc, err := teams.Register(ctx, control.TeamInput{Text: text, Team: &crew})
+	doc, err := teams.Register(ctx, control.Registration{Text: text, Team: &crew})
 	if err != nil {
 		return err
 	}

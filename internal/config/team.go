@@ -35,8 +35,8 @@ func ReadTeam(path string) (spec.Team, string, error) {
 
 // ParseTeam reads the text of a team file, as LoadTeam does. No files are beside it. file names it
 // in problems.
-func ParseTeam(file, text string) (spec.Team, error) {
-	src, problem := newSource(file, []byte(text))
+func ParseTeam(file string, text []byte) (spec.Team, error) {
+	src, problem := newSource(file, text)
 	if problem != nil {
 		return spec.Team{}, asError(file, []Problem{*problem})
 	}

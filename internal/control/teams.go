@@ -21,8 +21,8 @@ import (
 // Teams are the teams that are registered with the store: sessions can be started by their names.
 type Teams struct{ *Base }
 
-// TeamInput is a team to register.
-type TeamInput struct {
+// Registration is a team to register with the store.
+type Registration struct {
 	// Name is the one that the team has to have; empty: any.
 	Name string
 	// Text is that of the team file.
@@ -75,7 +75,7 @@ type TeamChange struct {
 
 // Register registers a team with the store: a version of it, which is then the newest. Its name is
 // the digest of its content; the same content again changes nothing.
-func (t Teams) Register(ctx context.Context, in TeamInput) (doc TeamChange, err error) {
+func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, err error) {
 	s, err := t.stored()
 	if err != nil {
 		return doc, err
@@ -111,11 +111,11 @@ func (t Teams) Register(ctx context.Context, in TeamInput) (doc TeamChange, err 
 	return doc, err
 }
 
-func (in TeamInput) team() (spec.Team, error) {
+func (in Registration) team() (spec.Team, error) {
 	if in.Team != nil {
 		return *in.Team, nil
 	}
-	crew, err := config.ParseTeam("team file", in.Text)
+	crew, err := config.ParseTeam("team file", []byte(in.Text))
 	if err != nil {
 		return crew, &Error{Kind: Invalid, Field: "file", err: err}
 	}

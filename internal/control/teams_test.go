@@ -26,13 +26,13 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	s := newShelf(t)
 	s.Audit = access.NewAudit(s.Store.Storage(), time.Now)
 	teams := control.Teams{Base: s.Base}
-	first, err := teams.Register(s.ctx, control.TeamInput{Name: "web", Text: teamText})
+	first, err := teams.Register(s.ctx, control.Registration{Name: "web", Text: teamText})
 	require.NoError(t, err)
 	require.True(t, first.Changed)
-	again, err := teams.Register(s.ctx, control.TeamInput{Text: teamText})
+	again, err := teams.Register(s.ctx, control.Registration{Text: teamText})
 	require.NoError(t, err)
 	require.Equal(t, control.TeamChange{Name: "web", Digest: first.Digest, Versions: 1}, again)
-	second, err := teams.Register(s.ctx, control.TeamInput{Text: strings.Replace(teamText, "Write it", "Test it", 1)})
+	second, err := teams.Register(s.ctx, control.Registration{Text: strings.Replace(teamText, "Write it", "Test it", 1)})
 	require.NoError(t, err)
 	require.Equal(t, 2, second.Versions)
 
@@ -56,13 +56,13 @@ func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	require.Equal(t, old.Team, crew)
 
 	for _, wrong := range []struct {
-		in   control.TeamInput
+		in   control.Registration
 		says string
 	}{
-		{control.TeamInput{Name: "api", Text: teamText}, "the file is of team web, not api"},
-		{control.TeamInput{Text: strings.Replace(teamText, "agent: coder, ", "", 1)}, "agent"},
-		{control.TeamInput{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)}, "instructions"},
-		{control.TeamInput{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)}, "only the text of this file was given"},
+		{control.Registration{Name: "api", Text: teamText}, "the file is of team web, not api"},
+		{control.Registration{Text: strings.Replace(teamText, "agent: coder, ", "", 1)}, "agent"},
+		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: /etc/passwd", 1)}, "instructions"},
+		{control.Registration{Text: strings.Replace(teamText, "instructions: Write it.", "instructions_file: ann.md", 1)}, "only the text of this file was given"},
 	} {
 		_, err := teams.Register(s.ctx, wrong.in)
 		require.ErrorContains(t, err, wrong.says)
@@ -98,7 +98,7 @@ func TestOnlyAnAdminOfATeamRegistersIt(t *testing.T) {
 	}
 	for grant, may := range map[string]bool{"admin:web": true, "admin": true, "operator": false, "admin:api": false, "viewer:web": false} {
 		ctx := access.With(t.Context(), as(grant))
-		_, err := teams.Register(ctx, control.TeamInput{Text: teamText})
+		_, err := teams.Register(ctx, control.Registration{Text: teamText})
 		if may {
 			require.NoError(t, err, grant)
 			continue
