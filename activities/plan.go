@@ -8,26 +8,43 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Plan says what the admission of a new session would make of each assignment, in
+// Planned is a session that is planned.
+type Planned struct {
+	Key         session.Key
+	Team        spec.Team // resolved
+	Requirement string
+	Workspace   spec.Digest
+	Course      session.Course
+	// Base, Incarnation and Origin are those of [AdmitInput].
+	Base        spec.Digest
+	Incarnation int
+	Origin      *session.Origin
+	// Agents are what workers offer; of a session that does not resume, they do not matter.
+	Agents map[string]spec.OfferedAgent
+}
+
+// Plan says what the admission of a session would make of each assignment, in
 // the order of the phases and in admission's own words; or, a sentence each, why it
-// would refuse the course. Nothing runs and nothing is published: files only has to
-// have the workspace and what the course supplies. The team must be resolved.
-func Plan(ctx context.Context, files Files, t spec.Team, c session.Course, workspace spec.Digest) (plan []session.PlanEntry, faults []string, err error) {
-	if faults := c.Problems(t); len(faults) > 0 {
+// would refuse the course. Nothing runs and nothing is published. A new session needs only
+// Files, which has to have the workspace and what the course supplies.
+func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEntry, faults []string, err error) {
+	if faults := p.Course.Problems(p.Team); len(faults) > 0 {
 		return nil, faults, nil
 	}
-	a := &Admissions{Files: files}
-	r := a.restoration(ctx, AdmitInput{Course: c, Workspace: workspace, Incarnation: 1}, t)
-	if err := r.decide(); err != nil {
+	r := a.restoration(ctx, p.Key, AdmitInput{
+		Course: p.Course, Workspace: p.Workspace, Base: p.Base, Incarnation: max(p.Incarnation, 1), Origin: p.Origin,
+	}, p.Team)
+	r.agents, r.requirement = p.Agents, p.Requirement
+	if err := r.judge(); err != nil {
 		return nil, nil, err
 	}
 	return r.plan, r.faults, nil
 }
 
 // restoration is the beginning of a decision, before anything has been looked at.
-func (a *Admissions) restoration(ctx context.Context, in AdmitInput, t spec.Team) *restoration {
+func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
-		Admissions: a, ctx: ctx, in: in, team: t, given: in.Course.Given,
+		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
 		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{}, found: map[spec.AssignmentID]finished{},
 		done: map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
 		inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},

@@ -26,8 +26,10 @@ type restoration struct {
 	agents map[string]spec.OfferedAgent
 	// base is the checkpoint to continue from, and before its team; zero for a
 	// new session.
-	base        session.Checkpoint
-	before      spec.Team
+	base   session.Checkpoint
+	before spec.Team
+	// unread is why before could not be read; nil: it could.
+	unread      error
 	requirement string
 	given       map[string]string
 	// records are the assignments' own, as they were when it was decided.
@@ -66,26 +68,36 @@ type finished struct {
 // restore walks the phases in the order in which they build on each other.
 func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
 	in.Incarnation = max(in.Incarnation, 1)
-	r := a.restoration(ctx, in, t)
-	r.key, r.agents = sessionKey(activity.GetInfo(ctx)), agents
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
 	if err != nil {
 		return nil, fmt.Errorf("read requirement: %w", err)
 	}
-	r.requirement = string(requirement)
-	r.status = session.NewStatus(r.key.Session, t)
-	r.status.Incarnation, r.status.Origin = in.Incarnation, in.Origin
+	r := a.restoration(ctx, sessionKey(activity.GetInfo(ctx)), in, t)
+	r.agents, r.requirement = agents, string(requirement)
+	if err := r.judge(); err != nil {
+		return nil, err
+	}
+	if r.unread != nil {
+		activity.GetLogger(ctx).Warn("the team of the last checkpoint cannot be read; its differences are not listed", "error", r.unread)
+	}
+	return r, nil
+}
+
+// judge decides on all work, unless there are faults.
+func (r *restoration) judge() error {
+	r.status = session.NewStatus(r.key.Session, r.team)
+	r.status.Incarnation, r.status.Origin = r.in.Incarnation, r.in.Origin
 	if err := r.standing(); err != nil || len(r.faults) > 0 {
-		return r, err
+		return err
 	}
 	if err := r.find(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.decide(); err != nil {
-		return nil, err
+		return err
 	}
 	r.finish()
-	return r, nil
+	return nil
 }
 
 // standing refuses a session that another run has already taken over, and adds up
@@ -136,9 +148,7 @@ func (r *restoration) find() error {
 		r.faults = append(r.faults, "the session's workspace tree is damaged: "+err.Error())
 	}
 	if r.base.Team.Blob != r.in.Team {
-		if r.before, err = loadTeam(r.ctx, r.Files, r.base.Team.Blob); err != nil {
-			activity.GetLogger(r.ctx).Warn("the team of the last checkpoint cannot be read; its differences are not listed", "error", err)
-		}
+		r.before, r.unread = loadTeam(r.ctx, r.Files, r.base.Team.Blob)
 	}
 	if len(r.given) == 0 {
 		r.given = r.base.Given

@@ -241,3 +241,23 @@ func (c *connector) temporalBase(ctx context.Context) (*control.Base, func(), er
 	}
 	return c.base(conn, s, conn.Namespace), conn.Close, nil
 }
+
+// startingBase is what operations work on that start sessions of the store that open opens, once
+// Temporal is reached. The returned function ends it.
+func (c *connector) startingBase(ctx context.Context, open func() (*store.Store, error)) (*control.Base, func(), error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := open()
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return c.base(conn, s, conn.Namespace), conn.Close, nil
+}
+
+// watcherOf looks at a session.
+func watcherOf(base *control.Base, sessionID string) *sessionstatus.Watcher {
+	return &sessionstatus.Watcher{Conn: base.Temporal(), Namespace: base.Namespace, Store: base.Store, Session: sessionID, Now: base.Now}
+}

@@ -5,76 +5,34 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // courseFlags say which part of a team's work a session is to do.
-type courseFlags struct {
-	only        []string
-	from, until string
-	pauseAfter  []string
-}
+type courseFlags struct{ control.PhaseSelection }
 
 // add gives a command the flags.
 func (f *courseFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.only, "only", nil, "run only these phases, separated by commas")
-	flags.StringVar(&f.from, "from", "", "run this phase and all phases that depend on it")
-	flags.StringVar(&f.until, "until", "", "run this phase and all phases that it depends on")
-	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "pause after these phases, until `approve` or `resume`")
-}
-
-// given reports whether the flags select phases.
-func (f courseFlags) given() bool { return len(f.only) > 0 || f.from != "" || f.until != "" }
-
-// course resolves the flags on a team.
-func (f courseFlags) course(t spec.Team) (session.Course, error) {
-	if len(f.only) > 0 && (f.from != "" || f.until != "") {
-		return session.Course{}, usagef("--only excludes --from and --until; leave one out")
-	}
-	for flag, phases := range map[string][]string{"--only": f.only, "--from": {f.from}, "--until": {f.until}, "--pause-after": f.pauseAfter} {
-		for _, phase := range phases {
-			if err := checkPhase(t, flag, phase); phase != "" && err != nil {
-				return session.Course{}, err
-			}
-		}
-	}
-	c := session.Course{Only: f.only, PauseAfter: f.pauseAfter}
-	if f.from != "" || f.until != "" {
-		if c.Only = t.Between(f.from, f.until); len(c.Only) == 0 {
-			return c, usagef("no phase lies between --from %s and --until %s; choose other phases", f.from, f.until)
-		}
-	}
-	return c, nil
-}
-
-// checkPhase refuses a phase that the team does not have.
-func checkPhase(t spec.Team, flag, phase string) error {
-	if _, ok := t.Phase(phase); ok {
-		return nil
-	}
-	hint := textfmt.DidYouMean(phase, t.PhaseNames())
-	if hint == "" {
-		hint = "; it has " + textfmt.FirstOf(t.PhaseNames(), 8)
-	}
-	return usagef("%s: phase %q not found in team %s%s", flag, phase, t.Name, hint)
+	flags.StringSliceVar(&f.Only, "only", nil, "run only these phases, separated by commas")
+	flags.StringVar(&f.From, "from", "", "run this phase and all phases that depend on it")
+	flags.StringVar(&f.Until, "until", "", "run this phase and all phases that it depends on")
+	flags.StringSliceVar(&f.PauseAfter, "pause-after", nil, "pause after these phases, until `approve` or `resume`")
 }
 
 // suppliedFlags are files and decisions that stand for what is not run.
 type suppliedFlags struct {
 	inputs    []string
 	decisions []string
-	edits     []string
 }
 
 // add gives a command the flags for a session that begins.
@@ -93,76 +51,42 @@ func pair(flag, form, text string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// store stores files that a person supplies and adds them to the course. Of an edit only
-// what differs from the session's tree counts, so that a copy of all its files
-// can be supplied.
-func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, t spec.Team, tree spec.Digest, course *session.Course) error {
+// store stores files that a person supplies, and adds them and the decisions to a session.
+func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, t spec.Team, in *control.NewSession) (err error) {
 	for _, text := range f.decisions {
 		name, value, err := pair("--decision", "NAME=VALUE", text)
 		if err != nil {
 			return err
 		}
-		if course.Given == nil {
-			course.Given = map[string]string{}
+		if in.Decisions == nil {
+			in.Decisions = map[string]string{}
 		}
-		course.Given[name] = value
+		in.Decisions[name] = value
 	}
-	selects := len(course.Only) > 0
-	for _, kind := range []struct {
-		flag  string
-		texts []string
-		edit  bool
-	}{{"--input", f.inputs, false}, {"--edit", f.edits, true}} {
-		for _, text := range kind.texts {
-			name, where, err := pair(kind.flag, "PHASE=PATH", text)
-			if err != nil {
-				return err
-			}
-			if err := checkPhase(t, kind.flag, name); err != nil {
-				return err
-			}
-			phase, _ := t.Phase(name)
-			files, err := suppliedFiles(ctx, out, s, t, phase, kind.flag+" "+text, where)
-			if err != nil {
-				return err
-			}
-			if kind.edit {
-				if files, err = changedFiles(ctx, s, tree, files); err != nil {
-					return err
-				}
-			}
-			course.Supplied = append(course.Supplied, session.SuppliedWork{Phase: name, Files: files, Edit: kind.edit})
-			course.Only = slices.DeleteFunc(course.Only, func(p string) bool { return p == name && !kind.edit })
-		}
-	}
-	if selects && len(course.Only) == 0 { // an empty selection would be all
-		return usagef("every selected phase is supplied, so nothing is left to run; select phases that depend on them")
-	}
-	if faults := course.Problems(t); len(faults) > 0 {
-		return usagef("%s", strings.Join(faults, "\n  "))
-	}
-	return nil
+	in.Supplied, err = phaseFiles(ctx, out, s, t, "input", f.inputs)
+	return err
 }
 
-// changedFiles is the manifest of the files that differ from a tree's.
-func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) (spec.Digest, error) {
-	before, err := s.Content.Manifest(ctx, tree)
-	if err != nil {
-		return "", err
-	}
-	edited, err := s.Content.Manifest(ctx, files)
-	if err != nil {
-		return "", err
-	}
-	for p, e := range edited {
-		if before[p] == e {
-			delete(edited, p)
+// phaseFiles stores the files of values of the form PHASE=PATH, and returns their manifests by phase.
+func phaseFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, flag string, texts []string) (map[string]spec.Digest, error) {
+	files := map[string]spec.Digest{}
+	for _, text := range texts {
+		name, where, err := pair("--"+flag, "PHASE=PATH", text)
+		if err != nil {
+			return nil, err
+		}
+		if err := inputError(control.CheckPhase(t, flag, name)); err != nil {
+			return nil, err
+		}
+		if files[name] != "" {
+			return nil, usagef("--%s: phase %s is supplied twice; put all its files into one directory", flag, name)
+		}
+		phase, _ := t.Phase(name)
+		if files[name], err = suppliedFiles(ctx, out, s, t, phase, "--"+flag+" "+text, where); err != nil {
+			return nil, err
 		}
 	}
-	if len(edited) == 0 {
-		return "", usagef("--edit: no file differs from the session's; edit a file first")
-	}
-	return s.Content.PutManifest(ctx, edited)
+	return files, nil
 }
 
 // suppliedFiles stores a directory's files, or one file under the name that the

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/localdev"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -91,16 +91,12 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err != nil {
 		return nil, err
 	}
-	l := starter{c.app, launch.Launcher{Conn: k.Conn, Store: k.Store, Now: c.env.Now}}
-	example := launch.Session{Team: t, Requirement: requirement}
-	if err := l.check(ctx, example); err != nil {
-		return nil, err
+	base := c.base(k.Conn, k.Store, k.Conn.Namespace)
+	doc, err := control.Starts{Base: base}.Start(ctx, control.NewSession{Team: control.TeamInput{Loaded: &t}, Requirement: requirement})
+	if err == nil && !doc.Admitted {
+		err = launch.ErrNotAdmitted
 	}
-	if example.Workspace, err = k.Store.Content.PutManifest(ctx, cas.Manifest{}); err != nil {
-		return nil, err
-	}
-	started, _, err := l.startAndAwait(ctx, example)
-	return l.watcher(started.Session), err
+	return watcherOf(base, doc.Session), c.explainStart(ctx, base, err)
 }
 
 // printResult prints the session's results, and commands to try next.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,11 +94,14 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// flagOf are the flags of inputs that have other names.
+var flagOf = map[string]string{"supplied": "input", "edits": "edit", "decisions": "decision"}
+
 // inputError is an error of an operation, with the flag that gave the wrong input.
 func inputError(err error) error {
 	var wrong *control.Error
 	if errors.As(err, &wrong) && wrong.Kind == control.Invalid && wrong.Field != "" {
-		return usagef("--%s: %w", strings.ReplaceAll(wrong.Field, "_", "-"), err)
+		return usagef("--%s: %w", cmp.Or(flagOf[wrong.Field], strings.ReplaceAll(wrong.Field, "_", "-")), err)
 	}
 	return err
 }

@@ -6,15 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/launch"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 )
 
 // forkCommand is `fork`.
 type forkCommand struct {
 	*app
-	from  string
-	as    string
+	fork  control.Fork
 	team  string
 	watch bool
 }
@@ -31,8 +30,8 @@ func newFork(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.from, "from", "", "phase to run again, with all phases that depend on it (required)")
-	flags.StringVar(&c.as, "as", "", "id of the new session (default: team name, date and a random part)")
+	flags.StringVar(&c.fork.From, "from", "", "phase to run again, with all phases that depend on it (required)")
+	flags.StringVar(&c.fork.As, "as", "", "id of the new session (default: team name, date and a random part)")
 	flags.StringVar(&c.team, "team", "", "team file of the new session (default: the other session's team)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
@@ -40,40 +39,27 @@ func newFork(a *app) *cobra.Command {
 	return cmd
 }
 
-func (c *forkCommand) run(ctx context.Context, sessionID string) error {
-	if c.from == "" {
+func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
+	if c.fork.From == "" {
 		return usagef("--from is missing; give the phase to run again")
 	}
-	if c.as != "" {
-		if err := spec.CheckSession(c.as); err != nil {
-			return usagef("--as: %w", err)
-		}
+	if c.fork.Team, err = teamInput(c.team); err != nil {
+		return err
 	}
-	s, key, err := c.storedToWrite(sessionID)
+	base, done, err := c.startingBase(ctx, c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
-	found, err := lastGood(ctx, c.console, s, key)
-	if err != nil {
-		return err
+	defer done()
+	doc, err := control.Starts{Base: base}.Fork(ctx, sessionID, c.fork)
+	return c.begun(ctx, base, doc, err, c.watch)
+}
+
+// teamInput is the team of a file; without one it names none.
+func teamInput(file string) (control.TeamInput, error) {
+	if file == "" {
+		return control.TeamInput{}, nil
 	}
-	t, err := teamOf(ctx, s, found.Checkpoint, c.team)
-	if err != nil {
-		return err
-	}
-	if err := checkPhase(t, "--from", c.from); err != nil {
-		return err
-	}
-	conn, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	l := starter{c.app, launch.Launcher{Conn: conn, Store: s, Now: c.env.Now}}
-	fork := found.Fork(sessionID, t, c.from)
-	fork.ID = c.as
-	if err := l.check(ctx, fork); err != nil {
-		return err
-	}
-	return l.start(ctx, fork, c.watch)
+	t, err := config.LoadTeam(file)
+	return control.TeamInput{Loaded: &t}, err
 }

@@ -75,13 +75,13 @@ func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
 	teamFile := d.file("team.yaml", oneTeam)
 	without := d.file("without.yaml", "version: 1\nagents: {coder: {kind: command, argv: [\"true\"]}}\n")
 	for want, args := range map[string][]string{
-		"give it with --agents or MAESTRO_AGENTS":                         {"--from-jira", "MD-1"},
-		without + " has no `jira`; add it, like jira: {url: ":             {"--from-jira", "MD-1", "--agents", without},
-		"--from-jira MD-1 excludes -f and TEXT":                           {"the text", "--from-jira", "MD-1"},
-		"--agents needs --from-jira":                                      {"the text", "--agents", agents},
-		"--from-jira MD-99: Jira at 127.0.0.1":                            {"--from-jira", "MD-99", "--agents", agents},
-		`"MD" is not a ticket key; write it like MD-123`:                  {"--from-jira", "MD", "--agents", agents},
-		"ticket " + empty + " is empty; describe what the team should do": {"--from-jira", empty, "--agents", agents},
+		"give it with --agents or MAESTRO_AGENTS":                           {"--from-jira", "MD-1"},
+		without + " has no `jira`; add it, like jira: {url: ":               {"--from-jira", "MD-1", "--agents", without},
+		"--from-jira MD-1 excludes -f and TEXT":                             {"the text", "--from-jira", "MD-1"},
+		"--agents needs --from-jira":                                        {"the text", "--agents", agents},
+		"--from-jira MD-99: Jira at 127.0.0.1":                              {"--from-jira", "MD-99", "--agents", agents},
+		`"MD" is not a ticket key; write it like MD-123`:                    {"--from-jira", "MD", "--agents", agents},
+		"ticket " + empty + ": the requirement is empty; describe what the": {"--from-jira", empty, "--agents", agents},
 	} {
 		got := d.run(append([]string{"run", teamFile}, args...)...)
 		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())

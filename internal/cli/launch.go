@@ -3,86 +3,94 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
-// runDocument is the document of `run -o json`.
-type runDocument struct {
-	Session string `json:"session"`
-	RunID   string `json:"run_id"`
-	// Store is the id of the session's store.
-	Store string `json:"store"`
-	// Incarnation counts the session's Temporal runs, this one included.
-	Incarnation int `json:"incarnation"`
-	// Plan says of each assignment whether it is restored or runs, and why;
-	// empty for a session that just begins at its beginning.
-	Plan []session.PlanEntry `json:"plan,omitempty"`
-}
-
-// starter starts sessions for a person at a terminal.
-type starter struct {
-	*app
-	launch.Launcher
-}
-
-// check refuses a session that cannot start, before anything is stored.
-func (s starter) check(ctx context.Context, l launch.Session) error {
-	return s.explain(s.Check(ctx, l))
-}
-
-// start starts a session, waits until it is admitted, and announces it.
-func (s starter) start(ctx context.Context, l launch.Session, watch bool) error {
-	started, v, err := s.startAndAwait(ctx, l)
-	if started.Session == "" || err != nil && exitCode(err) == exitUsage {
+// begun reports a session that an operation has started, or the error why it has not; and follows
+// it if that is wanted.
+func (a *app) begun(ctx context.Context, base *control.Base, doc control.Started, err error, watch bool) error {
+	for _, fault := range doc.Faults {
+		a.printErr("damaged: %s", strings.ReplaceAll(fault, "\n", "\n  "))
+	}
+	err = a.explainStart(ctx, base, err)
+	if doc.Session == "" || err != nil && exitCode(err) == exitUsage {
 		return err
 	}
-	printPlan(s.console, v.Plan)
-	doc := runDocument{Session: started.Session, RunID: started.RunID, Store: s.Store.ID(), Incarnation: max(v.Incarnation, 1), Plan: v.Plan}
-	// A session that is started and not admitted yet has its id all the same.
-	if err := errors.Join(err, announce(s.console, doc)); err != nil || !watch {
-		return err
-	}
-	return s.follow(ctx, s.watcher(started.Session))
-}
-
-// startAndAwait starts a session and waits until it is admitted. The session that it
-// returns is empty if it was not started.
-func (s starter) startAndAwait(ctx context.Context, l launch.Session) (launch.Started, sessionstatus.Session, error) {
-	started, err := s.Start(ctx, l)
-	if err != nil {
-		return started, sessionstatus.Session{}, s.explain(err)
-	}
-	v, err := s.Admitted(ctx, started)
-	watch := s.commandLine("watch " + started.Session)
+	follow := a.commandLine("watch " + doc.Session)
 	switch {
 	case ctx.Err() != nil:
-		s.printErr("the session is started and runs in the background: %s", watch)
-	case errors.Is(err, launch.ErrNotAdmitted):
-		err = failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s", launch.AdmissionTimeout, watch)
+		a.printErr("the session is started and runs in the background: %s", follow)
+	case err == nil && !doc.Admitted && len(doc.Continued) == 0:
+		err = failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s", launch.AdmissionTimeout, follow)
 	}
-	return started, v, s.explain(err)
+	printPlan(a.console, doc.Plan)
+	a.printUnchanged(doc)
+	// A session that is started and not admitted yet has its id all the same.
+	if err := errors.Join(err, announce(a.console, doc)); err != nil || !watch || doc.Unchanged.Closed() {
+		return err
+	}
+	return a.follow(ctx, watcherOf(base, doc.Session))
 }
 
-func (s starter) watcher(sessionID string) *sessionstatus.Watcher {
-	return &sessionstatus.Watcher{Conn: s.Conn, Store: s.Store, Session: sessionID, Now: s.Now}
+// printUnchanged says of a session that was not started anew what it does.
+func (a *app) printUnchanged(doc control.Started) {
+	for _, phase := range doc.Continued {
+		if doc.Admitted {
+			a.printErr("session %s continues after phase %s", doc.Session, phase)
+		} else {
+			a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout, doc.Session, phase)
+		}
+	}
+	switch {
+	case doc.Unchanged == session.Completed:
+		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", doc.Session)
+	case doc.Unchanged != "":
+		a.printErr("session %s is already running; nothing was changed", doc.Session)
+	}
 }
 
-// explain adds to an error what a person can do.
-func (s starter) explain(err error) error {
+// explainStart adds to the error of a start what a person can do.
+func (a *app) explainStart(ctx context.Context, base *control.Base, err error) error {
 	var taken *launch.TakenError
 	var running *launch.RunningError
-	var refused *launch.RefusedError
+	var none *launch.NoCheckpointError
+	var elsewhere *control.OtherStoreError
+	var atWork *control.NotEndedError
+	var waits *control.WaitsError
 	switch {
 	case errors.As(err, &taken):
-		return usagef("%w; choose another --session, or show it with `%s`", err, s.commandLine("status "+taken.Session))
-	case errors.As(err, &running), errors.As(err, &refused):
-		return usagef("%w", err)
+		return usagef("%w; choose another --session, or show it with `%s`", taken, a.commandLine("status "+taken.Session))
+	case errors.As(err, &running):
+		return usagef("%w", running)
+	case errors.As(err, &none):
+		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", err)
+	case errors.As(err, &elsewhere):
+		return usagef("%w; give its --state-dir", elsewhere)
+	case errors.As(err, &atWork):
+		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
+	case errors.As(err, &waits):
+		return a.openRequests(waits)
 	}
-	return err
+	return a.explain(ctx, base, inputError(err))
+}
+
+// openRequests is the error of resuming a session that waits for answers, with the commands that
+// give them.
+func (a *app) openRequests(waits *control.WaitsError) error {
+	var b strings.Builder
+	for _, h := range waits.Requests {
+		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
+		if answer := a.firstCommand(waits.Session, h, waits.Requests); answer != "" {
+			fmt.Fprintf(&b, "\n  answer with: %s", answer)
+		}
+	}
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", waits.Session, &b)
 }
 
 // printPlan prints what is restored and what runs, and why.
@@ -94,6 +102,6 @@ func printPlan(out *console, plan []session.PlanEntry) {
 }
 
 // announce prints the session's id, or its document.
-func announce(out *console, doc runDocument) error {
+func announce(out *console, doc control.Started) error {
 	return out.result(doc, func() { out.print("%s", doc.Session) })
 }

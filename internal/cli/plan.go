@@ -3,20 +3,17 @@ package cli
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -24,59 +21,6 @@ const (
 	// outputMermaid is the format of diagrams that Markdown pages show.
 	outputMermaid = "mermaid"
 )
-
-// planDocument is the document of `plan -o json`.
-type planDocument struct {
-	Team        string `json:"team"`
-	Description string `json:"description,omitempty"`
-	// Phases, each after those that it needs.
-	Phases []plannedPhase `json:"phases"`
-	// Agents and Checks are what workers have to offer for the team.
-	Agents []string    `json:"agents"`
-	Checks []string    `json:"checks"`
-	Retry  spec.Retry  `json:"retry"`
-	Budget spec.Budget `json:"budget"`
-	Help   spec.Help   `json:"help"`
-}
-
-// plannedPhase is a phase and what a run would make of it.
-type plannedPhase struct {
-	Name  string   `json:"name"`
-	Needs []string `json:"needs"`
-	// Without names phases that this one depends on and that have no work: it runs
-	// without them.
-	Without    []string         `json:"without"`
-	Order      spec.Order       `json:"order"`
-	Personas   []plannedPersona `json:"personas"`
-	Produces   []string         `json:"produces"`
-	Checks     []string         `json:"checks"`
-	Integrator string           `json:"integrator"`
-	// Approve is as in the team file; false: nobody has to approve.
-	Approve   spec.Approval   `json:"approve"`
-	SendsBack *spec.SendsBack `json:"sends_back"`
-	Budget    spec.Cap        `json:"budget"`
-	// PauseAfter: the session pauses after the phase until `approve` or `resume`.
-	PauseAfter bool `json:"pause_after"`
-}
-
-// plannedPersona is a persona in a phase, and what happens to its work.
-type plannedPersona struct {
-	Persona string `json:"persona"`
-	Role    string `json:"role"`
-	Agent   string `json:"agent"`
-	// Fallback: the agent's fallback may work in its place.
-	Fallback bool             `json:"fallback"`
-	Attempts int              `json:"attempts"`
-	Timeout  textfmt.Duration `json:"timeout,omitzero"`
-	MaxTurns int              `json:"max_turns,omitempty"`
-	// Produces and Checks are required of an attempt in addition to the phase's.
-	Produces []string `json:"produces"`
-	Checks   []string `json:"checks"`
-	Budget   spec.Cap `json:"budget"`
-	// Action and Reason are those of the session's admission.
-	Action session.PlanAction `json:"action"`
-	Reason string             `json:"reason"`
-}
 
 // planCommand is `plan`. Its flags are those of `run` that say what is done.
 type planCommand struct {
@@ -114,100 +58,47 @@ func (c *planCommand) run(ctx context.Context, file string) error {
 	if err := c.workspace.check(); err != nil {
 		return err
 	}
-	course, err := c.course.course(t)
+	doc, err := c.preview(ctx, t)
 	if err != nil {
-		return err
+		return inputError(err)
 	}
-	entries, err := c.predict(ctx, t, &course)
-	if err != nil {
-		return err
-	}
-	doc := planned(t, course, entries)
 	switch c.format {
 	case outputJSON:
 		return c.printJSON(doc)
 	case outputMermaid:
-		c.print("%s", doc.mermaid())
+		c.print("%s", mermaid(doc))
 	default:
 		c.write(doc)
 	}
 	return nil
 }
 
-// predict computes the decisions of an admission, in a temporary store.
-func (c *planCommand) predict(ctx context.Context, t spec.Team, course *session.Course) (entries []session.PlanEntry, err error) {
+// preview computes the decisions of an admission, in a temporary store.
+func (c *planCommand) preview(ctx context.Context, t spec.Team) (doc control.Plan, err error) {
 	dir, err := os.MkdirTemp("", "maestro-plan-")
 	if err != nil {
-		return nil, failf("make a temporary store for the plan: %w", err)
+		return doc, failf("make a temporary store for the plan: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the remaining files do no harm
 	s, err := store.Create(dir, store.Options{Clock: c.now})
 	if err != nil {
-		return nil, err
+		return doc, err
 	}
-	workspace, err := c.workspace.snapshot(ctx, c.console, s, t)
-	if err != nil {
-		return nil, err
+	in := control.NewSession{Team: control.TeamInput{Loaded: &t}, PhaseSelection: c.course.PhaseSelection}
+	if err := in.Check(t); err != nil {
+		return doc, err
 	}
-	if err := c.supplied.store(ctx, c.console, s, t, "", course); err != nil {
-		return nil, err
+	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
+		return doc, err
 	}
-	entries, faults, err := activities.Plan(ctx, s.Content, t, *course, workspace)
-	if err == nil && len(faults) > 0 {
-		err = usagef("%w", &launch.RefusedError{Problems: faults})
+	if err := c.supplied.store(ctx, c.console, s, t, &in); err != nil {
+		return doc, err
 	}
-	return entries, err
+	return control.Starts{Base: &control.Base{Store: s, Now: c.now}}.Preview(ctx, in)
 }
 
-// planned puts a team and what happens to its work together.
-func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDocument {
-	doc := planDocument{
-		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: emptyNotNull(t.AgentNames()), Checks: []string{},
-		Retry: t.Retry, Budget: t.Budget, Help: t.Help,
-	}
-	for _, use := range t.CheckUses() {
-		if !slices.Contains(doc.Checks, use.Check) {
-			doc.Checks = append(doc.Checks, use.Check)
-		}
-	}
-	left := map[string]bool{}
-	for _, e := range entries {
-		left[e.Phase] = left[e.Phase] || e.Action == session.Leave
-	}
-	for _, name := range t.Topological() {
-		p, _ := t.Phase(name)
-		phase := plannedPhase{
-			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []plannedPersona{}, Produces: emptyNotNull(p.Produces),
-			Checks: emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
-			PauseAfter: slices.Contains(c.PauseAfter, name),
-		}
-		for _, above := range t.Ancestors(name) {
-			if left[above] && !left[name] {
-				phase.Without = append(phase.Without, above)
-			}
-		}
-		for _, e := range entries {
-			if e.Phase == name {
-				phase.Personas = append(phase.Personas, plannedFor(e, t.Personas[e.Persona]))
-			}
-		}
-		doc.Phases = append(doc.Phases, phase)
-	}
-	return doc
-}
-
-func plannedFor(e session.PlanEntry, p spec.Persona) plannedPersona {
-	return plannedPersona{
-		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout, MaxTurns: p.MaxTurns,
-		Produces: emptyNotNull(p.Produces), Checks: emptyNotNull(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
-	}
-}
-
-// emptyNotNull is a list that is [] in JSON if it is empty.
-func emptyNotNull(list []string) []string { return append([]string{}, list...) }
-
-// action describes what happens to an assignment's work.
-func (p plannedPersona) action() string {
+// actionOf describes what happens to an assignment's work.
+func actionOf(p control.PlannedPersona) string {
 	switch p.Action {
 	case session.RunIt:
 		return "runs"

@@ -149,7 +149,7 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		says string
 	}{
 		{[]string{"--only", "biuld"}, `did you mean "build"?`},
-		{[]string{"--only", "build", "--from", "design"}, "--only excludes --from and --until"},
+		{[]string{"--only", "build", "--from", "design"}, "--only: excludes from and until"},
 		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
 		{[]string{"--input", "design=nowhere"}, "cannot be read"},
 		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -16,7 +17,7 @@ import (
 )
 
 // write prints a plan for people, a paragraph for each phase.
-func (c *planCommand) write(doc planDocument) {
+func (c *planCommand) write(doc control.Plan) {
 	head := "team " + doc.Team
 	if doc.Description != "" {
 		head += ": " + doc.Description
@@ -29,14 +30,14 @@ func (c *planCommand) write(doc planDocument) {
 	}
 	c.print("%s; with agents %s%s", textfmt.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
-		c.print("\n%d. %s%s", i+1, c.palette.Paint(terminal.Bold, p.Name), p.condition())
+		c.print("\n%d. %s%s", i+1, c.palette.Paint(terminal.Bold, p.Name), conditionOf(p))
 		c.writePersonas(p.Personas)
-		for _, term := range p.terms() {
+		for _, term := range termsOf(p) {
 			c.writeTerm("   ", term)
 		}
 	}
 	c.print("")
-	for _, limit := range doc.limits() {
+	for _, limit := range limitsOf(doc) {
 		c.writeTerm("", limit)
 	}
 }
@@ -62,13 +63,13 @@ func (c *planCommand) writeTerm(margin, text string) {
 
 // writePersonas prints a phase's personas, a line for each; what is set for one alone
 // goes below where it would make the line too long.
-func (c *planCommand) writePersonas(personas []plannedPersona) {
+func (c *planCommand) writePersonas(personas []control.PlannedPersona) {
 	var rows bytes.Buffer
 	bare := terminal.NewTable(terminal.Palette{})
 	painted := terminal.NewTable(c.palette)
 	for _, who := range personas {
 		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.action(), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
+			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(actionOf(who), actionColour(who.Action)), terminal.Plain(safetext.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 		}
 	}
 	painted.Write(&rows)
@@ -77,7 +78,7 @@ func (c *planCommand) writePersonas(personas []plannedPersona) {
 	bare.Write(&rows)
 	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
-		more := who.settings()
+		more := settingsOf(who)
 		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
 			c.print("%s (%s)", lines[i], more)
 			continue
@@ -103,8 +104,8 @@ func actionColour(action session.PlanAction) terminal.Colour {
 	return ""
 }
 
-// condition says when the phase may begin.
-func (p plannedPhase) condition() string {
+// conditionOf says when the phase may begin.
+func conditionOf(p control.PlannedPhase) string {
 	text := ", first"
 	if len(p.Needs) > 0 {
 		text = ", after " + terminal.Enumeration(p.Needs, "and")
@@ -115,8 +116,8 @@ func (p plannedPhase) condition() string {
 	return text
 }
 
-// settings are the settings of the persona itself.
-func (p plannedPersona) settings() string {
+// settingsOf are the settings of the persona itself.
+func settingsOf(p control.PlannedPersona) string {
 	var more []string
 	if p.Fallback {
 		more = append(more, "or its fallback")
@@ -139,8 +140,8 @@ func (p plannedPersona) settings() string {
 	return strings.Join(more, "; ")
 }
 
-// terms describes how the phase's personas work together and what is required of the phase.
-func (p plannedPhase) terms() (lines []string) {
+// termsOf describes how the phase's personas work together and what is required of the phase.
+func termsOf(p control.PlannedPhase) (lines []string) {
 	if len(p.Personas) > 1 {
 		how := "they work in parallel"
 		if p.Order == spec.OrderSequence {
@@ -183,8 +184,8 @@ func capOf(c spec.Cap) string {
 	return strings.Join(parts, ", ")
 }
 
-// limits says what holds for the whole session.
-func (doc planDocument) limits() []string {
+// limitsOf says what holds for the whole session.
+func limitsOf(doc control.Plan) []string {
 	retry := fmt.Sprintf("retries: %s per round", textfmt.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
@@ -216,9 +217,9 @@ func (doc planDocument) limits() []string {
 }
 
 // waitsNote notes that a phase waits for a person at its end, if no arrow shows it.
-func (doc planDocument) waitsNote(p plannedPhase) string {
+func waitsNote(doc control.Plan, p control.PlannedPhase) string {
 	text := ""
-	if p.Approve.Wanted() && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
+	if p.Approve.Wanted() && !slices.ContainsFunc(doc.Phases, func(q control.PlannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
 		text += ", then approval" + several(p.Approve)
 	}
 	if p.PauseAfter {
@@ -237,13 +238,13 @@ func several(by spec.Approval) string {
 
 // mermaid is the plan as a flowchart: a box for each phase with its personas in it.
 // Nothing in it comes from prose, so that it needs no escaping.
-func (doc planDocument) mermaid() string {
+func mermaid(doc control.Plan) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	index := map[string]int{}
 	for i, p := range doc.Phases {
 		index[p.Name] = i
-		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+doc.waitsNote(p))
+		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+waitsNote(doc, p))
 		for j, who := range p.Personas {
 			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
 			if j > 0 && p.Order == spec.OrderSequence {

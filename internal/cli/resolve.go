@@ -187,12 +187,7 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, base *control.Base, 
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
 	}
-	key := w.Key()
-	from, err := c.newest(ctx, w.Store, key)
-	if err != nil {
-		return "", err
-	}
-	t, err := teamOf(ctx, w.Store, from, "")
+	t, err := c.storedTeam(ctx, w.Store, w.Key())
 	if err != nil {
 		return "", err
 	}

@@ -3,24 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/launch"
-	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // resumeCommand is `resume`.
@@ -31,11 +21,6 @@ type resumeCommand struct {
 	course courseFlags
 	edits  []string
 	watch  bool
-}
-
-// changes reports whether the flags change more than resuming does.
-func (c *resumeCommand) changes() bool {
-	return c.team != "" || len(c.force)+len(c.edits)+len(c.course.pauseAfter) > 0 || c.course.given()
 }
 
 func newResume(a *app) *cobra.Command {
@@ -61,189 +46,50 @@ func newResume(a *app) *cobra.Command {
 	return cmd
 }
 
-func (c *resumeCommand) run(ctx context.Context, sessionID string) error {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return usagef("%w", err)
+func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
+	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force}
+	if in.Team, err = teamInput(c.team); err != nil {
+		return err
 	}
-	conn, err := c.dial(ctx)
+	var missing error
+	base, done, err := c.startingBase(ctx, func() (*store.Store, error) {
+		s, err := c.openStoreToWrite()
+		if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
+			missing = err
+			return nil, nil
+		}
+		return s, err
+	})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	info, err := (&sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.env.Now}).Describe(ctx)
-	if err != nil && !errors.Is(err, sessionstatus.ErrUnknown) {
+	defer done()
+	if in.Edits, err = c.editedFiles(ctx, base, sessionID, in.Team); err != nil {
 		return err
 	}
-	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return c.resumeRunning(ctx, conn, sessionID)
+	doc, err := control.Starts{Base: base}.Resume(ctx, sessionID, in)
+	var failed *control.Error
+	if missing != nil && errors.As(err, &failed) && failed.Kind == control.Unavailable {
+		err = missing
+	}
+	return c.begun(ctx, base, doc, err, c.watch)
+}
+
+// editedFiles stores the files of --edit.
+func (c *resumeCommand) editedFiles(ctx context.Context, base *control.Base, sessionID string, in control.TeamInput) (map[string]spec.Digest, error) {
+	if len(c.edits) == 0 {
+		return nil, nil
 	}
 	s, key, err := c.storedToWrite(sessionID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
-		return usagef("session %s belongs to store %s, not to the store in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
-	}
-	next, left, err := c.restoration(ctx, s, key)
-	if err != nil || !left {
-		return err
-	}
-	l := starter{c.app, launch.Launcher{Conn: conn, Store: s, Now: c.env.Now}}
-	if err := l.check(ctx, next); err != nil {
-		return err
-	}
-	return l.start(ctx, next, c.watch)
-}
-
-// restoration prepares the next incarnation of a session that has ended; left is false if
-// there is nothing left to do.
-func (c *resumeCommand) restoration(ctx context.Context, s *store.Store, key session.Key) (next launch.Session, left bool, err error) {
-	found, err := lastGood(ctx, c.console, s, key)
-	if err != nil {
-		return next, false, err
-	}
-	t, err := teamOf(ctx, s, found.Checkpoint, c.team)
-	if err != nil {
-		return next, false, err
-	}
-	course, err := c.course.course(t)
-	if err != nil {
-		return next, false, err
-	}
-	course.Force = c.force
-	if !c.changes() && found.Finished(t) {
-		c.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
-		e := found.Execution
-		return next, false, announce(c.console, runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
-	}
-	next, err = found.Next(key.Session, t, course)
-	if err != nil {
-		return next, false, usagef("%w; select phases with --only", err)
-	}
-	return next, true, suppliedFlags{edits: c.edits}.store(ctx, c.console, s, t, found.Checkpoint.Tree, &next.Course)
-}
-
-// lastGood finds what the store has of a session that is to go on. Damage is printed; the
-// plan shows what has to run again.
-func lastGood(ctx context.Context, out *console, s *store.Store, key session.Key) (launch.Stored, error) {
-	found, err := launch.LastGood(ctx, s, key)
-	for _, f := range found.Faults {
-		out.printErr("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
-	}
-	var none *launch.NoCheckpointError
-	if errors.As(err, &none) {
-		err = errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), none.Cause)
-	}
-	return found, err
-}
-
-// teamOf loads the team: that of a file or, without one, that of
-// the checkpoint.
-func teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (spec.Team, error) {
-	if file != "" {
-		return config.LoadTeam(file)
-	}
-	t, err := launch.TeamOf(ctx, s, from)
-	if err != nil {
-		return t, failf("%w; give its file with --team", err)
-	}
-	return t, nil
-}
-
-// resumeRunning continues a running session that is paused.
-func (c *resumeCommand) resumeRunning(ctx context.Context, conn *temporalutil.Connection, sessionID string) error {
-	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: c.env.Now}
-	var err error
-	if w.Store, err = c.findStore(); err != nil {
-		return err
-	}
-	v, err := w.Look(ctx)
-	if err != nil {
-		return c.explainLook(ctx, w, err)
-	}
-	if c.changes() {
-		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, c.commandLine("cancel "+sessionID))
-	}
-	if s := w.Query(ctx); s != nil { // also from other stores
-		v.Phases, v.Help = s.Phases, s.Help
-	}
-	parked := c.pausedAfter(ctx, w, v)
-	for _, phase := range parked {
-		if err := c.sendContinue(ctx, conn, sessionID, phase); err != nil {
-			return err
+	if in.Loaded == nil {
+		t, err := c.storedTeam(ctx, s, key)
+		if err != nil {
+			return nil, err
 		}
+		in.Loaded = &t
 	}
-	if len(parked) == 0 {
-		if len(v.Help) > 0 {
-			return c.checkNoOpenRequest(sessionID, v.Help)
-		}
-		c.printErr("session %s is already running; nothing was changed", sessionID)
-	}
-	doc := runDocument{Session: sessionID, RunID: v.RunID, Incarnation: v.Incarnation}
-	if w.Store != nil {
-		doc.Store = w.Store.ID()
-	}
-	if err := announce(c.console, doc); err != nil || !c.watch {
-		return err
-	}
-	return c.follow(ctx, w)
-}
-
-// pausedAfter lists the phases after which the session is paused only because it
-// was started with --pause-after. A phase that the team wants approved is not among
-// them: that takes `approve`.
-func (c *resumeCommand) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
-	var parked []string
-	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind.OfPhase() && h.Phase == p.Name })
-		if p.Status == session.AwaitingApproval && (!asked || !c.needsApproval(ctx, w, p.Name)) {
-			parked = append(parked, p.Name)
-		}
-	}
-	return parked
-}
-
-// needsApproval reports whether a session's team has a phase approved. Where the
-// session's store is not at hand, it may.
-func (c *resumeCommand) needsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
-	if w.Store == nil {
-		return true
-	}
-	newest, err := c.newest(ctx, w.Store, w.Key())
-	if err != nil {
-		return true
-	}
-	t, err := teamOf(ctx, w.Store, newest, "")
-	if err != nil {
-		return true
-	}
-	p, ok := t.Phase(phase)
-	return !ok || p.Approve.Wanted()
-}
-
-// checkNoOpenRequest rejects resuming a session that waits for an answer,
-// and names the commands that answer it.
-func (c *resumeCommand) checkNoOpenRequest(sessionID string, open []session.Request) error {
-	var b strings.Builder
-	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", h.Subject(), h.Need(), safetext.Clip(messageOf(h), 200))
-		if answer := c.firstCommand(sessionID, h, open); answer != "" {
-			fmt.Fprintf(&b, "\n  answer with: %s", answer)
-		}
-	}
-	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
-}
-
-// sendContinue continues a paused session.
-func (c *resumeCommand) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := control.Requests{Base: c.base(conn, nil, conn.Namespace)}.Continue(ctx, sessionID, phase)
-	switch {
-	case err != nil:
-		return err
-	case answered:
-		c.printErr("session %s continues after phase %s", sessionID, phase)
-	default:
-		c.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", control.AnswerTimeout, sessionID, phase)
-	}
-	return nil
+	return phaseFiles(ctx, c.console, base.Store, *in.Loaded, "edit", c.edits)
 }

@@ -4,19 +4,16 @@ import (
 	"context"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 )
-
-// maxRequirement bounds a requirement, in bytes.
-const maxRequirement = 256 * 1024
 
 // runCommand is `run`.
 type runCommand struct {
@@ -69,39 +66,40 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	course, err := c.course.course(t)
+	if err := inputError(c.course.Check(t)); err != nil {
+		return err
+	}
+	base, done, err := c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(false) })
 	if err != nil {
 		return err
 	}
-	conn, err := c.dial(ctx)
-	if err != nil {
+	defer done()
+	starts := control.Starts{Base: base}
+	in := control.NewSession{Session: c.session, Team: control.TeamInput{Loaded: &t}, Requirement: requirement, PhaseSelection: c.course.PhaseSelection}
+	if err := starts.Check(ctx, in); err != nil {
+		return c.explainStart(ctx, base, err)
+	}
+	if err := c.storeFiles(ctx, base.Store, t, ticket, &in); err != nil {
 		return err
 	}
-	defer conn.Close()
-	s, err := c.createStore(false)
-	if err != nil {
+	doc, err := starts.Start(ctx, in)
+	return c.begun(ctx, base, doc, err, c.watch)
+}
+
+// storeFiles stores what the session starts from.
+func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin, in *control.NewSession) (err error) {
+	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
 		return err
 	}
-	l := starter{c.app, launch.Launcher{Conn: conn, Store: s, Now: c.env.Now}}
-	next := launch.Session{ID: c.session, Team: t, Requirement: requirement, Course: course}
-	if err := l.check(ctx, next); err != nil {
-		return err
-	}
-	if next.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
-		return err
-	}
-	next.Course.Source = c.workspace.source(ctx, c.env)
+	in.Source = c.workspace.source(ctx, c.env)
 	if ticket != nil {
-		next.ReportTo = ticket.Key
+		in.ReportTo = ticket.Key
 		ticket.warnNoNotifier(ctx, c.console, s, c.env.Now())
-		if next.Workspace, err = ticket.addAttachments(ctx, c.console, s, next.Workspace); err != nil {
+		if in.Workspace, err = ticket.addAttachments(ctx, c.console, s, in.Workspace); err != nil {
 			return err
 		}
 	}
-	if err := c.supplied.store(ctx, c.console, s, t, "", &next.Course); err != nil {
-		return err
-	}
-	return l.start(ctx, next, c.watch)
+	return c.supplied.store(ctx, c.console, s, t, in)
 }
 
 // work is the requirement, and the ticket that it comes from; nil: none.
@@ -144,13 +142,13 @@ func requirementOf(stdin io.Reader, file string, args []string) (string, error) 
 	case file == "" && len(args) == 0:
 		return "", usagef("missing requirement; give it as TEXT, in a file (-f FILE), or on standard input (-)")
 	case file == "-" || (file == "" && args[0] == "-"):
-		data, err := io.ReadAll(io.LimitReader(stdin, maxRequirement+1))
+		data, err := io.ReadAll(io.LimitReader(stdin, control.MaxRequirement+1))
 		if err != nil {
 			return "", failf("standard input cannot be read: %w", err)
 		}
 		text, from = string(data), "standard input"
 	case file != "":
-		data, err := bounded.ReadFile(file, maxRequirement)
+		data, err := bounded.ReadFile(file, control.MaxRequirement)
 		if err != nil {
 			return "", usagef("the requirement cannot be read: %w", err)
 		}
@@ -163,13 +161,8 @@ func requirementOf(stdin io.Reader, file string, args []string) (string, error) 
 
 // checkRequirement refuses a requirement that no team can work on.
 func checkRequirement(text, from string) (string, error) {
-	switch {
-	case strings.TrimSpace(text) == "":
-		return "", usagef("%s is empty; describe what the team should do", from)
-	case len(text) > maxRequirement:
-		return "", usagef("%s is longer than %d KiB; put longer texts into files of --workspace", from, maxRequirement/1024)
-	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return "", usagef("%s is not UTF-8 text; save it as UTF-8", from)
+	if err := control.CheckRequirement(text); err != nil {
+		return "", usagef("%s: %w", from, err)
 	}
 	return text, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -166,6 +167,19 @@ func (o *storeOpener) newest(ctx context.Context, s *store.Store, key session.Ke
 		return store.StoredCheckpoint{}, err
 	}
 	return chain[0], nil
+}
+
+// storedTeam is the team of a session's newest checkpoint. Damage is printed.
+func (o *storeOpener) storedTeam(ctx context.Context, s *store.Store, key session.Key) (spec.Team, error) {
+	newest, err := o.newest(ctx, s, key)
+	if err != nil {
+		return spec.Team{}, err
+	}
+	t, err := launch.TeamOf(ctx, s, newest)
+	if err != nil {
+		return t, failf("%w; give its file with --team", err)
+	}
+	return t, nil
 }
 
 // ids are the sessions that keys name.

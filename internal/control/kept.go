@@ -139,8 +139,8 @@ func (k kept) source() session.Source {
 	return *e.Course.Source
 }
 
-// checkPhase refuses a phase that the team does not have. field is the input that names it.
-func checkPhase(t spec.Team, field, phase string) error {
+// CheckPhase refuses a phase that the team does not have. field is the input that names it.
+func CheckPhase(t spec.Team, field, phase string) error {
 	if _, ok := t.Phase(phase); ok {
 		return nil
 	}

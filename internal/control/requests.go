@@ -322,24 +322,14 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 		if _, err := r.running(ctx, w); err != nil {
 			return err
 		}
+		if answer.Files != "" && r.Store != nil {
+			if err := checkFiles(ctx, r.Store, "files", answer.Files); err != nil {
+				return err
+			}
+		}
 		return by(ctx, w.Conn, &doc)
 	})
 	return doc, err
-}
-
-// Continue continues a session that is paused after a phase. answered is false where no
-// worker answers: it continues as soon as one does.
-func (r Requests) Continue(ctx context.Context, sessionID, phase string) (answered bool, err error) {
-	approval := workflows.ApprovePhase{Phase: phase, By: actor(ctx)}
-	err = r.change(ctx, access.Operate, sessionID, access.Event{Action: "session.continue", Subject: phase}, func(ctx context.Context) error {
-		conn, err := r.connected()
-		if err != nil {
-			return err
-		}
-		answered, err = send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: approval}, nil)
-		return err
-	})
-	return answered, err
 }
 
 // checkAnswer refuses an answer that no request takes.

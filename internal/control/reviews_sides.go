@@ -89,7 +89,7 @@ func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide
 
 // phase is a phase's input tree, and that tree with its work.
 func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
-	if err := checkPhase(k.team, "which", phase); err != nil {
+	if err := CheckPhase(k.team, "which", phase); err != nil {
 		return from, to, err
 	}
 	done := map[spec.AssignmentID]session.CheckpointAssignment{}

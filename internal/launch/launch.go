@@ -36,7 +36,7 @@ type Launcher struct {
 
 // Session is a session that is about to start.
 type Session struct {
-	// ID is empty if Start is to choose one.
+	// ID is chosen by the caller; see [NewID].
 	ID          string
 	Team        spec.Team
 	Requirement string
@@ -66,19 +66,26 @@ type Started struct {
 // Check refuses a session whose id is taken, with a [*TakenError], or whose team no worker
 // can serve, with a [*RefusedError], before anything is stored.
 func (l *Launcher) Check(ctx context.Context, s Session) error {
-	if s.ID != "" && !s.resumes() {
+	if !s.resumes() {
 		if err := l.checkFree(ctx, s.ID); err != nil {
 			return err
 		}
 	}
+	_, err := l.agents(ctx, s.Team)
+	return err
+}
+
+// agents are what live workers offer to a team; or a [*RefusedError].
+func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.OfferedAgent, error) {
 	offers, err := l.Store.Offers(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, problems := s.Team.Admissible(offers, l.Now()); len(problems) > 0 {
-		return &RefusedError{problems}
+	agents, problems := t.Admissible(offers, l.Now())
+	if len(problems) > 0 {
+		return nil, &RefusedError{problems}
 	}
-	return nil
+	return agents, nil
 }
 
 // checkFree refuses a session id that Temporal or the store knows.
@@ -105,9 +112,6 @@ func (l *Launcher) watcher(id string) *sessionstatus.Watcher {
 // Start stores the session's input and starts its workflow. Errors are a [*TakenError], a
 // [*RunningError], and those of the store and of Temporal.
 func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
-	if s.ID == "" {
-		s.ID = newID(s.Team.Name, l.Now())
-	}
 	input, err := l.storeInput(ctx, s)
 	if err != nil {
 		return Started{}, fmt.Errorf("the store in %s cannot be written: %w", l.Store.Dir(), err)
@@ -151,8 +155,8 @@ func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.Session
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// newID makes a readable and unique id: the team's name, the date and six random letters.
-func newID(teamName string, now time.Time) string {
+// NewID makes a readable and unique id: the team's name, the date and six random letters.
+func NewID(teamName string, now time.Time) string {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails
 	for i, b := range random {

@@ -1,0 +1,298 @@
+package cas
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// ErrNoArchive says that bytes are no archive that Unpack reads.
+var ErrNoArchive = errors.New("not a readable archive; make a tar, tar.gz or zip file")
+
+// archived is an entry of an archive.
+type archived struct {
+	name string
+	mode fs.FileMode
+	link string
+	open func() (io.ReadCloser, error)
+}
+
+// Unpack writes the files and links of an archive, tar, tar.gz or zip, below an empty directory.
+// What no tree could hold is a [*RefusedError]: a path that is absolute or leads out, an entry below
+// a link or below a file, two entries of one path, a device, more files or bytes than the limits
+// allow. Links are made as they are, and nothing is written through them. The archive is hostile:
+// what it says of its sizes is not believed.
+func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer closing(root, &err)
+	u := &unpacking{ctx: ctx, root: root, limits: l.WithDefaults(), kinds: map[string]bool{}}
+	start := make([]byte, 4)
+	if _, err := io.ReadFull(archive, start); err != nil {
+		return ErrNoArchive
+	}
+	if bytes.HasPrefix(start, []byte("PK")) {
+		return u.zip(archive)
+	}
+	if _, err := archive.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(start, []byte{0x1f, 0x8b}) {
+		return u.tar(archive)
+	}
+	plain, err := gzip.NewReader(bufio.NewReader(archive))
+	if err != nil {
+		return ErrNoArchive
+	}
+	return u.tar(plain)
+}
+
+// unpacking writes the entries of one archive.
+type unpacking struct {
+	ctx    context.Context //nolint:containedctx // of one call
+	root   *os.Root
+	limits Limits
+	// kinds has the paths so far; true: a directory.
+	kinds   map[string]bool
+	entries int
+	bytes   int64
+}
+
+func (u *unpacking) tar(r io.Reader) error {
+	// Headers take space, too; a stream that has nothing else ends here.
+	most := &io.LimitedReader{R: r, N: u.limits.TreeBytes + int64(u.limits.Files)*4<<10}
+	archive := tar.NewReader(most)
+	for first := true; ; first = false {
+		h, err := archive.Next()
+		switch {
+		case most.N <= 0:
+			return treeTooLarge("the archive", u.limits.TreeBytes)
+		case errors.Is(err, io.EOF) && !first:
+			return nil
+		case err != nil && first:
+			return ErrNoArchive
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrNoArchive, err)
+		}
+		e := archived{name: h.Name, mode: h.FileInfo().Mode(), link: h.Linkname, open: func() (io.ReadCloser, error) { return io.NopCloser(archive), nil }}
+		switch h.Typeflag {
+		case tar.TypeXGlobalHeader:
+			continue
+		case tar.TypeLink:
+			return &RefusedError{h.Name, "is a hard link; archive it as a file, with tar --hard-dereference"}
+		}
+		if err := u.entry(e); err != nil {
+			return err
+		}
+	}
+}
+
+// directoryEntry begins each entry of a zip archive's directory.
+var directoryEntry = []byte("PK\x01\x02")
+
+func (u *unpacking) zip(f *os.File) error {
+	size, err := u.countEntries(f)
+	if err != nil {
+		return err
+	}
+	archive, err := zip.NewReader(f, size)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	for _, file := range archive.File {
+		if strings.Contains(file.Name, `\`) {
+			return &RefusedError{file.Name, "has a backslash; archive it with / between directories"}
+		}
+		e := archived{name: file.Name, mode: file.Mode(), open: file.Open}
+		if e.mode&fs.ModeSymlink != 0 {
+			if e.link, err = target(file); err != nil {
+				return err
+			}
+		}
+		if err := u.entry(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countEntries refuses an archive whose directory would fill the memory, and returns its size.
+func (u *unpacking) countEntries(f *os.File) (size int64, err error) {
+	if size, err = f.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, r := 0, bufio.NewReader(f)
+	for {
+		skipped, err := r.ReadSlice('P')
+		size += int64(len(skipped))
+		if err == nil {
+			if next, _ := r.Peek(3); bytes.Equal(next, directoryEntry[1:]) {
+				n++
+			}
+		}
+		switch {
+		case n > 2*u.limits.Files: // some may be those of archives in it
+			return 0, u.tooMany("the archive")
+		case errors.Is(err, io.EOF):
+			return size, nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return 0, err
+		}
+	}
+}
+
+// target is where a link of a zip archive leads.
+func target(file *zip.File) (string, error) {
+	r, err := file.Open()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(r, MaxPath+1))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	return string(text), nil
+}
+
+func (u *unpacking) tooMany(p string) error {
+	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files and directories; leave some out", u.limits.Files)}
+}
+
+// entry writes an entry. What belongs to git itself is left out.
+func (u *unpacking) entry(e archived) error {
+	if err := u.ctx.Err(); err != nil {
+		return err
+	}
+	if u.entries++; u.entries > u.limits.Files {
+		return u.tooMany(e.name)
+	}
+	p := strings.TrimPrefix(e.name, "./")
+	if e.mode.IsDir() {
+		p = strings.TrimRight(p, "/")
+	}
+	if p == "" || p == "." {
+		return nil
+	}
+	for name := range strings.SplitSeq(p, "/") {
+		if isGitDir(name) {
+			return nil
+		}
+	}
+	if err := CheckPath(p); err != nil {
+		return &RefusedError{e.name, "cannot be kept: " + err.Error()}
+	}
+	if err := u.above(p); err != nil {
+		return err
+	}
+	isDir, seen := u.kinds[p]
+	if seen && (!isDir || !e.mode.IsDir()) {
+		return &RefusedError{p, "is in the archive twice; keep one"}
+	}
+	switch kind := e.mode.Type(); kind {
+	case fs.ModeDir:
+		if seen {
+			return nil
+		}
+		u.kinds[p] = true
+		return u.root.Mkdir(p, dirMode)
+	case fs.ModeSymlink:
+		u.kinds[p] = false
+		return u.symlink(p, e.link)
+	case 0:
+		u.kinds[p] = false
+		return u.file(p, e)
+	default:
+		return &RefusedError{p, "is a " + kindOf(kind) + "; only files and links can be kept: leave it out"}
+	}
+}
+
+// above makes the directories that an entry is in.
+func (u *unpacking) above(p string) error {
+	dir := path.Dir(p)
+	if dir == "." {
+		return nil
+	}
+	isDir, seen := u.kinds[dir]
+	switch {
+	case seen && isDir:
+		return nil
+	case seen:
+		return &RefusedError{p, fmt.Sprintf("lies below %q, which is a file or a link; keep one of them", dir)}
+	}
+	if err := u.above(dir); err != nil {
+		return err
+	}
+	if u.entries++; u.entries > u.limits.Files {
+		return u.tooMany(p)
+	}
+	u.kinds[dir] = true
+	return u.root.Mkdir(dir, dirMode)
+}
+
+func (u *unpacking) symlink(p, target string) error {
+	if target == "" || len(target) > MaxPath || strings.ContainsRune(target, 0) {
+		return &RefusedError{p, fmt.Sprintf("is a link with an empty target, or one of more than %d bytes", MaxPath)}
+	}
+	return u.root.Symlink(target, p)
+}
+
+func (u *unpacking) file(p string, e archived) (err error) {
+	mode := fileMode
+	if e.mode&0o100 != 0 {
+		mode = dirMode
+	}
+	content, err := e.open()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	defer closing(content, &err)
+	f, err := u.root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	defer closing(f, &err)
+	most := min(u.limits.FileBytes, u.limits.TreeBytes-u.bytes)
+	from := &unpacked{Reader: content}
+	n, err := storage.Copy(u.ctx, f, io.LimitReader(from, most+1))
+	u.bytes += n
+	switch {
+	case from.err != nil:
+		return fmt.Errorf("%w: %q: %w", ErrNoArchive, p, from.err)
+	case err != nil:
+		return err
+	case n > u.limits.FileBytes:
+		return tooLarge(p, n, u.limits.FileBytes)
+	case u.bytes > u.limits.TreeBytes:
+		return treeTooLarge(p, u.limits.TreeBytes)
+	}
+	return nil
+}
+
+// unpacked is the content of an entry, and remembers why it ended early.
+type unpacked struct {
+	io.Reader
+	err error
+}
+
+func (r *unpacked) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,84 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// resumeRunning continues a running session that is paused.
+func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in Resume) (doc Started, err error) {
+	v, foreseen, err := s.paused(ctx, w, in)
+	if err != nil {
+		return doc, err
+	}
+	doc = Started{Foreseen: foreseen, RunID: v.RunID, Admitted: true}
+	if s.Store != nil {
+		doc.Store = s.Store.ID()
+	}
+	for _, phase := range foreseen.Continued {
+		approval := workflows.ApprovePhase{Phase: phase, By: actor(ctx)}
+		answered, err := send(ctx, w.Conn, w.Session, message{update: workflows.ApprovePhaseUpdate, argument: approval}, nil)
+		if err != nil {
+			return doc, err
+		}
+		doc.Admitted = doc.Admitted && answered
+	}
+	return doc, nil
+}
+
+// paused says what resuming a running session does.
+func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen, err error) {
+	if v, err = w.Look(ctx); err != nil {
+		return v, doc, looked(w.Session, err)
+	}
+	if in.changes() {
+		return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &NotEndedError{w.Session, v.Status.Status}}
+	}
+	if queried := w.Query(ctx); queried != nil { // also from other stores
+		v.Phases, v.Help = queried.Phases, queried.Help
+	}
+	doc = Foreseen{Session: w.Session, Incarnation: v.Incarnation, Continued: s.pausedAfter(ctx, v)}
+	if len(doc.Continued) == 0 {
+		if len(v.Help) > 0 {
+			return v, doc, &Error{Kind: Conflict, Session: w.Session, err: &WaitsError{w.Session, v.Help}}
+		}
+		doc.Unchanged = v.Status.Status
+	}
+	return v, doc, nil
+}
+
+// pausedAfter lists the phases after which a session is paused only because it was started so. A
+// phase that the team wants approved is not among them: that takes an approval.
+func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []string {
+	var parked []string
+	for _, p := range v.Phases {
+		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind.OfPhase() && h.Phase == p.Name })
+		if p.Status == session.AwaitingApproval && (!asked || !s.needsApproval(ctx, v.Session, p.Name)) {
+			parked = append(parked, p.Name)
+		}
+	}
+	return parked
+}
+
+// needsApproval reports whether a session's team has a phase approved. Where the
+// session's store is not at hand, it may.
+func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
+	if s.Store == nil {
+		return true
+	}
+	all, _, err := chain(ctx, s.Store, s.key(sessionID))
+	if err != nil {
+		return true
+	}
+	t, err := launch.TeamOf(ctx, s.Store, all[0])
+	if err != nil {
+		return true
+	}
+	p, ok := t.Phase(phase)
+	return !ok || p.Approve.Wanted()
+}

@@ -1,0 +1,274 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Resume says how a session continues.
+type Resume struct {
+	// Team is the one to continue with; empty: the session's.
+	Team TeamInput `json:"team,omitzero"`
+	PhaseSelection
+	// Force names phases that run, with those that depend on them, although they are finished.
+	Force []string `json:"force,omitempty"`
+	// Edits are manifests of files that replace those of finished phases.
+	Edits map[string]spec.Digest `json:"edits,omitempty"`
+}
+
+// changes reports whether more is asked for than that the session continues.
+func (r Resume) changes() bool {
+	return r.Team != (TeamInput{}) || len(r.Force)+len(r.Edits)+len(r.PauseAfter) > 0 || r.given()
+}
+
+// Fork says what a fork of a session is to do.
+type Fork struct {
+	// From is the phase to run again, with all phases that depend on it.
+	From string `json:"from"`
+	// As is the id of the new session; empty: one is chosen.
+	As string `json:"as,omitempty"`
+	// Team is the new session's; empty: that of the other session.
+	Team TeamInput `json:"team,omitzero"`
+}
+
+// OtherStoreError says that a session belongs to another store.
+type OtherStoreError struct {
+	Session, Owner string
+	// Store is the store that it does not belong to, and Where that one is.
+	Store, Where string
+}
+
+func (e *OtherStoreError) Error() string {
+	return fmt.Sprintf("session %s belongs to store %s, not to the store in %s (%s)", e.Session, e.Owner, e.Where, e.Store)
+}
+
+// NotEndedError says that a session is at work, so that its work cannot be changed.
+type NotEndedError struct {
+	Session string
+	State   session.State
+}
+
+func (e *NotEndedError) Error() string {
+	return fmt.Sprintf("session %s has not ended (%s), so its work cannot be changed; cancel it first", e.Session, e.State)
+}
+
+// WaitsError says that a session waits for answers, which resuming does not give.
+type WaitsError struct {
+	Session  string
+	Requests []session.Request
+}
+
+func (e *WaitsError) Error() string {
+	return fmt.Sprintf("session %s is running and waits for an answer, which resuming it does not give", e.Session)
+}
+
+// Resume continues a session: one that is paused after a phase continues, and one that has ended, or
+// that Temporal no longer has, starts again from the store. With an error, the document names a
+// session only if it was started.
+func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc Started, err error) {
+	err = s.change(ctx, access.Operate, sessionID, access.Event{Action: "session.resume"}, func(ctx context.Context) error {
+		w, info, err := s.described(ctx, sessionID)
+		if err != nil {
+			return err
+		}
+		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			doc, err = s.resumeRunning(ctx, w, in)
+			return err
+		}
+		l, next, foreseen, err := s.restored(ctx, sessionID, info, in)
+		doc.Faults = foreseen.Faults
+		if err != nil {
+			return err
+		}
+		if foreseen.Unchanged != "" {
+			e, _ := l.Store.Execution(s.key(sessionID))
+			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
+			return nil
+		}
+		doc, err = begin(ctx, l, next)
+		doc.Faults = foreseen.Faults
+		return startError(err)
+	})
+	return doc, err
+}
+
+// PreviewResume says what Resume would do.
+func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) (doc Foreseen, err error) {
+	if err := s.may(ctx, access.Operate, sessionID); err != nil {
+		return doc, err
+	}
+	w, info, err := s.described(ctx, sessionID)
+	if err != nil {
+		return doc, err
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		_, doc, err = s.paused(ctx, w, in)
+		return doc, err
+	}
+	l, next, doc, err := s.restored(ctx, sessionID, info, in)
+	if err != nil || doc.Unchanged != "" {
+		return doc, err
+	}
+	doc.Plan, err = l.Plan(ctx, next)
+	return doc, startError(err)
+}
+
+// described is Temporal's description of a session; nil: it does not know it.
+func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo, error) {
+	w, err := s.watcher(sessionID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := s.connected(); err != nil {
+		return nil, nil, err
+	}
+	info, err := w.Describe(ctx)
+	if errors.Is(err, sessionstatus.ErrUnknown) {
+		return w, nil, nil
+	}
+	return w, info, looked(sessionID, err)
+}
+
+// restored prepares the next incarnation of a session that has ended.
+func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
+	doc.Session = sessionID
+	if l, err = s.launcher(); err != nil {
+		return l, next, doc, err
+	}
+	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != l.Store.ID() {
+		return l, next, doc, &Error{Kind: Conflict, Session: sessionID, err: &OtherStoreError{sessionID, owner, l.Store.ID(), l.Store.Dir()}}
+	}
+	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)
+	doc.Faults = faults
+	if err != nil {
+		return l, next, doc, err
+	}
+	course, err := in.course(t)
+	if err != nil {
+		return l, next, doc, err
+	}
+	course.Force = in.Force
+	if !in.changes() && found.Finished(t) {
+		doc.Incarnation, doc.Unchanged = found.Execution.Incarnation, session.Completed
+		return l, next, doc, nil
+	}
+	if next, err = found.Next(sessionID, t, course); err != nil {
+		return l, next, doc, invalidf("only", "%w; select phases", err)
+	}
+	doc.Incarnation = found.Execution.Incarnation + 1
+	return l, next, doc, edit(ctx, l.Store, t, found.Checkpoint.Tree, &next.Course, in.Edits)
+}
+
+// lastGood is what the store has of a session that is to go on, and the team to go on with.
+func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team, faults []string, err error) {
+	st, key, err := s.inStore(ctx, sessionID)
+	if err != nil {
+		return found, t, nil, err
+	}
+	found, err = launch.LastGood(ctx, st, key)
+	for _, f := range found.Faults {
+		faults = append(faults, f.Error())
+	}
+	var none *launch.NoCheckpointError
+	switch {
+	case errors.As(err, &none):
+		return found, t, faults, &Error{Kind: Conflict, Session: sessionID, err: fmt.Errorf("session %s has %w", sessionID, err)}
+	case err != nil:
+		return found, t, faults, err
+	}
+	if team != (TeamInput{}) {
+		if t, err = s.team(team); err == nil {
+			err = access.Check(ctx, access.Operate, t.Name)
+		}
+		return found, t, faults, err
+	}
+	if t, err = launch.TeamOf(ctx, st, found.Checkpoint); err != nil {
+		err = &Error{Kind: Conflict, Field: "team", Session: sessionID, err: fmt.Errorf("%w; give the team", err)}
+	}
+	return found, t, faults, err
+}
+
+// Fork starts a new session that has another's finished work. With an error, the document names a
+// session only if it was started.
+func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Started, err error) {
+	if in.As == "" {
+		in.As = s.newID(ctx, sessionID, in.Team)
+	}
+	event := access.Event{Action: "session.fork", Subject: in.As, Detail: "from phase " + in.From}
+	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
+		l, next, faults, err := s.forked(ctx, sessionID, in)
+		if err == nil {
+			doc, err = begin(ctx, l, next)
+		}
+		doc.Faults = faults
+		return startError(err)
+	})
+	return doc, err
+}
+
+// newID chooses the id of a fork; empty: its team is not known.
+func (s Starts) newID(ctx context.Context, sessionID string, team TeamInput) string {
+	name := s.teamName(ctx, sessionID)
+	if t, err := s.team(team); err == nil {
+		name = t.Name
+	}
+	if name == access.AllTeams {
+		return ""
+	}
+	return launch.NewID(name, s.Now())
+}
+
+// PreviewFork says what Fork would do.
+func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc Foreseen, err error) {
+	if err := s.may(ctx, access.Operate, sessionID); err != nil {
+		return doc, err
+	}
+	l, next, faults, err := s.forked(ctx, sessionID, in)
+	doc.Faults = faults
+	if err != nil {
+		return doc, err
+	}
+	if err := l.Check(ctx, next); err != nil {
+		return doc, startError(err)
+	}
+	doc.Session, doc.Incarnation = next.ID, 1
+	doc.Plan, err = l.Plan(ctx, next)
+	return doc, startError(err)
+}
+
+// forked prepares a fork.
+func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launch.Launcher, next launch.Session, faults []string, err error) {
+	if in.From == "" {
+		return nil, next, nil, invalidf("from", "missing; give the phase to run again")
+	}
+	if in.As != "" {
+		if err := spec.CheckSession(in.As); err != nil {
+			return nil, next, nil, &Error{Kind: Invalid, Field: "as", err: err}
+		}
+	}
+	found, t, faults, err := s.lastGood(ctx, sessionID, in.Team)
+	if err != nil {
+		return nil, next, faults, err
+	}
+	if err := CheckPhase(t, "from", in.From); err != nil {
+		return nil, next, faults, err
+	}
+	if l, err = s.launcher(); err != nil {
+		return l, next, faults, err
+	}
+	next = found.Fork(sessionID, t, in.From)
+	next.ID = cmp.Or(in.As, launch.NewID(t.Name, s.Now()))
+	return l, next, faults, nil
+}

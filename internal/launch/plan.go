@@ -1,0 +1,31 @@
+package launch
+
+import (
+	"context"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// Plan says what the admission of a session would make of each assignment. Nothing is started.
+// For a new session it needs neither Temporal nor workers, for others what Check needs. A course
+// that would be refused is a [*RefusedError].
+func (l *Launcher) Plan(ctx context.Context, s Session) ([]session.PlanEntry, error) {
+	p := activities.Planned{
+		Team: s.Team, Requirement: s.Requirement, Workspace: s.Workspace, Course: s.Course, Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
+	}
+	a := &activities.Admissions{Files: l.Store.Content}
+	if s.base != "" {
+		agents, err := l.agents(ctx, s.Team)
+		if err != nil {
+			return nil, err
+		}
+		p.Key, p.Agents = session.Key{Namespace: l.Conn.Namespace, Session: s.ID}, agents
+		a.Sessions, a.Ledgers = l.Store, l.Store
+	}
+	plan, problems, err := a.Plan(ctx, p)
+	if err == nil && len(problems) > 0 {
+		err = &RefusedError{problems}
+	}
+	return plan, err
+}
