@@ -80,13 +80,18 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	if err != nil {
 		return doc, err
 	}
+	if in.Name != "" { // whoever may not is told so before anything of the text
+		if err := t.mayRegister(ctx, in.Name); err != nil {
+			return doc, err
+		}
+	}
 	crew, err := in.team()
 	if err != nil {
 		return doc, err
 	}
 	doc.Name = crew.Name
 	if in.Name != "" && in.Name != crew.Name {
-		return doc, invalidf("name", "the file is of team %s, not %s", crew.Name, textfmt.Shorten(in.Name, 80))
+		return doc, invalidf("name", "the file is of team %s, not %s", crew.Name, in.Name)
 	}
 	data, err := json.Marshal(crew)
 	if err != nil {
@@ -109,6 +114,14 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 		return err
 	})
 	return doc, err
+}
+
+// mayRegister refuses, and records, that somebody registers a team who may not.
+func (t Teams) mayRegister(ctx context.Context, name string) error {
+	if err := checkTeamName(name); err != nil || access.Check(ctx, access.Admin, name) == nil {
+		return err
+	}
+	return t.Audit.Change(ctx, access.Admin, access.Event{Action: "team.register", Team: name}, func(context.Context) error { return nil })
 }
 
 func (in Registration) team() (spec.Team, error) {
@@ -171,21 +184,14 @@ func listTeam(ctx context.Context, s *store.Store, name string) (ListedTeam, err
 
 // Read reads a version of a registered team: the one whose digest begins so, or the newest.
 func (t Teams) Read(ctx context.Context, name, digest string) (doc RegisteredTeam, err error) {
-	s, r, err := t.record(ctx, name)
+	r, version, crew, err := t.version(ctx, name, digest)
 	if err != nil {
 		return doc, err
 	}
-	version, err := versionOf(r, digest)
-	if err != nil {
-		return doc, err
-	}
-	doc = RegisteredTeam{Name: name, TeamVersion: version, Newest: version.Digest == r.Versions[0].Digest, Versions: r.Versions}
-	if doc.Team, err = teamOf(ctx, s, version.Digest); err != nil {
-		return doc, err
-	}
-	text, err := s.Content.Blob(ctx, version.Text)
-	doc.File = string(text)
-	return doc, err
+	text, err := t.Store.Content.Blob(ctx, version.Text)
+	return RegisteredTeam{
+		Name: name, TeamVersion: version, Newest: version.Digest == r.Versions[0].Digest, File: string(text), Team: crew, Versions: r.Versions,
+	}, err
 }
 
 // Remove ends the registration of a team, with all its versions. Its sessions have it all the
@@ -210,15 +216,20 @@ func (t Teams) Remove(ctx context.Context, name string) (TeamChange, error) {
 // beginning of a digest.
 func (t Teams) Named(ctx context.Context, reference string) (spec.Team, error) {
 	name, digest, _ := strings.Cut(reference, "@")
+	_, _, crew, err := t.version(ctx, name, digest)
+	return crew, err
+}
+
+// version reads the version of a registered team whose digest begins so, or the newest.
+func (t Teams) version(ctx context.Context, name, digest string) (r session.TeamRecord, v session.TeamVersion, crew spec.Team, err error) {
 	s, r, err := t.record(ctx, name)
-	if err != nil {
-		return spec.Team{}, err
+	if err == nil {
+		v, err = versionOf(r, digest)
 	}
-	version, err := versionOf(r, digest)
-	if err != nil {
-		return spec.Team{}, err
+	if err == nil {
+		crew, err = teamOf(ctx, s, v.Digest)
 	}
-	return teamOf(ctx, s, version.Digest)
+	return r, v, crew, err
 }
 
 func checkTeamName(name string) error {

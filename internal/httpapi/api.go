@@ -42,6 +42,7 @@ func New(o Options) http.Handler {
 	who(api, control.Access{Base: o.Base})
 	reviews(api, control.Reviews{Base: o.Base})
 	checkpoints(api, control.Checkpoints{Base: o.Base})
+	teams(api, control.Teams{Base: o.Base})
 	history(api, control.Sessions{Base: o.Base}, control.Money{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)

@@ -215,6 +215,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	h.checkpoint("one", map[string]string{"a.txt": "one\n"})
 	h.session("two", "web", now, nil)
 	h.unsettled("two", 1)
+	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
 	parameters := map[string]string{"/sessions/{session}/diff/file": "?path=a.txt", "/sessions/{session}/file": "?path=a.txt", "/sessions/{session}/patch": "?partial=true"}
 	var api map[string]any
 	h.call("GET", "/openapi.json", nil).read(t, &api)

@@ -27,6 +27,8 @@ var needs = map[string]access.Permission{
 	"post /sessions/{session}/calls/{phase}/{persona}/{call}/settle": access.Operate,
 	"post /breakers/{name}/trip":                                     access.Operate,
 	"post /breakers/{name}/reset":                                    access.Operate,
+	"put /teams/{team}":                                              access.Admin, // it decides what others run
+	"delete /teams/{team}":                                           access.Admin,
 }
 
 // bodies are what operations take, so that nothing but the role is wrong.
@@ -35,10 +37,18 @@ var bodies = map[string]map[string]any{
 	"post /sessions/{session}/requests/{request}/answer":             {"action": "retry"},
 	"post /breakers/{name}/trip":                                     {"why": "test"},
 	"post /breakers/{name}/reset":                                    {},
+	"put /teams/{team}":                                              webTeam,
 	"post /budgets/{team}/raise":                                     {"tokens": 1},
 	"post /sessions/{session}/calls/settle":                          {"as": "nothing"},
 	"post /sessions/{session}/calls/{phase}/{persona}/{call}/settle": {"as": "nothing"},
 	"post /sessions/{session}/budget/raise":                          {"tokens": 1},
+}
+
+// webTeam is a team file.
+var webTeam = map[string]any{
+	"version": 1, "name": "web",
+	"personas": map[string]any{"ann": map[string]any{"role": "Writer", "agent": "coder", "instructions": "Write it."}},
+	"phases":   []any{map[string]any{"name": "design", "personas": []string{"ann"}}, map[string]any{"name": "build", "personas": []string{"ann"}}},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)

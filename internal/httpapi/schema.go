@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -18,6 +19,7 @@ func newRegistry() huma.Registry {
 	registry := huma.NewMapRegistry(schemasPath, schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[cost.USD](), reflect.TypeFor[dollars]())
 	registry.RegisterTypeAlias(reflect.TypeFor[textfmt.Duration](), reflect.TypeFor[duration]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.Team](), reflect.TypeFor[team]())
 	return registry
 }
 
@@ -50,6 +52,14 @@ type duration string
 // Schema implements [huma.SchemaProvider].
 func (duration) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Description: "a duration, like 1h30m", Examples: []any{"1h30m"}}
+}
+
+// team is how a team is written.
+type team struct{}
+
+// Schema implements [huma.SchemaProvider].
+func (team) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "a team: the fields of a team file, as `maestro schema team` describes them, with their defaults"}
 }
 
 // allowNull says of fields that point to a structure, and are written when they point to none, that

@@ -15,10 +15,13 @@ type Digest string
 // NamePattern is what names of phases, personas, agents and checks look like.
 const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`
 
+// DecisionPattern is what names of decisions look like.
+const DecisionPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
+
 var (
 	namePattern     = regexp.MustCompile(NamePattern)
 	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	decisionPattern = regexp.MustCompile(DecisionPattern)
 )
 
 // ReservedPhase is the name of the checkpoint before the first phase, which no

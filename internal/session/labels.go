@@ -1,0 +1,42 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// The bounds of a session's labels.
+const (
+	MaxLabels     = 16
+	MaxLabelValue = 128
+	// LabelPattern is what keys of labels look like.
+	LabelPattern = `^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
+)
+
+var labelKey = regexp.MustCompile(LabelPattern)
+
+// CheckLabels refuses labels that no session can have.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > MaxLabels {
+		return fmt.Errorf("%d labels are given; a session has %d at most", len(labels), MaxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		value := labels[key]
+		switch {
+		case !labelKey.MatchString(key):
+			return fmt.Errorf("%q is not the key of a label: it must be 1 to 63 letters, digits, -, _ or ., and start and end with a letter or digit", textfmt.Shorten(key, 80))
+		case value == "" || len(value) > MaxLabelValue:
+			return fmt.Errorf("the value of label %s has %d bytes; it must have 1 to %d", key, len(value), MaxLabelValue)
+		case !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
+			return fmt.Errorf("the value of label %s has characters that cannot be seen; use text of one line", key)
+		}
+	}
+	return nil
+}
