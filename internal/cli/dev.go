@@ -77,7 +77,7 @@ func newDev(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&c.Port, "port", c.Port, "port of the Temporal server; 0: a free port")
 	flags.IntVar(&c.UIPort, "ui-port", c.UIPort, "port of the Web UI; 0: a free port")
-	flags.IntVar(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API; 0: a free port (default: %d, or a free port)", dashboardPort))
+	flags.IntVar(&c.dashboard, "dashboard-port", 0, fmt.Sprintf("port of the dashboard and the API (default: %d, or a free port if that is taken)", dashboardPort))
 	flags.BoolVar(&c.Headless, "headless", false, "run neither the Web UI nor the dashboard")
 	flags.StringVar(&c.agents, "agents", "", "worker file")
 	flags.StringVar(&c.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)

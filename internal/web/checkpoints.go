@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -11,6 +12,10 @@ import (
 type checkpointsPage struct {
 	Session session.Status
 	control.CheckpointList
+	// MayStart: the person who looks may resume and fork the session.
+	MayStart bool
+	// After names the phase that follows each.
+	After map[string]string
 }
 
 func (s *site) checkpoints(w http.ResponseWriter, r *http.Request) {
@@ -20,7 +25,11 @@ func (s *site) checkpoints(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, "/sessions")
 		return
 	}
-	content := checkpointsPage{Session: v.Status}
+	content := checkpointsPage{Session: v.Status, MayStart: may(r.Context(), access.Operate, v.Team), After: map[string]string{}}
+	last := "init"
+	for _, p := range v.Phases {
+		content.After[last], last = p.Name, p.Name
+	}
 	if content.CheckpointList, err = s.Checkpoints.List(r.Context(), id); err != nil && !unavailable(err) {
 		s.failed(w, r, err, sessionURL(id))
 		return

@@ -40,10 +40,19 @@ type plane struct {
 	answers  []session.Answer
 	raises   []workflows.Raise
 	filters  []control.SessionFilter
+	teams    control.TeamList
+	plan     control.Plan
+	foreseen control.Foreseen
+	// invalid is the error of previews; nil: there is none.
+	invalid error
+	uploads [][]byte
+	started []control.NewSession
+	resumed []control.Resume
+	forks   []control.Fork
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}}
 }
 
 type (
@@ -55,6 +64,8 @@ type (
 	fakeAttempts    struct{ *plane }
 	fakeAudit       struct{ *plane }
 	fakeCheckpoints struct{ *plane }
+	fakeStarts      struct{ *plane }
+	fakeTeams       struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -245,6 +256,7 @@ func samplePlane() *plane {
 	usage := cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000}
 	p := &plane{
 		read: sessionstatus.Session{Status: s, Requirement: "Build a web service that stores notes, with an API, a page and tests.", Limit: spec.Cap{USD: 20e9}, Notes: []string{"No worker serves agent reviewer."}},
+		plan: samplePlan(), foreseen: sampleForeseen(), teams: control.TeamList{Teams: []control.ListedTeam{{Name: "web", Description: "A web service"}, {Name: "docs"}}},
 		diff: sampleDiff(), work: sampleWork(), transcript: sampleTranscript,
 		inbox: control.Inbox{Waiting: []control.InboxEntry{
 			{Session: "web-5", Team: "web-service", Status: session.HelpIsNeeded, Request: "r-9", Kind: session.ForHelp, Phase: "backend", Persona: "developer", Category: failures.TestFailure, Message: "exit status 1: --- FAIL: TestStore (0.02s)\nstore_test.go:41: got 3 notes, want 2", Advice: "Look at the test.\n\nmaestro resolve web-5 retry", Actions: []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}, Since: &old, Until: &until, Usage: usage, Ticket: &session.Ticket{Key: "MD-41", URL: "https://jira.example/browse/MD-41"}, Commands: []string{"maestro resolve web-5 retry", "maestro resolve web-5 supply PATH"}},

@@ -24,6 +24,8 @@ type Operations struct {
 	Attempts    Attempts
 	Audit       Audit
 	Checkpoints Checkpoints
+	Starts      Starts
+	Teams       Teams
 }
 
 // Sessions lists, reads and ends sessions.
@@ -75,11 +77,17 @@ type Checkpoints interface {
 	List(ctx context.Context, session string) (control.CheckpointList, error)
 }
 
+// Teams lists the registered teams.
+type Teams interface {
+	List(context.Context) (control.TeamList, error)
+	Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
+}
+
 // NewOperations are those of a control plane.
 func NewOperations(base *control.Base) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -36,6 +36,9 @@ func TestHostileTextsAreText(t *testing.T) {
 	hostile(&p.roster)
 	hostile(&p.breakers)
 	hostile(&p.events)
+	hostile(&p.teams)
+	hostile(&p.plan)
+	hostile(&p.foreseen)
 	server := dashboard(t, p)
 	for _, path := range allPages {
 		answer, text := visit(t, server.URL+path)

@@ -241,6 +241,8 @@ var saidTexts = map[string]string{
 	string(session.AnswerSkip):    "Session %s continues without this work.",
 	string(session.AnswerAbort):   "Session %s ends.",
 	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
+	"resumed":                     "Session %s goes on.",
+	"forked":                      "Session %s is started.",
 	"raised":                      "The budget of session %s is raised.",
 	"cancel":                      "Session %s ends as soon as its agents have stopped.",
 	"trip":                        "The breaker is open.",
@@ -259,7 +261,12 @@ func done(w http.ResponseWriter, r *http.Request, back, what, id string) {
 		q.Set("of", id)
 	}
 	u.RawQuery = q.Encode()
-	http.Redirect(w, r, u.String(), http.StatusSeeOther) //nolint:gosec // backTo returns paths of this site
+	lead(w, r, u.String())
+}
+
+// lead has the browser go to a page of this site.
+func lead(w http.ResponseWriter, r *http.Request, page string) {
+	http.Redirect(w, r, page, http.StatusSeeOther) //nolint:gosec // it is a path: backTo and sessionURL return no others
 }
 
 // said is what the form has done that led to a page; empty: none has.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/web/diffview"
@@ -49,7 +50,9 @@ type FileView struct {
 	Key string
 	// URL is the page of the file alone, RawURL its patch as text.
 	URL, RawURL string
-	Table       template.HTML
+	// EditURL edits the file and goes on from there; empty: that is not possible now.
+	EditURL string
+	Table   template.HTML
 	// Omitted: the lines are on the file's own page only.
 	Omitted bool
 }
@@ -174,6 +177,13 @@ func (s *site) phase(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.failed(w, r, err, sessionURL(id))
 		return
+	}
+	if v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team) {
+		for i, f := range content.Changes.Files {
+			if f.Change != "removed" && !f.Binary {
+				content.Changes.Files[i].EditURL = sessionURL(id) + "/edit?" + url.Values{"phase": {name}, "path": {f.Path}}.Encode()
+			}
+		}
 	}
 	for _, c := range s.cardsOf(r.Context(), v.Status, phaseURL(id, name)) {
 		if c.Review = true; c.Phase == name {

@@ -21,8 +21,10 @@ type sessionPage struct {
 	Said     string
 	// MayCancel: the person who looks may end it, and it has not ended.
 	MayCancel bool
-	CSRF      string
-	Now       time.Time
+	// MayStart: they may resume and fork it.
+	MayStart bool
+	CSRF     string
+	Now      time.Time
 	// Attempts counts those of all assignments.
 	Attempts int
 }
@@ -45,6 +47,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now,
 		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
+		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
 	}
 	for _, p := range v.Phases {
