@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/localdev"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -19,8 +20,8 @@ import (
 // doctorDocument is the document of `doctor -o json`.
 type doctorDocument struct {
 	// OK: no finding is bad.
-	OK       bool             `json:"ok"`
-	Findings []doctor.Finding `json:"findings"`
+	OK       bool              `json:"ok"`
+	Findings []control.Finding `json:"findings"`
 }
 
 // doctorCommand is `doctor`.
@@ -88,7 +89,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 }
 
 // examineAll checks everything that a session needs.
-func (c *doctorCommand) examineAll(ctx context.Context) ([]doctor.Finding, error) {
+func (c *doctorCommand) examineAll(ctx context.Context) ([]control.Finding, error) {
 	var t spec.Team
 	if c.team != "" {
 		var err error

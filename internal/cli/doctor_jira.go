@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -44,7 +45,7 @@ func (f jiraFlags) how() (spec.HelpJira, error) {
 }
 
 // examineTickets checks whether tickets can be created, without creating one.
-func (c *doctorCommand) examineTickets(ctx context.Context) ([]doctor.Finding, error) {
+func (c *doctorCommand) examineTickets(ctx context.Context) ([]control.Finding, error) {
 	how, err := c.how()
 	if err != nil {
 		return nil, err
@@ -53,17 +54,17 @@ func (c *doctorCommand) examineTickets(ctx context.Context) ([]doctor.Finding, e
 	var trouble *session.TicketTrouble
 	switch {
 	case errors.As(err, &trouble):
-		return []doctor.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil
+		return []control.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil
 	case err != nil:
 		return nil, err
 	}
-	var found []doctor.Finding
+	var found []control.Finding
 	for _, check := range client.Check(ctx, how) {
 		result := doctor.OK
 		if !check.OK {
 			result = doctor.Bad
 		}
-		found = append(found, doctor.Finding{Check: "jira " + check.What, Result: result, Message: check.Message, Remedy: check.Remedy})
+		found = append(found, control.Finding{Check: "jira " + check.What, Result: result, Message: check.Message, Remedy: check.Remedy})
 	}
 	return found, nil
 }

@@ -190,7 +190,7 @@ func (f *follower) tell(e Event) error {
 func (f *follower) look(ctx context.Context) (session.Status, error) {
 	f.watcher.Conn = f.conn()
 	if f.watcher.Conn != nil {
-		v, err := f.watcher.Look(ctx)
+		v, _, err := f.looks.get(f.key.Session).get(ctx, f.Now, followEvery/2, f.watcher.Look) // readers share it
 		switch {
 		case err == nil && f.lost:
 			f.lost = false

@@ -31,6 +31,10 @@ type Base struct {
 	Audit *access.Audit
 	// Now tells the time.
 	Now func() time.Time
+
+	// inboxes and looks are answers that callers share.
+	inboxes shares[inboxOf, Inbox]
+	looks   shares[string, sessionstatus.Session]
 }
 
 // Connected is Temporal for the whole of a command.

@@ -136,7 +136,7 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 func (f *Feed) tell(ctx context.Context, changes []index.Change, now index.Position, only string, yield func(Change, error) bool) bool {
 	for _, c := range changes {
 		all := c.Session == ""
-		if !all && (only != "" && c.Session != only || f.may(ctx, access.View, c.Session) != nil) {
+		if !all && (only != "" && c.Session != only || !f.tells(ctx, c.Session)) {
 			continue
 		}
 		if !yield(Change{ID: position(index.Position{Epoch: now.Epoch, Sequence: c.Sequence}), Session: c.Session, Removed: c.Removed}, nil) {
@@ -144,6 +144,19 @@ func (f *Feed) tell(ctx context.Context, changes []index.Change, now index.Posit
 		}
 	}
 	return true
+}
+
+// tells reports whether the caller may know of a session. Its team is the index's, which has just been
+// brought up to date.
+func (f *Feed) tells(ctx context.Context, sessionID string) bool {
+	if access.Check(ctx, access.View, access.AllTeams) == nil {
+		return true
+	}
+	known, ok, err := f.Index.Session(ctx, f.key(sessionID))
+	if err == nil && ok && known.Team != "" {
+		return access.Check(ctx, access.View, known.Team) == nil
+	}
+	return f.may(ctx, access.View, sessionID) == nil
 }
 
 // position is a position as text.

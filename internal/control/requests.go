@@ -82,8 +82,35 @@ type Waiting struct {
 	Lost bool
 }
 
-// Inbox lists the open requests of all sessions. It needs no worker.
+// inboxOf is who sees an inbox, and the state of the store that it is of.
+type inboxOf struct {
+	grants string
+	at     index.Position
+}
+
+// inboxFor is for how long an inbox is shown while nothing in the store changes. Temporal may know more
+// by then.
+const inboxFor = time.Second
+
+// Inbox lists the open requests of all sessions. It needs no worker. Callers who see the same may share
+// one, which they must not change.
 func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
+	if r.Index == nil {
+		return r.inbox(ctx)
+	}
+	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
+		return Inbox{}, err
+	}
+	found, err := r.Index.Refresh(ctx, r.Namespace)
+	if err != nil {
+		return r.inbox(ctx)
+	}
+	caller, _ := access.Of(ctx)
+	doc, _, err := r.inboxes.get(inboxOf{strings.Join(caller.Roles.Grants(), " "), found.Position}).get(ctx, r.Now, inboxFor, r.inbox)
+	return doc, err
+}
+
+func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	found, err := r.Waiting(ctx)
 	if err != nil {
 		return Inbox{}, err

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -47,9 +49,27 @@ type Options struct {
 
 // Examine checks everything that a session needs, and what the team needs, if it
 // has a name. Problems are findings; it fails only when ctx ends.
-func Examine(ctx context.Context, o Options, t spec.Team) ([]Finding, error) {
+func Examine(ctx context.Context, o Options, t spec.Team) ([]control.Finding, error) {
 	d := &examination{options: o}
 	d.all(ctx, t)
+	return d.findings, ctx.Err()
+}
+
+// ExamineStore checks what the sessions of a store need that is open already, as a server's is; no
+// program of this machine. conn is nil where Temporal cannot be reached.
+func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding, error) {
+	host, _ := os.Hostname() // a hint
+	d := &examination{store: s, conn: conn, options: Options{
+		Again: func(command string) string { return "maestro " + command }, Explain: error.Error, Now: now, Host: host, PID: os.Getpid(),
+	}}
+	d.build()
+	d.bounded(ctx, "store", func(d *examination, _ context.Context) { d.opened(s.Dir(), "which this server serves") })
+	if conn == nil {
+		d.add("temporal", Bad, "start it; the server connects by itself", "Temporal cannot be reached").Command = "maestro doctor"
+	} else {
+		d.temporal(ctx)
+	}
+	d.used(ctx, spec.Team{})
 	return d.findings, ctx.Err()
 }
 
@@ -62,15 +82,15 @@ type examination struct {
 	options  Options
 	store    *store.Store             // nil: there is none
 	conn     *temporalutil.Connection // nil: it cannot be reached
-	findings []Finding
+	findings []control.Finding
 	// fileClock is how far the clock of the store's file system is ahead of this
 	// machine's.
 	fileClock time.Duration
 }
 
 // add adds a finding. The caller may add a command.
-func (d *examination) add(check, result, remedy, message string, args ...any) *Finding {
-	d.findings = append(d.findings, Finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
+func (d *examination) add(check, result, remedy, message string, args ...any) *control.Finding {
+	d.findings = append(d.findings, control.Finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
 	return &d.findings[len(d.findings)-1]
 }
 
@@ -83,10 +103,15 @@ func (d *examination) all(ctx context.Context, t spec.Team) {
 		defer d.conn.Close()
 		d.temporal(ctx)
 	}
+	d.used(ctx, t)
+	d.workerFile(ctx)
+}
+
+// used checks the workers, and what they and the team use.
+func (d *examination) used(ctx context.Context, t spec.Team) {
 	d.bounded(ctx, "workers", (*examination).workers)
 	d.bounded(ctx, "agents", func(d *examination, ctx context.Context) { d.served(ctx, t) })
 	d.bounded(ctx, "breakers", (*examination).breakers)
-	d.workerFile(ctx)
 }
 
 // bounded adds the findings of look or, if it takes too long, a finding on that
@@ -111,8 +136,7 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 
 // program checks this program, and those that it needs.
 func (d *examination) program(ctx context.Context) {
-	v := buildinfo.This()
-	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
+	d.build()
 	if d.options.Server == "" {
 		d.add("server program", Warning, "build it to run `maestro dev` or `maestro demo` here", "maestro-server is not in the directory of this program").Command = "make build"
 	} else {
@@ -124,6 +148,12 @@ func (d *examination) program(ctx context.Context) {
 	} else {
 		d.add("git", OK, "", "%s", version)
 	}
+}
+
+// build says what this program is.
+func (d *examination) build() {
+	v := buildinfo.This()
+	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
 }
 
 // versionPatience bounds the wait for a program to say its version.

@@ -54,6 +54,11 @@ func (d *examination) state(ctx context.Context) {
 		d.elsewhere(ctx, dir)
 		return
 	}
+	d.opened(dir, why)
+}
+
+// opened checks the store that is open.
+func (d *examination) opened(dir, why string) {
 	d.add("store", OK, "", "%s in %s, %s", d.store.ID(), dir, why)
 	if d.owner(dir) {
 		d.writable(dir)

@@ -25,7 +25,8 @@ const (
 type Options struct {
 	Base *control.Base
 	// Feed tells which sessions change.
-	Feed *control.Feed
+	Feed   *control.Feed
+	Health *control.Health
 	// Version is the program's.
 	Version string
 }
@@ -44,6 +45,7 @@ func New(o Options) http.Handler {
 	checkpoints(api, control.Checkpoints{Base: o.Base})
 	teams(api, control.Teams{Base: o.Base})
 	history(api, control.Sessions{Base: o.Base}, control.Money{Base: o.Base})
+	health(api, o.Health)
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", noOperation(mux))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -49,7 +50,7 @@ func serviceOf(t *testing.T, dir string) *service {
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
 	feed := control.NewFeed(h.base, x, slog.New(slog.DiscardHandler))
 	go feed.Run(t.Context())
-	handler := httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Version: "test"})
+	handler := httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Health: control.NewHealth(h.base, doctor.ExamineStore), Version: "test"})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))
 	}))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/index"
@@ -102,11 +103,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // routes are what is behind the guard.
 func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
-	mux := http.NewServeMux()
+	mux, health := http.NewServeMux(), control.NewHealth(base, doctor.ExamineStore)
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Version: s.o.Version}))
+	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Health: health, Version: s.o.Version}))
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
-	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base)))
+	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
 	return mux
 }
 

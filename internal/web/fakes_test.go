@@ -10,8 +10,10 @@ import (
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
@@ -44,15 +46,20 @@ type plane struct {
 	plan     control.Plan
 	foreseen control.Foreseen
 	// invalid is the error of previews; nil: there is none.
-	invalid error
-	uploads [][]byte
-	started []control.NewSession
-	resumed []control.Resume
-	forks   []control.Fork
+	invalid  error
+	uploads  [][]byte
+	started  []control.NewSession
+	resumed  []control.Resume
+	forks    []control.Fork
+	days     []control.Day
+	open     control.Budgets
+	examined control.Examination
+	// settled are the calls that were, and as what.
+	settled []string
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}}
 }
 
 type (
@@ -66,6 +73,7 @@ type (
 	fakeCheckpoints struct{ *plane }
 	fakeStarts      struct{ *plane }
 	fakeTeams       struct{ *plane }
+	fakeHealth      struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -136,6 +144,64 @@ func (f fakeMoney) Raise(_ context.Context, id string, r workflows.Raise) (contr
 	defer f.mu.Unlock()
 	f.raises = append(f.raises, r)
 	return control.Raised{Session: id}, nil
+}
+
+func (f fakeMoney) Budgets(context.Context, string) (control.Budgets, error) { return f.open, nil }
+
+func (f fakeMoney) Days(context.Context) ([]control.Day, error) { return f.days, nil }
+
+func (f fakeMoney) RaiseDay(_ context.Context, team string, r control.DayRaise) (control.Day, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.raises = append(f.raises, workflows.Raise{Tokens: r.Tokens, USD: r.USD, Note: team + ": " + r.Note})
+	return control.Day{}, nil
+}
+
+func (f fakeMoney) Settle(_ context.Context, _ string, id spec.AssignmentID, call int64, as control.Settlement) (control.Settled, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settled = append(f.settled, fmt.Sprintf("%s %d %s %d %s", id, call, as.As, as.Usage.Tokens(), as.Usage.CostUSD))
+	return control.Settled{}, as.Check()
+}
+
+func (f fakeMoney) SettleAll(_ context.Context, _ string, as control.Settlement) (control.SettledCalls, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.settled = append(f.settled, "all "+string(as.As))
+	return control.SettledCalls{}, nil
+}
+
+func (f fakeHealth) Examine(context.Context, bool) (control.Examination, error) {
+	return f.examined, nil
+}
+
+func (f fakeHealth) Size(context.Context) (control.StoreSize, error) {
+	return control.StoreSize{Store: "st-1", FreeBytes: 42 << 30, CountedAt: ago(time.Minute), Size: control.Size{
+		Sessions: 1840, Blobs: diskspace.Used{Files: 91_204, Bytes: 3 << 30}, Documents: diskspace.Used{Files: 22_100, Bytes: 240 << 20}, Other: diskspace.Used{Files: 900, Bytes: 1 << 30},
+	}}, nil
+}
+
+func sampleMoney(p *plane) {
+	left := int64(180_000)
+	p.days = []control.Day{{
+		Team: "web-service", Date: "2026-11-23", EndsAt: testNow.Add(9 * time.Hour), Cap: spec.Cap{USD: 50e9, Tokens: 2_000_000}, Limit: spec.Cap{USD: 60e9, Tokens: 2_000_000},
+		Spent: cost.Amount{USD: 48e9, Tokens: 1_700_000}, Unsettled: cost.Amount{USD: 2e9, Tokens: 120_000}, Reserved: cost.Amount{USD: 1e9}, Left: control.BudgetLeft{Tokens: &left},
+		Sessions: []control.DaySession{{Session: "web-7", UnsettledCalls: 2}, {Session: "web-6"}},
+		Raises:   []budget.Raise{{By: "alice", Note: "release", Added: cost.Amount{USD: 10e9}, When: ago(time.Hour)}},
+	}}
+	call := func(phase, persona string, n int64, state budget.Kind) control.OpenCall {
+		return control.OpenCall{AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}, Call: n, State: state, Agent: "claude", BeganAt: ago(time.Hour), Estimate: cost.Usage{InputTokens: 60_000, CostUSD: 1e9}}
+	}
+	p.open = control.Budgets{Open: []control.OpenCall{
+		call("backend", "developer", 3, budget.Unsettled), call("frontend", "designer", 4, budget.Begun),
+		call("backend", "database-expert", 7, budget.Unsettled), call("backend", "database-expert", 8, budget.Begun),
+	}}
+	p.read.Unsettled = cost.Usage{InputTokens: 120_000, CostUSD: 2e9}
+	p.examined = control.Examination{At: ago(20 * time.Second), Findings: []control.Finding{
+		{Check: "store", Result: control.ResultOK, Message: "st-1 in /var/lib/maestro"},
+		{Check: "store space", Result: control.ResultWarning, Message: "only 900 MiB free", Remedy: "free space on its disk; remove old checkpoints and unused blobs", Command: "maestro checkpoints prune --dry-run"},
+		{Check: "workers", Result: control.ResultBad, Message: "no worker serves the store st-1", Remedy: "start a worker", Command: "maestro worker --agents agents.yaml"},
+	}}
 }
 
 func (f fakePool) Workers(context.Context) (workerpool.Roster, error) { return f.roster, nil }
@@ -277,6 +343,7 @@ func samplePlane() *plane {
 	}
 	p.inbox.Waiting[1].Raise = &session.BudgetRaise{Scope: session.BudgetOfPhase, Name: "design", Tokens: true, USD: true}
 	samplePool(p)
+	sampleMoney(p)
 	return p
 }
 

@@ -13,10 +13,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
-// operatePage is the content of the page of workers, agents, queues and breakers.
+// operatePage is the content of the page of workers, agents, queues and breakers, of the budgets of
+// the day and of the store.
 type operatePage struct {
 	workerpool.Roster
 	Breakers []BreakerView
+	Days     []DayView
+	Store    *control.StoreSize
+	// Examined is the newest examination; nil: there is none yet, or the person may not see it.
+	Examined *ExaminationView
+	// MayExamine: the person who looks may.
+	MayExamine bool
 	// Trouble says what could not be read.
 	Trouble []string
 	Said    string
@@ -41,6 +48,8 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 	if content.Roster, err = s.Pool.Workers(ctx); err != nil {
 		content.Trouble = append(content.Trouble, "Workers: "+err.Error())
 	}
+	content.readBudgets(ctx, s)
+	content.readHealth(ctx, s)
 	breakers, err := s.Pool.Breakers(ctx)
 	if err != nil {
 		content.Trouble = append(content.Trouble, "Breakers: "+err.Error())

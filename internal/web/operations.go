@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -26,6 +27,7 @@ type Operations struct {
 	Checkpoints Checkpoints
 	Starts      Starts
 	Teams       Teams
+	Health      Health
 }
 
 // Sessions lists, reads and ends sessions.
@@ -41,8 +43,13 @@ type Requests interface {
 	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
 }
 
-// Money raises budgets, and adds costs up.
+// Money raises budgets, settles calls, and adds costs up.
 type Money interface {
+	Budgets(ctx context.Context, session string) (control.Budgets, error)
+	Days(context.Context) ([]control.Day, error)
+	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
+	Settle(ctx context.Context, session string, id spec.AssignmentID, call int64, as control.Settlement) (control.Settled, error)
+	SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
 	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
 	Usage(context.Context, control.UsageFilter) (control.Usage, error)
 }
@@ -53,6 +60,12 @@ type Pool interface {
 	Breakers(context.Context) ([]workerpool.Breaker, error)
 	Trip(ctx context.Context, id, name string, r breaker.TripRequest) (workerpool.Breaker, error)
 	Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error)
+}
+
+// Health examines the installation.
+type Health interface {
+	Examine(ctx context.Context, again bool) (control.Examination, error)
+	Size(context.Context) (control.StoreSize, error)
 }
 
 // Audit reads the audit log.
@@ -84,10 +97,10 @@ type Teams interface {
 }
 
 // NewOperations are those of a control plane.
-func NewOperations(base *control.Base) Operations {
+func NewOperations(base *control.Base, health *control.Health) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health,
 	}
 }
 

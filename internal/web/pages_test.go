@@ -39,6 +39,9 @@ func TestHostileTextsAreText(t *testing.T) {
 	hostile(&p.teams)
 	hostile(&p.plan)
 	hostile(&p.foreseen)
+	hostile(&p.days)
+	hostile(&p.open)
+	hostile(&p.examined)
 	server := dashboard(t, p)
 	for _, path := range allPages {
 		answer, text := visit(t, server.URL+path)
@@ -120,6 +123,32 @@ func TestABreakerIsOpened(t *testing.T) {
 	require.Equal(t, "/operate?said=trip", answer.Header.Get("Location"))
 	require.Equal(t, []breaker.TripRequest{{Why: "the provider is down", For: textfmt.Duration(30 * time.Minute)}}, p.trips)
 	require.Equal(t, http.StatusUnprocessableEntity, post(t, server.URL+"/operate/breakers/claude", url.Values{"action": {"trip"}, "for": {"soon"}}).StatusCode)
+}
+
+func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/operate")
+	for _, said := range []string{"Sessions cannot run", "no worker serves the store st-1", "42.0 GiB", "/operate/budgets/web-service/raise", "2 calls with unknown cost in", "by alice"} {
+		require.True(t, strings.Contains(text, said), said) //nolint:testifylint // the page is long
+	}
+	answer := post(t, server.URL+"/operate/budgets/web-service/raise", url.Values{"usd": {"2.5"}, "note": {"release"}})
+	require.Equal(t, "/operate?of=web-service&said=day", answer.Header.Get("Location"))
+	require.Equal(t, []workflows.Raise{{USD: 2.5e9, Note: "web-service: release"}}, p.raises)
+	require.Equal(t, "/operate?said=examined", post(t, server.URL+"/operate/examine", nil).Header.Get("Location"))
+
+	_, text = visit(t, server.URL+"/sessions/web-7")
+	require.Equal(t, 2, strings.Count(text, `value="nothing">Write off<`), "that of an assignment at work is not offered")
+	require.Contains(t, text, "It can be settled when the assignment is no longer at work.")
+	require.NotContains(t, text, "call 8<", "it is under way")
+	settle := func(form url.Values) int { return post(t, server.URL+"/sessions/web-7/settle", form).StatusCode }
+	one := url.Values{"phase": {"backend"}, "persona": {"developer"}, "call": {"3"}, "as": {"cost"}, "usd": {"0.25"}, "input": {"1,200"}}
+	require.Equal(t, http.StatusSeeOther, settle(one))
+	require.Equal(t, http.StatusSeeOther, settle(url.Values{"call": {"all"}, "as": {"nothing"}}))
+	require.Equal(t, []string{"backend/developer 3 cost 1200 0.25", "all nothing"}, p.settled)
+	one.Set("input", "many")
+	require.Equal(t, http.StatusUnprocessableEntity, settle(one))
 }
 
 func TestCostsAreGrouped(t *testing.T) {

@@ -245,6 +245,9 @@ var saidTexts = map[string]string{
 	"forked":                      "Session %s is started.",
 	"raised":                      "The budget of session %s is raised.",
 	"cancel":                      "Session %s ends as soon as its agents have stopped.",
+	"settled":                     "The cost of session %s is settled.",
+	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
+	"examined":                    "Everything was examined again.",
 	"trip":                        "The breaker is open.",
 	"reset":                       "The breaker is closed.",
 }

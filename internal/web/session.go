@@ -17,6 +17,7 @@ type sessionPage struct {
 	Graph    Graph
 	Timeline Timeline
 	Budgets  []BudgetRow
+	Open     *UnsettledView
 	Cards    []RequestCard
 	Said     string
 	// MayCancel: the person who looks may end it, and it has not ended.
@@ -50,6 +51,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
 	}
+	content.Open = s.unsettled(r.Context(), v.Status)
 	for _, p := range v.Phases {
 		for _, a := range p.Assignments {
 			content.Attempts += a.Attempts

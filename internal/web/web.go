@@ -58,7 +58,10 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("POST /sessions/{session}/edit", s.editNow)
 	mux.HandleFunc("POST /operate/breakers/{breaker}", s.setBreaker)
 	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
+	mux.HandleFunc("POST /operate/budgets/{team}/raise", s.raiseDay)
+	mux.HandleFunc("POST /operate/examine", s.examine)
 	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
+	mux.HandleFunc("POST /sessions/{session}/settle", s.settle)
 	mux.HandleFunc("POST /sessions/{session}/cancel", s.cancel)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Page not found", Text: "Nothing has the address " + r.URL.Path + ".", Command: "maestro list"})

@@ -1,0 +1,111 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// UnsettledView are the calls of a session whose cost is not known.
+type UnsettledView struct {
+	Session string
+	Calls   []UnsettledCall
+	// Free counts those that can be settled.
+	Free int
+	// Mine: the person who looks may settle them.
+	Mine bool
+	CSRF string
+}
+
+// UnsettledCall is one of them. It can be settled while its assignment is not at work.
+type UnsettledCall struct {
+	control.OpenCall
+	Busy bool
+}
+
+// unsettled reads the calls of a session whose cost is not known; nil: there is none.
+func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
+	if v.Unsettled == (cost.Usage{}) {
+		return nil
+	}
+	doc, err := s.Money.Budgets(ctx, v.Session)
+	if err != nil {
+		return nil // the page has the rest
+	}
+	busy := map[spec.AssignmentID]bool{}
+	for _, p := range v.Phases {
+		for _, a := range p.Assignments {
+			busy[spec.AssignmentID{Phase: p.Name, Persona: a.Persona}] = a.Status == session.Running && !v.Status.Closed()
+		}
+	}
+	view := &UnsettledView{Session: v.Session, Mine: may(ctx, access.Operate, v.Team), CSRF: s.csrf(ctx)}
+	for _, call := range doc.Open {
+		one := UnsettledCall{call, busy[call.AssignmentID]}
+		switch {
+		case !one.Busy:
+			view.Free++
+		case call.State != budget.Unsettled: // it is under way, as it should be
+			continue
+		}
+		view.Calls = append(view.Calls, one)
+	}
+	return view
+}
+
+// settle is the form that says what one call has cost, or all of a session.
+func (s *site) settle(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("session")
+	as := control.Settlement{As: control.SettledAs(r.PostFormValue("as")), Note: strings.TrimSpace(r.PostFormValue("note"))}
+	call, err := strconv.ParseInt(r.PostFormValue("call"), 10, 64)
+	switch {
+	case r.PostFormValue("call") == "all":
+		_, err = s.Money.SettleAll(r.Context(), id, as)
+	case err != nil:
+		err = errors.New("which call is meant is not known; open the page again")
+	default:
+		if as.As == control.SettledByCost {
+			if as.Usage, err = readUsage(r); err != nil {
+				s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the cost", Text: err.Error(), Back: sessionURL(id)})
+				return
+			}
+			as.Priced = r.PostFormValue("usd") != ""
+		}
+		_, err = s.Money.Settle(r.Context(), id, spec.AssignmentID{Phase: r.PostFormValue("phase"), Persona: r.PostFormValue("persona")}, call, as)
+	}
+	if err != nil {
+		s.failed(w, r, err, sessionURL(id))
+		return
+	}
+	done(w, r, sessionURL(id), "settled", id)
+}
+
+// readUsage reads what a call has cost.
+func readUsage(r *http.Request) (cost.Usage, error) {
+	var used cost.Usage
+	for name, to := range map[string]*int64{"input": &used.InputTokens, "output": &used.OutputTokens} {
+		text := strings.ReplaceAll(strings.TrimSpace(r.PostFormValue(name)), ",", "")
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return used, errors.New(name + " tokens: enter a whole number, like 1200")
+		}
+		*to = n
+	}
+	if usd := strings.TrimSpace(r.PostFormValue("usd")); usd != "" {
+		if err := used.CostUSD.UnmarshalJSON([]byte(usd)); err != nil {
+			return used, err
+		}
+	}
+	return used, nil
+}
