@@ -37,7 +37,7 @@ type NewSession struct {
 	// Session is its id; empty: one is chosen.
 	Session     string    `json:"session,omitempty"`
 	Team        TeamInput `json:"team"`
-	Requirement string    `json:"requirement"`
+	Requirement string    `json:"requirement,omitempty"`
 	// Workspace is the manifest of the files that it starts from; empty: there are none.
 	Workspace spec.Digest `json:"workspace,omitempty"`
 	PhaseSelection

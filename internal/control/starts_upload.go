@@ -40,10 +40,10 @@ type Workspace struct {
 // Upload stores the files of an archive (tar, tar.gz or zip) for sessions of a team, by the rules
 // for a workspace: ignored files and those that look like secrets are left out.
 func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (doc Workspace, err error) {
-	if err := spec.CheckName(team); err != nil {
-		return doc, &Error{Kind: Invalid, Field: "team", err: err}
-	}
 	err = s.Audit.Change(ctx, access.Operate, access.Event{Action: "workspace.upload", Team: team}, func(ctx context.Context) error {
+		if err := spec.CheckName(team); err != nil {
+			return &Error{Kind: Invalid, Field: "team", err: err}
+		}
 		st, err := s.stored()
 		if err != nil {
 			return err

@@ -14,13 +14,6 @@ import (
 // Prefix begins the path of every operation.
 const Prefix = "/api/v1"
 
-const (
-	// UploadSuffix ends the path of every operation that takes an archive.
-	UploadSuffix = "/upload"
-	// MaxUpload is in bytes.
-	MaxUpload = 512 << 20
-)
-
 // Options are what the API is made of.
 type Options struct {
 	Base *control.Base
@@ -46,6 +39,7 @@ func New(o Options) http.Handler {
 	teams(api, control.Teams{Base: o.Base})
 	history(api, control.Sessions{Base: o.Base}, control.Money{Base: o.Base})
 	health(api, o.Health)
+	starts(api, control.Starts{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", noOperation(mux))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -22,9 +21,7 @@ import (
 func problemOf(ctx context.Context, err error) error {
 	var failed *control.Error
 	var denied *access.DeniedError
-	var taken *launch.TakenError
-	var running *launch.RunningError
-	var refused *launch.RefusedError
+	var tooLarge *http.MaxBytesError
 	text := safetext.Block(err.Error())
 	switch {
 	case errors.As(err, &failed) && failed.Kind == control.Invalid:
@@ -35,10 +32,8 @@ func problemOf(ctx context.Context, err error) error {
 		return huma.NewError(http.StatusUnauthorized, text)
 	case errors.As(err, &denied):
 		return huma.NewError(http.StatusForbidden, text)
-	case errors.As(err, &taken), errors.As(err, &running):
-		return huma.NewError(http.StatusConflict, text)
-	case errors.As(err, &refused):
-		return huma.NewError(http.StatusUnprocessableEntity, text)
+	case errors.As(err, &tooLarge):
+		return huma.NewError(http.StatusRequestEntityTooLarge, "the body of the request is too large")
 	case errors.Is(err, session.ErrNotFound):
 		return huma.NewError(http.StatusNotFound, text)
 	case temporalutil.Lost(err):

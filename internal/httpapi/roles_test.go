@@ -29,17 +29,24 @@ var needs = map[string]access.Permission{
 	"post /breakers/{name}/reset":                                    access.Operate,
 	"put /teams/{team}":                                              access.Admin, // it decides what others run
 	"delete /teams/{team}":                                           access.Admin,
+	"post /sessions":                                                 access.Operate, "post /plan": access.Operate, "post /workspaces": access.Operate,
+	"post /sessions/{session}/resume": access.Operate, "post /sessions/{session}/resume/preview": access.Operate,
+	"post /sessions/{session}/fork": access.Operate, "post /sessions/{session}/fork/preview": access.Operate,
 }
 
 // bodies are what operations take, so that nothing but the role is wrong.
 var bodies = map[string]map[string]any{
 	"post /tokens": {"name": "ci", "roles": []string{"viewer"}},
-	"post /sessions/{session}/requests/{request}/answer":             {"action": "retry"},
-	"post /breakers/{name}/trip":                                     {"why": "test"},
-	"post /breakers/{name}/reset":                                    {},
-	"put /teams/{team}":                                              webTeam,
-	"post /budgets/{team}/raise":                                     {"tokens": 1},
-	"post /sessions/{session}/calls/settle":                          {"as": "nothing"},
+	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
+	"post /sessions":                        {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
+	"post /plan":                            {"team": map[string]any{"file": soloTeam}},
+	"post /sessions/{session}/fork":         {"from": "design"},
+	"post /sessions/{session}/fork/preview": {"from": "design"},
+	"post /breakers/{name}/trip":            {"why": "test"},
+	"post /breakers/{name}/reset":           {},
+	"put /teams/{team}":                     webTeam,
+	"post /budgets/{team}/raise":            {"tokens": 1},
+	"post /sessions/{session}/calls/settle": {"as": "nothing"},
 	"post /sessions/{session}/calls/{phase}/{persona}/{call}/settle": {"as": "nothing"},
 	"post /sessions/{session}/budget/raise":                          {"tokens": 1},
 }

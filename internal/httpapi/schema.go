@@ -20,6 +20,7 @@ func newRegistry() huma.Registry {
 	registry.RegisterTypeAlias(reflect.TypeFor[cost.USD](), reflect.TypeFor[dollars]())
 	registry.RegisterTypeAlias(reflect.TypeFor[textfmt.Duration](), reflect.TypeFor[duration]())
 	registry.RegisterTypeAlias(reflect.TypeFor[spec.Team](), reflect.TypeFor[team]())
+	registry.RegisterTypeAlias(reflect.TypeFor[spec.Approval](), reflect.TypeFor[approval]())
 	return registry
 }
 
@@ -60,6 +61,19 @@ type team struct{}
 // Schema implements [huma.SchemaProvider].
 func (team) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: "a team: the fields of a team file, as `maestro schema team` describes them, with their defaults"}
+}
+
+// approval is how the rule of an approval is written.
+type approval struct{}
+
+// Schema implements [huma.SchemaProvider].
+func (approval) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "whether a person has to approve; an object: of which groups (by), and how many (count)", OneOf: []*huma.Schema{
+		{Type: huma.TypeBoolean},
+		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+			"by": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, "count": {Type: huma.TypeInteger},
+		}},
+	}}
 }
 
 // allowNull says of fields that point to a structure, and are written when they point to none, that

@@ -113,8 +113,8 @@ func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
 
 // bodyLimit is the largest body of a request, in bytes; zero: the usual one.
 func bodyLimit(r *http.Request) int64 {
-	if r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, httpapi.UploadSuffix) || r.URL.Path == web.StartPath) {
-		return httpapi.MaxUpload
+	if r.Method == http.MethodPost && (r.URL.Path == httpapi.WorkspacesPath || r.URL.Path == web.StartPath) {
+		return control.MaxUpload
 	}
 	return 0
 }

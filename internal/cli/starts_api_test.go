@@ -1,0 +1,174 @@
+package cli_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// caller calls the API of a server with a token.
+type caller struct {
+	t          *testing.T
+	url, token string
+}
+
+// served serves the desk's store, and returns a caller with roles.
+func (d *desk) served(roles ...string) caller {
+	d.t.Helper()
+	server := d.begin("serve", "--listen", "127.0.0.1:0")
+	server.says("sign in")
+	url := regexp.MustCompile(`API +(\S+)`).FindStringSubmatch(server.stderr.String())[1]
+	args := []string{"token", "create", "test"}
+	for _, role := range roles {
+		args = append(args, "--role", role)
+	}
+	return caller{d.t, url, strings.TrimSpace(d.must(0, args...))}
+}
+
+// call calls an operation and decodes its answer, or that of a failure into nothing.
+func (c caller) call(method, path string, body any, into any, header ...string) (status int, text string) {
+	c.t.Helper()
+	data, isData := body.([]byte)
+	if !isData && body != nil {
+		var err error
+		data, err = json.Marshal(body)
+		require.NoError(c.t, err)
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader(data))
+	require.NoError(c.t, err)
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	if !isData && body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
+	defer got.Body.Close()
+	data, err = io.ReadAll(got.Body)
+	require.NoError(c.t, err)
+	if into != nil {
+		require.Equal(c.t, http.StatusOK, got.StatusCode, "%s %s: %s", method, path, data)
+		require.NoError(c.t, json.Unmarshal(data, into))
+	}
+	return got.StatusCode, string(data)
+}
+
+// until waits until a session is in a state.
+func (c caller) until(sessionID string, state session.State) session.Status {
+	c.t.Helper()
+	var s session.Status
+	until(c.t, func() bool {
+		c.call("GET", "/sessions/"+sessionID, nil, &s)
+		return s.Status == state
+	}, "session %s: %+v", sessionID, &s)
+	return s
+}
+
+// upload uploads files, by name, as a tar.gz archive.
+func (c caller) upload(files map[string]string) spec.Digest {
+	c.t.Helper()
+	var b bytes.Buffer
+	plain := gzip.NewWriter(&b)
+	w := tar.NewWriter(plain)
+	for name, text := range files {
+		require.NoError(c.t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+		_, err := w.Write([]byte(text))
+		require.NoError(c.t, err)
+	}
+	require.NoError(c.t, w.Close())
+	require.NoError(c.t, plain.Close())
+	var stored control.Workspace
+	c.call("POST", "/workspaces?team=pair", b.Bytes(), &stored)
+	require.Equal(c.t, len(files), stored.Files+len(stored.Private))
+	return stored.Workspace
+}
+
+func actions(plan []session.PlanEntry) map[string]session.PlanAction {
+	all := map[string]session.PlanAction{}
+	for _, p := range plan {
+		all[p.Phase] = p.Action
+	}
+	return all
+}
+
+type fields = map[string]any
+
+func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
+	c := d.served("operator:pair", "approver:pair")
+	team := fields{"file": twoTeam}
+	files := c.upload(map[string]string{"README.md": "read me\n", ".env": "SECRET=1\n"})
+
+	var plan control.Plan
+	c.call("POST", "/plan", fields{"team": team, "workspace": files}, &plan)
+	require.Equal(t, session.RunIt, plan.Phases[1].Personas[0].Action)
+	start := fields{"session": "s", "team": team, "requirement": "Make it so.", "workspace": files, "pause_after": []string{"think"}}
+	var started, again control.Started
+	c.call("POST", "/sessions", start, &started, "Idempotency-Key", "k")
+	require.True(t, started.Admitted)
+	require.Equal(t, "s", started.Session)
+	c.call("POST", "/sessions", start, &again, "Idempotency-Key", "k")
+	require.Equal(t, started, again, "it is started once")
+	status, text := c.call("POST", "/sessions", start, nil)
+	require.Equal(t, http.StatusConflict, status, text)
+	require.Contains(t, text, "already exists")
+
+	c.until("s", session.AwaitingApproval)
+	var foreseen control.Foreseen
+	c.call("POST", "/sessions/s/resume/preview", nil, &foreseen)
+	require.Equal(t, []string{"think"}, foreseen.Continued)
+	status, text = c.call("POST", "/sessions/s/resume", fields{"force": []string{"think"}}, nil)
+	require.Equal(t, http.StatusConflict, status, text)
+	require.Contains(t, text, "cancel it first")
+	c.call("POST", "/sessions/s/resume", fields{}, &started)
+	require.Equal(t, []string{"think"}, started.Continued)
+	c.until("s", session.Completed)
+
+	c.call("POST", "/sessions/s/resume", nil, &again)
+	require.Equal(t, session.Completed, again.Unchanged)
+	edit := fields{"edits": fields{"think": c.upload(map[string]string{"docs/design.md": "# Another design\n", "README.md": "read me\n"})}}
+	c.call("POST", "/sessions/s/resume/preview", edit, &foreseen)
+	require.Equal(t, map[string]session.PlanAction{"think": session.SupplyIt, "build": session.RunIt}, actions(foreseen.Plan))
+	require.Equal(t, 2, foreseen.Incarnation)
+	require.Equal(t, 1, c.until("s", session.Completed).Incarnation, "nothing was started")
+	c.call("POST", "/sessions/s/resume", edit, &started)
+	require.Equal(t, foreseen.Plan, started.Plan, "what was foreseen is done")
+	require.Equal(t, 2, c.until("s", session.Completed).Incarnation)
+
+	fork := fields{"from": "build", "as": "second"}
+	c.call("POST", "/sessions/s/fork/preview", fork, &foreseen)
+	require.Equal(t, map[string]session.PlanAction{"think": session.Restore, "build": session.RunIt}, actions(foreseen.Plan))
+	status, _ = c.call("GET", "/sessions/second", nil, nil)
+	require.NotEqual(t, http.StatusOK, status, "nothing was started")
+	started = control.Started{}
+	c.call("POST", "/sessions/s/fork", fork, &started)
+	require.Equal(t, foreseen.Plan, started.Plan)
+	c.until("second", session.Completed)
+	_, text = c.call("GET", "/sessions/second/file?path=code.txt", nil, nil)
+	require.Equal(t, "# Another design\nread me\n", text)
+	status, text = c.call("POST", "/sessions/s/fork", fork, nil)
+	require.Equal(t, http.StatusConflict, status, text)
+	status, text = c.call("POST", "/sessions", fields{"team": fields{"file": oneTeam}, "requirement": "x"}, nil)
+	require.Equal(t, http.StatusForbidden, status, text)
+
+	audit := d.must(0, "audit")
+	for _, action := range []string{"workspace.upload", "session.start", "session.resume", "session.fork"} {
+		require.Contains(t, audit, action)
+	}
+}

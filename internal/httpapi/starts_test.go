@@ -1,0 +1,131 @@
+package httpapi_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// soloTeam has one persona.
+const soloTeam = `
+version: 1
+name: web
+personas:
+  ann: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: design, personas: [ann], produces: [design.md]}
+  - {name: build, personas: [ann], produces: [code.txt]}
+`
+
+// upload sends an archive of files, by name, and returns the answer.
+func (h *service) upload(path string, archive []byte) answer {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, bytes.NewReader(archive))
+	require.NoError(h.t, err)
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(h.t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	require.NoError(h.t, err)
+	return answer{got.StatusCode, got.Header, data}
+}
+
+func tarOf(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, text := range files {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))}))
+		_, err := w.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	var files control.Workspace
+	h.upload("/workspaces?team=web", tarOf(t, map[string]string{
+		"design.md": "# Design\n", ".env": "TOKEN=x", ".gitignore": "out/\n", "out/a.bin": "x", ".git/config": "x",
+	})).read(t, &files)
+	require.Equal(t, 2, files.Files)
+	require.Equal(t, []string{".env"}, files.Private)
+	require.Equal(t, []string{"out/"}, files.Ignored)
+	stored, err := h.base.Store.Content.Manifest(t.Context(), files.Workspace)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "design.md"}, stored.Paths())
+
+	var plan control.Plan
+	in := map[string]any{"team": map[string]any{"file": soloTeam}, "from": "build", "supplied": map[string]any{"design": files.Workspace}}
+	h.call("POST", "/plan", in).read(t, &plan)
+	require.Equal(t, session.SupplyIt, plan.Phases[0].Personas[0].Action)
+	require.Equal(t, session.RunIt, plan.Phases[1].Personas[0].Action)
+
+	for field, wrong := range map[string]map[string]any{
+		"workspace":   {"workspace": "no digest"},
+		"supplied":    {"supplied": map[string]any{"design": "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"}},
+		"from":        {"from": "nowhere"},
+		"only":        {"only": []string{"build"}, "until": "build"},
+		"session":     {"session": "../x"},
+		"team":        {"team": map[string]any{"file": "version: 1\nname: web\n"}},
+		"pause_after": {"pause_after": []string{"biuld"}},
+	} {
+		body := map[string]any{"team": map[string]any{"file": soloTeam}}
+		for k, v := range wrong {
+			body[k] = v
+		}
+		got := h.call("POST", "/plan", body)
+		require.Equal(t, http.StatusUnprocessableEntity, got.status, "%s: %s", field, got.body)
+		var problem struct{ Errors []struct{ Location string } }
+		require.NoError(t, json.Unmarshal(got.body, &problem))
+		require.Equal(t, field, problem.Errors[0].Location, string(got.body))
+	}
+	events, err := control.Access{Base: h.base}.Events(access.With(t.Context(), h.actor), access.EventFilter{Action: "workspace.upload"}, "")
+	require.NoError(t, err)
+	require.Len(t, events.Events, 1)
+}
+
+func TestHostileArchivesAreRefused(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	for name, says := range map[string]string{"../out": "must stay inside the tree", "/etc/passwd": "the path is absolute", "a\x01b": "control characters"} {
+		got := h.upload("/workspaces?team=web", tarOf(t, map[string]string{name: "x"}))
+		require.Equal(t, http.StatusUnprocessableEntity, got.status, string(got.body))
+		require.Contains(t, string(got.body), says)
+		require.NotContains(t, string(got.body), "maestro-upload", "nobody learns of directories of the server")
+	}
+	got := h.upload("/workspaces?team=web", []byte("no archive at all"))
+	require.Equal(t, http.StatusUnprocessableEntity, got.status, string(got.body))
+	require.Contains(t, string(got.body), "make a tar, tar.gz or zip file")
+	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"web": {access.RoleViewer}, "api": {access.RoleOperator}}}
+	require.Equal(t, http.StatusForbidden, h.upload("/workspaces?team=web", nil).status)
+}
+
+func TestWhatIsStartedNeedsTemporal(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	for path, body := range map[string]any{
+		"/sessions":                    map[string]any{"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
+		"/sessions/one/resume":         nil,
+		"/sessions/one/resume/preview": map[string]any{"force": []string{"design"}},
+	} {
+		got := h.call("POST", path, body)
+		require.Equal(t, http.StatusServiceUnavailable, got.status, "%s: %s", path, got.body)
+		require.Contains(t, string(got.body), "Temporal cannot be reached")
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/sessions", map[string]any{"team": map[string]any{"file": soloTeam}}).status)
+	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/fork", map[string]any{"from": "design"}).status, "it has no checkpoint")
+}
