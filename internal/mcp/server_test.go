@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,4 +133,49 @@ func TestToolsOverHTTPDoWhatTheirCallerMay(t *testing.T) {
 	require.Contains(t, failure, "the role operator or admin for team web is missing")
 	_, failure = call(t, as("eve"), "answer_request", answer)
 	require.Equal(t, "Temporal cannot be reached", failure)
+}
+
+const webTeam = `
+version: 1
+name: web
+personas:
+  ann: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: design, personas: [ann]}
+  - {name: build, personas: [ann]}
+`
+
+func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
+	t.Parallel()
+	base := newBase(t)
+	handler := mcp.Handler(base, "1", slog.New(slog.DiscardHandler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		roles, _ := access.ParseRoles(r.Header.Get("X-Test-Role"))
+		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Actor{Name: "ann", Roles: roles})))
+	}))
+	t.Cleanup(server.Close)
+	as := func(role string) *sdk.ClientSession {
+		return connect(t, &sdk.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: header{"X-Test-Role", role}}})
+	}
+	in := map[string]any{"team": map[string]any{"file": webTeam}, "requirement": "Build it.", "from": "build", "files": map[string]any{"src/a.go": "package a\n"}}
+	operator := as("operator:web")
+	plan, failure := call(t, operator, "preview_session", in)
+	require.Empty(t, failure)
+	require.Equal(t, "web", plan["team"])
+	require.Len(t, plan["phases"], 2)
+	_, failure = call(t, operator, "start_session", in)
+	require.Equal(t, "Temporal cannot be reached", failure)
+	_, failure = call(t, operator, "fork_session", map[string]any{"session": "done", "from": "design", "preview": true})
+	require.Contains(t, failure, "no readable checkpoint")
+	_, failure = call(t, as("viewer:web"), "preview_session", in)
+	require.Contains(t, failure, "the role operator or admin for team web is missing")
+
+	for path, says := range map[string]string{"../a.go": "must stay inside the tree", "/a.go": "absolute"} {
+		in["files"] = map[string]any{path: "x"}
+		_, failure = call(t, operator, "start_session", in)
+		require.Contains(t, failure, says)
+	}
+	in["files"] = map[string]any{"a": strings.Repeat("x", 600<<10)}
+	_, failure = call(t, operator, "start_session", in)
+	require.Contains(t, failure, "more than 512.0 KiB together")
 }

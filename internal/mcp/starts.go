@@ -1,0 +1,127 @@
+package mcp
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// The bounds of a workspace that is given as texts.
+const (
+	maxGiven      = 200
+	maxGivenBytes = 512 << 10
+)
+
+type startInput struct {
+	Team        control.TeamInput `json:"team" jsonschema:"the team; file: the text of a team file, in YAML"`
+	Requirement string            `json:"requirement" jsonschema:"what the team is to do"`
+	Session     string            `json:"session,omitempty" jsonschema:"the id of the session; one is chosen if left out"`
+	Files       map[string]string `json:"files,omitempty" jsonschema:"texts of files that the session starts from, by path; 200 files and 512 KiB at most"`
+	Only        []string          `json:"only,omitempty" jsonschema:"run only these phases"`
+	From        string            `json:"from,omitempty" jsonschema:"run this phase and all that depend on it"`
+	Until       string            `json:"until,omitempty" jsonschema:"run this phase and all that it depends on"`
+	PauseAfter  []string          `json:"pause_after,omitempty" jsonschema:"pause after these phases until the session is resumed"`
+	Decisions   map[string]string `json:"decisions,omitempty" jsonschema:"decisions that the session starts with, by name"`
+}
+
+type resumeInput struct {
+	ofSession
+	Preview bool     `json:"preview,omitempty" jsonschema:"only say what would be reused and run"`
+	Force   []string `json:"force,omitempty" jsonschema:"phases that run although they are finished, with those that depend on them"`
+	Only    []string `json:"only,omitempty" jsonschema:"run only these phases"`
+}
+
+type forkInput struct {
+	ofSession
+	Preview bool   `json:"preview,omitempty" jsonschema:"only say what would be reused and run"`
+	From    string `json:"from" jsonschema:"the phase to run again, with all that depend on it"`
+	As      string `json:"as,omitempty" jsonschema:"the id of the new session; one is chosen if left out"`
+}
+
+func (t tools) starts(s control.Starts) {
+	changes(t, "start_session", "Start a session of a team on a requirement. Follow it with wait_session.",
+		func(ctx context.Context, in startInput) (control.Started, error) {
+			next, err := in.session(ctx, s)
+			if err != nil {
+				return control.Started{}, err
+			}
+			return s.Start(ctx, next)
+		})
+	changes(t, "preview_session", "Say what a session would do, phase by phase, without starting it. It takes what start_session takes.",
+		func(ctx context.Context, in startInput) (control.Plan, error) {
+			next, err := in.session(ctx, s)
+			if err != nil {
+				return control.Plan{}, err
+			}
+			return s.Preview(ctx, next)
+		})
+	changes(t, "resume_session", "Continue a session that is paused after a phase, or start one that has ended again; finished work is reused.",
+		func(ctx context.Context, in resumeInput) (doc control.Started, err error) {
+			how := control.Resume{Force: in.Force, PhaseSelection: control.PhaseSelection{Only: in.Only}}
+			if in.Preview {
+				doc.Foreseen, err = s.PreviewResume(ctx, in.Session, how)
+				return doc, err
+			}
+			return s.Resume(ctx, in.Session, how)
+		})
+	changes(t, "fork_session", "Start a new session that reuses another's finished work and runs a phase again. The other session stays as it is.",
+		func(ctx context.Context, in forkInput) (doc control.Started, err error) {
+			how := control.Fork{From: in.From, As: in.As}
+			if in.Preview {
+				doc.Foreseen, err = s.PreviewFork(ctx, in.Session, how)
+				return doc, err
+			}
+			return s.Fork(ctx, in.Session, how)
+		})
+}
+
+// session is the session of an input, with its files stored.
+func (in startInput) session(ctx context.Context, s control.Starts) (control.NewSession, error) {
+	next := control.NewSession{
+		Session: in.Session, Team: in.Team, Requirement: in.Requirement, Decisions: in.Decisions,
+		PhaseSelection: control.PhaseSelection{Only: in.Only, From: in.From, Until: in.Until, PauseAfter: in.PauseAfter},
+	}
+	if len(in.Files) == 0 {
+		return next, nil
+	}
+	archive, err := archiveOf(in.Files)
+	if err != nil {
+		return next, err
+	}
+	plan, err := s.Preview(ctx, next) // it names the team
+	if err != nil {
+		return next, err
+	}
+	stored, err := s.Upload(ctx, plan.Team, archive)
+	next.Workspace = stored.Workspace
+	return next, err
+}
+
+// archiveOf is an archive of texts by path.
+func archiveOf(files map[string]string) (*bytes.Buffer, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if len(files) > maxGiven {
+		return nil, fmt.Errorf("files: there are %d; at most %d are taken", len(files), maxGiven)
+	}
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text := files[name]
+		if total += len(text); total > maxGivenBytes {
+			return nil, fmt.Errorf("files: the texts have more than %s together", textfmt.Size(maxGivenBytes))
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}); err != nil {
+			return nil, fmt.Errorf("files: %q: %w", textfmt.Shorten(name, 80), err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			return nil, err
+		}
+	}
+	return &b, w.Close()
+}
