@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -36,7 +35,7 @@ func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) 
 	if _, err := m.stored(); err != nil {
 		return doc, err
 	}
-	if err := access.Check(ctx, access.View, access.AllTeams); err != nil {
+	if f.Sessions.Teams, err = seen(ctx, f.Sessions.Teams); err != nil {
 		return doc, err
 	}
 	x, found, done, err := m.indexed(ctx)

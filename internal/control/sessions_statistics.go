@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) (
 	if _, err := s.stored(); err != nil {
 		return nil, err
 	}
-	if err := access.Check(ctx, access.View, access.AllTeams); err != nil {
+	var err error
+	if f.Teams, err = seen(ctx, f.Teams); err != nil {
 		return nil, err
 	}
 	x, _, done, err := s.indexed(ctx)
@@ -30,6 +32,26 @@ func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) (
 	defer done()
 	f.Namespace = s.Namespace
 	return x.Statistics(ctx, by, f)
+}
+
+// seen are the teams whose sessions are added up: those that are named, or all that the caller may view.
+func seen(ctx context.Context, named []string) ([]string, error) {
+	all := access.Check(ctx, access.View, access.AllTeams)
+	if all == nil {
+		return named, nil
+	}
+	if len(named) == 0 {
+		caller, _ := access.Of(ctx)
+		if named = slices.Sorted(maps.Keys(caller.Roles)); len(named) == 0 {
+			return nil, all
+		}
+	}
+	for _, team := range named {
+		if err := access.Check(ctx, access.View, team); err != nil {
+			return nil, err
+		}
+	}
+	return named, nil
 }
 
 // checkKeys refuses keys of groups that are not among those known, or come twice.

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -124,4 +125,15 @@ func TestCallsAreSettled(t *testing.T) {
 		require.Equal(t, []string{"'=1+1", "3"}, rows[1][:2], "no formula")
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions/one/usage?by=colour&format=csv", nil).status)
+
+	h.session("two", "api", time.Now(), nil)
+	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"api": {access.RoleViewer}}}
+	h.call("GET", "/usage?by=team", nil).read(t, &sums)
+	require.Empty(t, sums.Rows, "of another team")
+	require.Equal(t, http.StatusForbidden, h.call("GET", "/usage?team=web", nil).status)
+	var came struct{ Groups []index.Statistic }
+	h.call("GET", "/statistics", nil).read(t, &came)
+	require.Len(t, came.Groups, 1)
+	require.Equal(t, "api", came.Groups[0].Team)
+	require.Equal(t, http.StatusForbidden, h.call("GET", "/statistics?team=web&team=api", nil).status)
 }

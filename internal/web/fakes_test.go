@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -52,6 +53,7 @@ type plane struct {
 	resumed  []control.Resume
 	forks    []control.Fork
 	days     []control.Day
+	views    []control.SavedView
 	open     control.Budgets
 	examined control.Examination
 	// settled are the calls that were, and as what.
@@ -59,7 +61,7 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}}
 }
 
 type (
@@ -74,6 +76,7 @@ type (
 	fakeStarts      struct{ *plane }
 	fakeTeams       struct{ *plane }
 	fakeHealth      struct{ *plane }
+	fakeViews       struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -124,8 +127,51 @@ func (c conflict) As(target any) bool {
 	return ok
 }
 
+func (f fakeViews) List(context.Context) ([]control.SavedView, error) { return f.views, nil }
+
+func (f fakeViews) Save(_ context.Context, v control.SavedView) error {
+	f.views = append(f.views, v)
+	return nil
+}
+
+func (f fakeViews) Remove(_ context.Context, name string) error {
+	f.views = slices.DeleteFunc(f.views, func(v control.SavedView) bool { return v.Name == name })
+	return nil
+}
+
+func (f fakeSessions) Statistics(_ context.Context, by []string, _ index.Filter) ([]index.Statistic, error) {
+	one := index.Statistic{Assignments: index.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
+	if len(by) == 0 || by[0] == "team" || by[0] == "day" {
+		one.Sessions = &index.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000}
+	}
+	two := one
+	switch {
+	case len(by) == 0:
+		return []index.Statistic{one}, nil
+	case by[0] == "team":
+		one.Team, two.Team = "developer <script>", "tester"
+	case by[0] == "day":
+		one.Day, two.Day = "2026-11-23", "2026-11-22"
+	default:
+		one.Persona, one.Agent, one.Model, one.Phase = "tester", "tester", "tester", "tester"
+		return []index.Statistic{one}, nil
+	}
+	return []index.Statistic{one, two}, nil
+}
+
 func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control.Usage, error) {
 	var doc control.Usage
+	if len(filter.By) == 0 {
+		doc.Total.Usage = cost.Usage{InputTokens: 2000, CostUSD: 3e9}
+		doc.Rows = []usage.Row{{Spending: doc.Total}}
+		return doc, nil
+	}
+	if filter.By[0] == "day" {
+		for i, day := range []string{"2026-11-23", "2026-11-22", "2026-11-20"} {
+			doc.Rows = append(doc.Rows, usage.Row{Day: day, Spending: usage.Spending{Usage: cost.Usage{InputTokens: 900, CostUSD: cost.USD(3-i) * 1e9}}})
+		}
+		return doc, nil
+	}
 	for i, name := range []string{"developer <script>", "tester"} {
 		r := usage.Row{Spending: usage.Spending{Usage: cost.Usage{InputTokens: 1000, CostUSD: cost.USD(i+1) * 1e9}}}
 		*r.Key(filter.By[0]) = name
@@ -344,6 +390,7 @@ func samplePlane() *plane {
 	p.inbox.Waiting[1].Raise = &session.BudgetRaise{Scope: session.BudgetOfPhase, Name: "design", Tokens: true, USD: true}
 	samplePool(p)
 	sampleMoney(p)
+	p.views = []control.SavedView{{Name: "Web, a week", Query: "by=model&since=7d&team=web"}}
 	return p
 }
 

@@ -2,72 +2,73 @@ package web
 
 import (
 	"cmp"
-	"math"
+	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/index"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // historyPage is the content of the page of what sessions came to.
 type historyPage struct {
-	Team, Since string
-	Total       HistoryRow
-	Teams, Days []HistoryRow
+	Team, Since, Text string
+	Total             HistoryRow
+	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by By.
+	Teams, Days, Rows []HistoryRow
 	// Bars are the days as bars of their cost, oldest first.
 	Bars []HistoryBar
-	// More: there are older sessions than those that are counted.
-	More    bool
-	Counted int
-	// By is the key of Costs; Groups are the keys that there are.
+	// By is the key of Rows; Groups are the keys that there are.
 	By     string
 	Groups []string
-	Costs  []CostRow
+	// Views are the person's, and Query is the filter that can be kept as one.
+	Views []control.SavedView
+	Query string
+	Said  string
+	// MayKeep: the person who looks may keep views.
+	MayKeep bool
+	CSRF    string
 }
 
-// CostRow is what one persona, agent, model or phase has cost.
-type CostRow struct {
-	Name  string
+// historyGroups are the keys that the work of assignments is grouped by.
+var historyGroups = []string{"persona", "agent", "model", "phase"}
+
+// HistoryRow is what sessions, or the assignments of a group, came to.
+type HistoryRow struct {
+	Name string
+	index.SessionOutcomes
+	Work  index.AssignmentOutcomes
 	Usage cost.Usage
 	// Share is its part of all costs, in percent.
 	Share float64
 }
 
-// costGroups are the keys that costs are grouped by.
-var costGroups = []string{"persona", "agent", "model", "phase"}
+// Ended counts the sessions that have.
+func (r HistoryRow) Ended() int { return r.Completed + r.Failed + r.Cancelled }
 
-// HistoryRow sums sessions up.
-type HistoryRow struct {
-	Name                                            string
-	Sessions, Completed, Failed, Cancelled, Waiting int
-	Tokens                                          int64
-	CostUSD                                         cost.USD
-	// took has the durations of sessions that have ended.
-	took []time.Duration
-}
+// Success is the part of the sessions that completed or failed which completed, in percent.
+func (r HistoryRow) Success() int { return int(r.SuccessRate()*100 + .5) }
 
-// Success is the part of the ended sessions that completed, in percent; negative: none has ended.
-func (r HistoryRow) Success() int {
-	ended := r.Completed + r.Failed
-	if ended == 0 {
-		return -1
-	}
-	return int(math.Round(float64(r.Completed) * 100 / float64(ended)))
-}
+// WorkSuccess is likewise of assignments.
+func (r HistoryRow) WorkSuccess() int { return int(r.Work.SuccessRate()*100 + .5) }
 
-// Median is the middle duration of ended sessions; empty: none has ended.
-func (r HistoryRow) Median() string {
-	if len(r.took) == 0 {
+// Took is how long a session that has ended took on average; empty: none has.
+func (r HistoryRow) Took() string { return average(r.Seconds, r.Ended()) }
+
+// Waited is how long a request waited for its answer on average; empty: none was answered.
+func (r HistoryRow) Waited() string { return average(r.WaitedSeconds, r.Answers) }
+
+func average(seconds float64, n int) string {
+	if n == 0 {
 		return ""
 	}
-	slices.Sort(r.took)
-	return terminal.Age(r.took[len(r.took)/2])
+	return terminal.Age(time.Duration(seconds / float64(n) * float64(time.Second)))
 }
 
 // HistoryBar is a day in the chart: places and sizes in percent.
@@ -76,123 +77,159 @@ type HistoryBar struct {
 	Label               string
 }
 
-// historyCounted bounds how many sessions are summed up, newest first.
-const historyCounted = 1000
+// With is the address of this page with another value of a filter.
+func (p historyPage) With(name, value string) string {
+	q, _ := url.ParseQuery(p.Query) // made by this page
+	q.Set(name, value)
+	return "/history?" + q.Encode()
+}
+
+// filters reads the filters, and what selects the sessions.
+func (p *historyPage) filters(q url.Values, now time.Time) index.Filter {
+	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
+	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
+	if by := q.Get("by"); slices.Contains(historyGroups, by) {
+		p.By = by
+	}
+	kept := url.Values{}
+	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "since": p.Since, "by": p.By} {
+		if value != "" {
+			kept.Set(name, value)
+		}
+	}
+	p.Query = kept.Encode()
+	f := index.Filter{Text: p.Text}
+	if p.Team != "" {
+		f.Teams = []string{p.Team}
+	}
+	if since, ok := sinceTimes[p.Since]; ok {
+		f.Since = now.Add(-since)
+		if since > 24*time.Hour { // whole days are found faster
+			f.Since = f.Since.UTC().Truncate(24 * time.Hour)
+		}
+	}
+	return f
+}
 
 func (s *site) history(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	content := historyPage{Team: strings.TrimSpace(q.Get("team")), Since: cmp.Or(q.Get("since"), "30d")}
-	f := control.SessionFilter{Team: content.Team, Limit: historyCounted}
-	if since, ok := sinceTimes[content.Since]; ok {
-		f.Since = s.Now().Add(-since)
+	ctx := r.Context()
+	content := historyPage{Said: said(r), CSRF: s.csrf(ctx), MayKeep: !readOnly(ctx)}
+	f := content.filters(r.URL.Query(), s.Now())
+	total, err := s.came(ctx, "", f)
+	if err == nil && len(total) > 0 {
+		content.Total = total[0]
 	}
-	doc, err := s.Sessions.List(r.Context(), f)
+	for key, rows := range map[string]*[]HistoryRow{"team": &content.Teams, "day": &content.Days, content.By: &content.Rows} {
+		if err == nil {
+			*rows, err = s.came(ctx, key, f)
+		}
+	}
 	if err != nil {
 		s.failed(w, r, err, "/history")
 		return
 	}
-	content.sum(doc)
-	content.Groups, content.By = costGroups, costGroups[0]
-	if by := q.Get("by"); slices.Contains(costGroups, by) {
-		content.By = by
-	}
-	filter := control.UsageFilter{By: []string{content.By}, Sessions: index.Filter{Since: f.Since}}
-	if content.Team != "" {
-		filter.Sessions.Teams = []string{content.Team}
-	}
-	if used, err := s.Money.Usage(r.Context(), filter); err == nil { // otherwise the person may not see all, or there is no store
-		content.Costs = costRows(content.By, used)
-	}
+	content.draw()
+	content.Views, _ = s.Views.List(ctx) // the page has the rest
 	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
 }
 
-// maxCostRows bounds the groups that are shown, the dearest first.
-const maxCostRows = 50
+// maxHistoryRows bounds the groups that are shown, the dearest first.
+const maxHistoryRows = 60
 
-func costRows(by string, used control.Usage) []CostRow {
-	amount := func(u cost.Usage) float64 { return float64(u.CostUSD) }
-	if used.Total.Usage.CostUSD == 0 {
-		amount = func(u cost.Usage) float64 { return float64(u.Tokens()) }
+// came is what sessions came to and have cost, in groups by a key; without one, all together. Days are
+// the newest first, others the dearest.
+func (s *site) came(ctx context.Context, key string, f index.Filter) ([]HistoryRow, error) {
+	var by []string
+	if key != "" {
+		by = []string{key}
 	}
-	var rows []CostRow
-	for _, r := range used.Rows {
-		rows = append(rows, CostRow{Name: *r.Key(by), Usage: r.Usage, Share: amount(r.Usage) / max(amount(used.Total.Usage), 1) * 100})
+	outcomes, err := s.Sessions.Statistics(ctx, by, f)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(rows, func(a, b CostRow) int { return cmp.Compare(b.Share, a.Share) })
-	return rows[:min(len(rows), maxCostRows)]
-}
-
-// sum adds sessions up by team and by the day on which they started.
-func (p *historyPage) sum(doc control.SessionList) {
-	p.More, p.Counted = doc.More, len(doc.Sessions)
-	teams, days := map[string]*HistoryRow{}, map[string]*HistoryRow{}
-	row := func(rows map[string]*HistoryRow, name string) *HistoryRow {
-		if rows[name] == nil {
-			rows[name] = &HistoryRow{Name: name}
+	used, err := s.Money.Usage(ctx, control.UsageFilter{By: by, Sessions: f})
+	if err != nil {
+		return nil, err
+	}
+	rows, at := []HistoryRow{}, map[string]int{}
+	row := func(name string) *HistoryRow {
+		if _, ok := at[name]; !ok {
+			at[name] = len(rows)
+			rows = append(rows, HistoryRow{Name: name})
 		}
-		return rows[name]
+		return &rows[at[name]]
 	}
-	for _, l := range doc.Sessions {
-		day := "unknown"
-		if l.StartedAt != nil {
-			day = l.StartedAt.UTC().Format(time.DateOnly)
-		}
-		for _, sum := range []*HistoryRow{&p.Total, row(teams, l.Team), row(days, day)} {
-			sum.add(l)
+	for _, o := range outcomes {
+		one := row(map[string]string{"team": o.Team, "day": o.Day, "persona": o.Persona, "agent": o.Agent, "model": o.Model, "phase": o.Phase}[key])
+		one.Work = o.Assignments
+		if o.Sessions != nil {
+			one.SessionOutcomes = *o.Sessions
 		}
 	}
-	for _, t := range teams {
-		p.Teams = append(p.Teams, *t)
+	for _, u := range used.Rows {
+		one := row(*u.Key(cmp.Or(key, "day")))
+		one.Usage, one.Share = u.Usage, amountOf(u.Usage, used.Total.Usage)/max(amountOf(used.Total.Usage, used.Total.Usage), 1)*100
 	}
-	for _, d := range days {
-		p.Days = append(p.Days, *d)
+	if key == "day" {
+		slices.SortFunc(rows, func(a, b HistoryRow) int { return cmp.Compare(b.Name, a.Name) })
+	} else {
+		slices.SortStableFunc(rows, func(a, b HistoryRow) int {
+			return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name))
+		})
 	}
-	slices.SortFunc(p.Teams, func(a, b HistoryRow) int {
-		return cmp.Or(cmp.Compare(b.CostUSD, a.CostUSD), cmp.Compare(a.Name, b.Name))
-	})
-	slices.SortFunc(p.Days, func(a, b HistoryRow) int { return cmp.Compare(b.Name, a.Name) })
-	p.draw()
+	return rows[:min(len(rows), maxHistoryRows)], nil
 }
 
-func (r *HistoryRow) add(l control.ListedSession) {
-	r.Sessions++
-	r.Tokens, r.CostUSD = r.Tokens+l.Tokens, r.CostUSD+l.CostUSD
-	switch l.Status {
-	case session.Completed:
-		r.Completed++
-	case session.Failed:
-		r.Failed++
-	case session.WasCancelled:
-		r.Cancelled++
-	case session.HelpIsNeeded, session.AwaitingApproval:
-		r.Waiting++
-	default:
+// amountOf is money or, where nothing has cost any, tokens.
+func amountOf(u, of cost.Usage) float64 {
+	if of.CostUSD == 0 {
+		return float64(u.Tokens())
 	}
-	if l.StartedAt != nil && l.ClosedAt != nil {
-		r.took = append(r.took, l.ClosedAt.Sub(*l.StartedAt))
-	}
+	return float64(u.CostUSD)
 }
 
-// draw makes the bars: of money or, where nothing has cost any, of tokens.
+// draw makes the bars of the days.
 func (p *historyPage) draw() {
-	amount := func(r HistoryRow) float64 { return float64(r.CostUSD) }
-	if p.Total.CostUSD == 0 {
-		amount = func(r HistoryRow) float64 { return float64(r.Tokens) }
-	}
-	shown := p.Days[:min(len(p.Days), 60)]
 	most := 0.0
-	for _, d := range shown {
-		most = max(most, amount(d))
+	for _, d := range p.Days {
+		most = max(most, amountOf(d.Usage, p.Total.Usage))
 	}
 	if most == 0 {
 		return
 	}
-	slot := 100 / float64(max(len(shown), 10))
-	for i, d := range slices.Backward(shown) {
-		height := amount(d) / most * 100
+	slot := 100 / float64(max(len(p.Days), 10))
+	for i, d := range slices.Backward(p.Days) {
+		height := amountOf(d.Usage, p.Total.Usage) / most * 100
 		p.Bars = append(p.Bars, HistoryBar{
-			X: float64(len(shown)-1-i)*slot + slot*.1, Width: slot * .8, Y: 100 - height, Height: height,
-			Label: d.Name + ": " + dollars(d.CostUSD) + ", " + short(d.Tokens) + " tokens",
+			X: float64(len(p.Days)-1-i)*slot + slot*.1, Width: slot * .8, Y: 100 - height, Height: height,
+			Label: d.Name + ": " + dollars(d.Usage.CostUSD) + ", " + short(d.Usage.Tokens()) + " tokens",
 		})
 	}
+}
+
+// readOnly reports whether this server changes nothing.
+func readOnly(ctx context.Context) bool {
+	a, _ := access.Of(ctx)
+	return a.ReadOnly
+}
+
+// keepView is the form that keeps the filter of the page under a name, or removes one.
+func (s *site) keepView(w http.ResponseWriter, r *http.Request) {
+	query, err := url.ParseQuery(r.PostFormValue("query"))
+	what, back := "kept", "/history"
+	switch {
+	case err != nil:
+		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the input", Text: "the filter cannot be read", Back: back})
+		return
+	case r.PostFormValue("remove") != "":
+		what, err = "removed", s.Views.Remove(r.Context(), r.PostFormValue("remove"))
+	default:
+		back += "?" + query.Encode()
+		err = s.Views.Save(r.Context(), control.SavedView{Name: r.PostFormValue("name"), Query: query.Encode()})
+	}
+	if err != nil {
+		s.failed(w, r, err, "/history")
+		return
+	}
+	done(w, r, back, what, "")
 }

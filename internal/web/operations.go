@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -28,6 +29,7 @@ type Operations struct {
 	Starts      Starts
 	Teams       Teams
 	Health      Health
+	Views       Views
 }
 
 // Sessions lists, reads and ends sessions.
@@ -35,6 +37,7 @@ type Sessions interface {
 	List(context.Context, control.SessionFilter) (control.SessionList, error)
 	Read(ctx context.Context, session string) (sessionstatus.Session, error)
 	Cancel(ctx context.Context, session string) (control.Cancellation, error)
+	Statistics(ctx context.Context, by []string, f index.Filter) ([]index.Statistic, error)
 }
 
 // Requests lists and answers what waits for people.
@@ -66,6 +69,13 @@ type Pool interface {
 type Health interface {
 	Examine(ctx context.Context, again bool) (control.Examination, error)
 	Size(context.Context) (control.StoreSize, error)
+}
+
+// Views are the filters that a person has kept.
+type Views interface {
+	List(context.Context) ([]control.SavedView, error)
+	Save(context.Context, control.SavedView) error
+	Remove(ctx context.Context, name string) error
 }
 
 // Audit reads the audit log.
@@ -100,7 +110,7 @@ type Teams interface {
 func NewOperations(base *control.Base, health *control.Health) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health,
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base},
 	}
 }
 

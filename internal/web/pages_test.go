@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -20,7 +21,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/compare", "/compare?a=web-7&b=web-6", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -151,8 +152,27 @@ func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, settle(one))
 }
 
-func TestCostsAreGrouped(t *testing.T) {
+func TestHistoryAddsUp(t *testing.T) {
 	t.Parallel()
-	_, text := visit(t, dashboard(t, samplePlane()).URL+"/history?by=agent")
-	require.Regexp(t, `(?s)Cost by agent.*tester.*66\.667%.*developer`, text)
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/history?by=agent&team=web")
+	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed, 1 lost.*1h 1m.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
+	require.Contains(t, text, `href="/history?by=model&amp;since=30d&amp;team=web"`)
+	require.Contains(t, text, `href="/history?by=model&amp;since=7d&amp;team=web" data-key="view-Web, a week"`)
+	answer := post(t, server.URL+"/history/views", url.Values{"name": {"mine"}, "query": {"team=web&by=agent"}})
+	require.Equal(t, "/history?by=agent&said=kept&team=web", answer.Header.Get("Location"))
+	require.Equal(t, control.SavedView{Name: "mine", Query: "by=agent&team=web"}, p.views[1])
+	require.Equal(t, "/history?said=removed", post(t, server.URL+"/history/views", url.Values{"remove": {"mine"}}).Header.Get("Location"))
+	require.Len(t, p.views, 1)
+}
+
+func TestTwoSessionsAreShownSideBySide(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/compare?a=web-7&b=web-6")
+	require.Contains(t, text, `href="/sessions/web-7/changes?with=web-6"`)
+	require.Regexp(t, `(?s)Attempts</dt><dd>8<.*backend</td>.*Running.*>4<.*>4<`, text)
+	answer, _ := visit(t, server.URL+"/compare?a=absent&b=web-6")
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }

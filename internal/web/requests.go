@@ -247,6 +247,8 @@ var saidTexts = map[string]string{
 	"cancel":                      "Session %s ends as soon as its agents have stopped.",
 	"settled":                     "The cost of session %s is settled.",
 	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
+	"kept":                        "The view is saved.",
+	"removed":                     "The view is removed.",
 	"examined":                    "Everything was examined again.",
 	"trip":                        "The breaker is open.",
 	"reset":                       "The breaker is closed.",

@@ -46,6 +46,8 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}/attempts/{attempt}", s.attempt)
 	mux.HandleFunc("GET /sessions/{session}/checkpoints", s.checkpoints)
 	mux.HandleFunc("GET /history", s.history)
+	mux.HandleFunc("POST /history/views", s.keepView)
+	mux.HandleFunc("GET /compare", s.beside)
 	mux.HandleFunc("GET /operate", s.operate)
 	mux.HandleFunc("GET /audit", s.audit)
 	mux.HandleFunc("GET "+StartPath, s.start)
