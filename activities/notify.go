@@ -42,6 +42,8 @@ type Notices struct {
 	Where string
 	// WebUI is the address of Temporal's Web UI; empty where it is not known.
 	WebUI string
+	// Dashboard returns the address of the dashboard; empty, or nil, where none has been served.
+	Dashboard func() string
 }
 
 // The bounds of what a notice carries: it is kept in histories until it is delivered.
@@ -108,6 +110,11 @@ func (n *Notices) fit(notice session.Notice) session.Notice {
 	if n.WebUI != "" {
 		notice.WebUI = strings.TrimRight(n.WebUI, "/") + "/namespaces/" + url.PathEscape(notice.Namespace) +
 			"/workflows/" + url.PathEscape(notice.Session) + "/" + url.PathEscape(notice.Run)
+	}
+	if n.Dashboard != nil {
+		if at := n.Dashboard(); at != "" {
+			notice.Dashboard = at + notice.Page()
+		}
 	}
 	return notice
 }

@@ -88,7 +88,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	t.Parallel()
 	o := &recipients{}
 	n := &activities.Notices{
-		Recipients: o, WebUI: "http://localhost:8233/",
+		Recipients: o, WebUI: "http://localhost:8233/", Dashboard: func() string { return "https://maestro.example" },
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := session.Notice{
@@ -103,6 +103,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.NoticeSchema, o.notice.Schema)
 	require.Equal(t, "http://localhost:8233/namespaces/default/workflows/s/r", o.notice.WebUI)
+	require.Equal(t, "https://maestro.example/sessions/s", o.notice.Dashboard)
 	require.Equal(t, "key ***", o.notice.Reason)
 	require.Equal(t, "*** is wrong", o.notice.Request.Message)
 	require.Equal(t, "use ***", o.notice.Request.Advice)

@@ -53,6 +53,17 @@ func Announce(docs storage.Storage, host, url string) error {
 	return nil
 }
 
+// ServedAt is the address of the server that was announced last, without a slash at its end;
+// empty: none was, or nobody knows.
+func ServedAt(docs storage.Storage) string {
+	var server announcement
+	data, _, err := docs.Read(serverKey)
+	if err != nil || json.Unmarshal(data, &server) != nil {
+		return ""
+	}
+	return strings.TrimRight(server.URL, "/")
+}
+
 // NewLink returns a link that signs a local user in once, with the role admin, to the server
 // that was announced last.
 func NewLink(docs storage.Storage, host, user string, now func() time.Time) (string, error) {

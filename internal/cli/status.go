@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -65,6 +66,11 @@ func (c *statusCommand) show(ctx context.Context, w *sessionstatus.Watcher) erro
 		return c.printJSON(v.Status)
 	}
 	writeStatus(c.guide, v)
+	if w.Store != nil {
+		if at := access.ServedAt(w.Store.Storage()); at != "" {
+			c.print("dashboard: %s%s", at, session.PagePath(v.Session, ""))
+		}
+	}
 	return nil
 }
 

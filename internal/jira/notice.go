@@ -213,6 +213,9 @@ func spent(u cost.Usage) string {
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.
 func goingOn(n session.Notice, quote int) document {
 	d := document{{kind: heading, spans: []span{plain("How to continue")}}}
+	if n.Dashboard != "" {
+		d = append(d, block{kind: paragraph, spans: []span{plain("In a browser: open "), {text: "the dashboard", link: n.Dashboard}, plain(".")}})
+	}
 	if len(n.Commands) > 0 {
 		d = append(d,
 			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},

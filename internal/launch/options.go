@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -42,7 +43,7 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 			workflows.MemoRequirement: safetext.Clip(s.Requirement, memoRequirement),
 		},
 		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
-		StaticDetails: details(s),
+		StaticDetails: details(s, access.ServedAt(l.Store.Storage())),
 	}
 	if s.resumes() {
 		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
@@ -57,7 +58,7 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 
 // details is the Web UI's text on a session, for readers who have never seen
 // one. It is Markdown, besides the requirement, which may come from a ticket.
-func details(s Session) string {
+func details(s Session, dashboard string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A Maestro session: team **%s** works on ", s.Team.Name)
 	for i, p := range s.Team.Phases {
@@ -67,6 +68,9 @@ func details(s Session) string {
 		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
 	}
 	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(s.Requirement), detailsRequirement)))
+	if dashboard != "" {
+		fmt.Fprintf(&b, "\nOpen it in the [dashboard](%s%s).\n", dashboard, session.PagePath(s.ID, ""))
+	}
 	fmt.Fprintf(&b, "\nThe current details on this page show whether it waits for a person, and how to answer.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", s.ID)
 	return b.String()
 }

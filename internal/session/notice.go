@@ -59,10 +59,21 @@ type Notice struct {
 	Where string `json:"where,omitempty"`
 	// WebUI is the address of the session's page; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
+	// Dashboard is the address of the session's page in the dashboard, of the phase's where it is
+	// to be approved; empty where none has been served.
+	Dashboard string `json:"dashboard,omitempty"`
 }
 
 // Asks reports whether the notice is about a session that waits for a person.
 func (n Notice) Asks() bool { return n.Event == HelpAsked || n.Event == ApprovalAsked }
+
+// Page is the path of the page in the dashboard that shows what the notice is about.
+func (n Notice) Page() string {
+	if r := n.Request; r != nil && r.Kind.OfPhase() {
+		return PagePath(n.Session, r.Phase)
+	}
+	return PagePath(n.Session, "")
+}
 
 // Ends reports whether the notice is about a session that has ended.
 func (n Notice) Ends() bool {

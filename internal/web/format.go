@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -57,9 +58,9 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") +
 
 // The addresses of pages.
 
-func sessionURL(id string) string { return "/sessions/" + url.PathEscape(id) }
+func sessionURL(id string) string { return session.PagePath(id, "") }
 
-func phaseURL(id, phase string) string { return sessionURL(id) + "/phases/" + url.PathEscape(phase) }
+func phaseURL(id, phase string) string { return session.PagePath(id, phase) }
 
 func assignmentURL(id, phase, persona string) string {
 	return phaseURL(id, phase) + "/" + url.PathEscape(persona)

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/jira"
@@ -94,7 +95,7 @@ func (w *Worker) registerNotices(q *queue) {
 func (w *Worker) notices(p *plan) *activities.Notices {
 	o := w.options
 	return &activities.Notices{
-		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI,
+		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func() string { return access.ServedAt(o.Store.Storage()) },
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
 }
