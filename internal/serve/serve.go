@@ -113,7 +113,7 @@ func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
 
 // bodyLimit is the largest body of a request, in bytes; zero: the usual one.
 func bodyLimit(r *http.Request) int64 {
-	if r.Method == http.MethodPost && (r.URL.Path == httpapi.WorkspacesPath || r.URL.Path == web.StartPath) {
+	if r.Method == http.MethodPost && (r.URL.Path == httpapi.WorkspacesPath || web.TakesFiles(r.URL.Path)) {
 		return control.MaxUpload
 	}
 	return 0

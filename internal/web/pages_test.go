@@ -60,7 +60,7 @@ func TestTheInboxSaysWhatIsNeeded(t *testing.T) {
 	_, text := visit(t, dashboard(t, samplePlane()).URL+"/inbox")
 	for _, said := range []string{
 		"phase frontend</a> needs approval", "backend/developer</a> needs help", "design/architect</a> needs a larger budget", "1d 2h", "TestStore", "$12.40",
-		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`, `href="https://jira.example/browse/MD-41"`, "maestro resolve web-5 supply PATH", "maestro status far-1",
+		`action="/sessions/web-7/requests/r-1/answer"`, `value="approve" title="starts the dependent phases" formnovalidate`, `href="https://jira.example/browse/MD-41"`, `action="/sessions/web-5/requests/r-9/supply" enctype="multipart/form-data"`, "maestro status far-1",
 		`<span class="count hot">4<`,
 	} {
 		require.True(t, strings.Contains(text, said), said) //nolint:testifylint // the page is long

@@ -96,7 +96,7 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 		}
 	}
 	for _, line := range e.Commands {
-		if c.Command == "" || c.Supply && strings.Contains(line, " supply ") {
+		if c.Command == "" {
 			c.Command = line
 		}
 	}
@@ -179,6 +179,31 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// supply is a form with the files that stand for the work of an assignment.
+func (s *site) supply(w http.ResponseWriter, r *http.Request) {
+	id, back := r.PathValue("session"), backTo(r)
+	v, err := s.Sessions.Read(r.Context(), id)
+	if err != nil {
+		s.failed(w, r, err, back)
+		return
+	}
+	file, _, err := r.FormFile("files")
+	if err != nil {
+		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive.", Back: back})
+		return
+	}
+	defer file.Close() //nolint:errcheck // only read
+	files, err := s.Starts.Upload(r.Context(), v.Team, file)
+	if err == nil {
+		_, err = s.Requests.Answer(r.Context(), id, session.Answer{Request: r.PathValue("request"), Action: session.AnswerSupply, Files: files.Workspace})
+	}
+	if err != nil {
+		s.failed(w, r, err, back)
+		return
+	}
+	done(w, r, back, string(session.AnswerSupply), id)
+}
+
 // raise is a form that raises a budget.
 func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
@@ -239,6 +264,7 @@ var saidTexts = map[string]string{
 	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
 	string(session.AnswerRetry):   "Session %s tries again.",
 	string(session.AnswerSkip):    "Session %s continues without this work.",
+	string(session.AnswerSupply):  "Session %s checks your files.",
 	string(session.AnswerAbort):   "Session %s ends.",
 	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
 	"resumed":                     "Session %s goes on.",

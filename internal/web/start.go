@@ -25,9 +25,6 @@ type Starts interface {
 	Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
 }
 
-// StartPath is the address of the form that starts a session, which brings its files.
-const StartPath = "/start"
-
 // maxTeamFile bounds a team file in a form, in bytes.
 const maxTeamFile = 1 << 20
 

@@ -105,6 +105,18 @@ func TestASessionIsResumedAndForkedAfterAPreview(t *testing.T) {
 	require.False(t, strings.Contains(text, "Resume the session"), "no button") //nolint:testifylint // the page is long
 }
 
+func TestFilesAreSupplied(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	answer, _ := submit(t, server.URL+"/sessions/web-7/requests/r-9/supply", map[string]string{"return": "/inbox"}, map[string]string{"files": "an archive"})
+	require.Equal(t, "/inbox?of=web-7&said=supply", answer.Header.Get("Location"))
+	require.Equal(t, []session.Answer{{Request: "r-9", Action: session.AnswerSupply, Files: "0123"}}, p.answers)
+	answer, _ = submit(t, server.URL+"/sessions/web-7/requests/r-9/supply", nil, nil)
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+	require.Len(t, p.answers, 1)
+}
+
 func TestAnEditedFileLeadsToThePreview(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()

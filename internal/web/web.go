@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -50,8 +51,8 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /compare", s.beside)
 	mux.HandleFunc("GET /operate", s.operate)
 	mux.HandleFunc("GET /audit", s.audit)
-	mux.HandleFunc("GET "+StartPath, s.start)
-	mux.HandleFunc("POST "+StartPath, s.startNow)
+	mux.HandleFunc("GET /start", s.start)
+	mux.HandleFunc("POST /start", s.startNow)
 	mux.HandleFunc("GET /sessions/{session}/resume", s.resume)
 	mux.HandleFunc("POST /sessions/{session}/resume", s.resumeNow)
 	mux.HandleFunc("GET /sessions/{session}/fork", s.fork)
@@ -62,6 +63,7 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
 	mux.HandleFunc("POST /operate/budgets/{team}/raise", s.raiseDay)
 	mux.HandleFunc("POST /operate/examine", s.examine)
+	mux.HandleFunc("POST /sessions/{session}/requests/{request}/supply", s.supply)
 	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
 	mux.HandleFunc("POST /sessions/{session}/settle", s.settle)
 	mux.HandleFunc("POST /sessions/{session}/cancel", s.cancel)
@@ -69,6 +71,11 @@ func New(o Options, operations Operations) http.Handler {
 		s.problem(w, r, problem{Status: http.StatusNotFound, Title: "Page not found", Text: "Nothing has the address " + r.URL.Path + ".", Command: "maestro list"})
 	})
 	return mux
+}
+
+// TakesFiles reports whether a form with files is sent to a path.
+func TakesFiles(path string) bool {
+	return path == "/start" || strings.HasPrefix(path, "/sessions/") && strings.HasSuffix(path, "/supply")
 }
 
 // page is what a handler shows.
