@@ -63,6 +63,8 @@ type AdmitInput struct {
 	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
+	// Labels are the session's, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new.

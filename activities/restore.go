@@ -86,7 +86,7 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 // judge decides on all work, unless there are faults.
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
-	r.status.Incarnation, r.status.Origin = r.in.Incarnation, r.in.Origin
+	r.status.Incarnation, r.status.Origin, r.status.Labels = r.in.Incarnation, r.in.Origin, r.in.Labels
 	if err := r.standing(); err != nil || len(r.faults) > 0 {
 		return err
 	}
@@ -398,7 +398,7 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
 		Schema: session.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
 		Team:        session.Ref{Name: r.team.Name, Blob: r.in.Team},
-		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo,
+		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo, Labels: r.in.Labels,
 		CurrentPhase: spec.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []session.CheckpointAssignment{}, Artifacts: []session.Artifact{},
 		Answers: r.base.Answers, Reworks: slices.Clone(r.base.Reworks),

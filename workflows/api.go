@@ -53,6 +53,8 @@ type SessionInput struct {
 	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
+	// Labels are the session's, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Continued is set when a run continues an earlier one as new.
 	Continued *Continued `json:"continued,omitempty"`
 }
@@ -129,6 +131,8 @@ const (
 	MemoStore       = "store"
 	MemoTeam        = "team"
 	MemoRequirement = "requirement"
+	// MemoLabels are the session's labels.
+	MemoLabels = "labels"
 	// MemoStatus is a [MemoSummary], set when the session waits for a person, continues or ends.
 	MemoStatus = "status"
 )

@@ -25,6 +25,7 @@ type listCommand struct {
 func newList(a *app) *cobra.Command {
 	c := listCommand{console: a.console, connector: a.connector}
 	var status, since string
+	var labels []string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, newest first",
@@ -38,6 +39,9 @@ func newList(a *app) *cobra.Command {
 			if c.Since, err = parseStart(since, c.now()); err != nil {
 				return err
 			}
+			if c.Labels, err = control.ParseLabels(labels); err != nil {
+				return inputError(err)
+			}
 			if err := c.Check(); err != nil {
 				return inputError(err)
 			}
@@ -48,6 +52,7 @@ func newList(a *app) *cobra.Command {
 	flags.IntVar(&c.Limit, "limit", 50, "maximum number of sessions")
 	flags.StringVar(&c.Team, "team", "", "only sessions of this team")
 	flags.StringVar(&status, "status", "", "only sessions in this state: "+strings.Join(sessionStates(), ", "))
+	flags.StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
 	a.addSessionFlags(cmd)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -25,7 +23,7 @@ const (
 // planCommand is `plan`. Its flags are those of `run` that say what is done.
 type planCommand struct {
 	*console
-	now       func() time.Time
+	*storeOpener
 	format    string
 	workspace workspaceFlags
 	course    courseFlags
@@ -33,11 +31,11 @@ type planCommand struct {
 }
 
 func newPlan(a *app) *cobra.Command {
-	c := planCommand{console: a.console, now: a.env.Now}
+	c := planCommand{console: a.console, storeOpener: a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "plan TEAM",
 		Short: "Show a team's phases, and what `run` with the same flags would execute",
-		Long: "Show the phases of a team file in order: what each needs, its personas, their agents and checks; and what `run` with the same flags " +
+		Long: "Show the phases of a team file, or of a registered team, in order: what each needs, its personas, their agents and checks; and what `run` with the same flags " +
 			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, and nothing is started or stored.",
 		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
 		Args:    cmdline.Arguments(1, 1),
@@ -46,12 +44,13 @@ func newPlan(a *app) *cobra.Command {
 	c.workspace.add(cmd, "directory whose files the session would start from, before --input adds to them (default: none)")
 	c.course.add(cmd)
 	c.supplied.add(cmd)
+	a.addStateDirFlag(cmd)
 	addFormats(cmd, &c.format, outputText, outputMermaid, outputJSON)
 	return cmd
 }
 
-func (c *planCommand) run(ctx context.Context, file string) error {
-	t, err := config.LoadTeam(file)
+func (c *planCommand) run(ctx context.Context, name string) error {
+	t, err := c.teamNamed(ctx, name)
 	if err != nil {
 		return err
 	}

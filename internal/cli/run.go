@@ -9,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -24,6 +23,7 @@ type runCommand struct {
 	fromJira  string
 	agents    string
 	watch     bool
+	labels    []string
 	course    courseFlags
 	supplied  suppliedFlags
 }
@@ -33,7 +33,7 @@ func newRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run TEAM [TEXT | -f FILE | -]",
 		Short: "Start a session of a team on a requirement",
-		Long: "Start a session: the team of a team file works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
+		Long: "Start a session: the team of a team file, or a registered team (NAME, or NAME@DIGEST for a version), works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
 			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
 		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
@@ -46,6 +46,7 @@ func newRun(a *app) *cobra.Command {
 	c.workspace.add(cmd, "directory whose files the session starts from (default: none); it is only read")
 	c.course.add(cmd)
 	c.supplied.add(cmd)
+	flags.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE by which the session is found; may be given several times")
 	flags.StringVar(&c.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is posted to the ticket")
 	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
@@ -55,7 +56,7 @@ func newRun(a *app) *cobra.Command {
 }
 
 func (c *runCommand) run(ctx context.Context, args []string) error {
-	t, err := config.LoadTeam(args[0])
+	t, err := c.teamNamed(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -76,6 +77,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	defer done()
 	starts := control.Starts{Base: base}
 	in := control.NewSession{Session: c.session, Team: control.TeamInput{Loaded: &t}, Requirement: requirement, PhaseSelection: c.course.PhaseSelection}
+	if in.Labels, err = control.ParseLabels(c.labels); err != nil {
+		return inputError(err)
+	}
 	if err := starts.Check(ctx, in); err != nil {
 		return c.explainStart(ctx, base, err)
 	}

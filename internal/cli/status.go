@@ -85,12 +85,24 @@ func notesOf(v sessionstatus.Session) []string {
 	return notes
 }
 
+// labelText is labels in one line, as KEY=VALUE.
+func labelText(labels map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, safetext.Name(key+"="+labels[key]))
+	}
+	return strings.Join(all, ", ")
+}
+
 // writeStatus prints a status for people.
 func writeStatus(g *guide, v sessionstatus.Session) {
 	out, p := g.console.stdout, g.console.palette
 	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
 		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, safetext.Clip(v.Requirement, 100)))
+	}
+	if len(v.Labels) > 0 {
+		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, labelText(v.Labels)))
 	}
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -175,6 +179,27 @@ func (c teamCommand) newRemove(a *app) *cobra.Command {
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
+}
+
+// teamNamed is the team of a file or, where there is no such file, a registered team: NAME, or
+// NAME@DIGEST with the beginning of a version's digest.
+func (o *storeOpener) teamNamed(ctx context.Context, name string) (spec.Team, error) {
+	reference, _, _ := strings.Cut(name, "@")
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) || spec.CheckName(reference) != nil {
+		return config.LoadTeam(name)
+	}
+	s, err := o.findStore()
+	if err != nil {
+		return spec.Team{}, err
+	}
+	if s == nil {
+		return spec.Team{}, usagef("%s is neither a file nor, because there is no store yet, a registered team; check the path", name)
+	}
+	t, err := control.Teams{Base: &control.Base{Store: s, Now: o.now}}.Named(ctx, name)
+	if err != nil {
+		return t, usagef("there is no file %s, and %w", name, err)
+	}
+	return t, nil
 }
 
 // teams are those of the store, which open opens.

@@ -3,11 +3,13 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -65,6 +67,11 @@ func TestTeamsAreRegisteredListedAndRemoved(t *testing.T) {
 	require.Equal(t, "Write it.", doc.Team.Personas["ann"].Instructions)
 	require.Equal(t, registeredTeam, d.run("team", "show", "web", "-o", "yaml").stdout.String())
 
+	require.Contains(t, d.run("plan", "web").stdout.String(), "design")
+	require.Equal(t, 0, d.run("plan", "web@"+changed.Digest[:9]).code)
+	got = d.run("run", "wep", "Build.")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `there is no file wep, and team "wep" is not registered in the store in `+d.state+`; did you mean "web"?`)
 	got = d.run("team", "show", "wep")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), `did you mean "web"?`)
@@ -72,4 +79,54 @@ func TestTeamsAreRegisteredListedAndRemoved(t *testing.T) {
 	require.Equal(t, 2, d.run("team", "remove", "web").code)
 	require.Contains(t, d.run("team", "list").stderr.String(), "no teams are registered")
 	require.Contains(t, d.run("audit", "--team", "web").stdout.String(), "team.remove")
+}
+
+// TestASessionOfARegisteredTeamKeepsItsLabels starts a session by name, and resumes and forks it.
+func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": coderScript})
+	d.must(0, "team", "register", d.file("team.yaml", twoTeam))
+	var team struct{ Digest string }
+	d.json(&team, "team", "show", "pair")
+	d.must(0, "run", "pair@"+team.Digest[:8], "Make it so.", "--session", "s-1", "--label", "area=web", "--label", "ticket=MD-1", "--watch")
+	require.Contains(t, d.must(0, "status", "s-1"), "area=web, ticket=MD-1")
+	labels := func(id string) map[string]string {
+		var s session.Status
+		d.json(&s, "status", id)
+		require.Equal(t, session.Completed, s.Status)
+		return s.Labels
+	}
+	want := map[string]string{"area": "web", "ticket": "MD-1"}
+	require.Equal(t, want, labels("s-1"))
+	d.must(0, "resume", "s-1", "--force", "build", "--watch")
+	require.Equal(t, want, labels("s-1"))
+	d.must(0, "fork", "s-1", "--from", "build", "--as", "s-2", "--watch")
+	require.Equal(t, want, labels("s-2"))
+	d.must(0, "run", "pair", "Another.", "--session", "s-3", "--watch")
+	require.Empty(t, labels("s-3"))
+
+	listed := func(d *desk, pair string) (ids []string) {
+		var doc struct {
+			Sessions []struct {
+				Session string
+				Labels  map[string]string
+			}
+		}
+		d.json(&doc, "list", "--label", pair)
+		for _, l := range doc.Sessions {
+			require.Equal(d.t, want, l.Labels)
+			ids = append(ids, l.Session)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	until(t, func() bool { return len(listed(d, "area=web")) == 2 }, "two sessions with a label") // visibility lags a moment behind
+	require.Equal(t, []string{"s-1", "s-2"}, listed(d, "ticket=MD-1"))
+	require.Empty(t, listed(d, "area=api"))
+	away := *d
+	away.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
+	require.Equal(t, []string{"s-1", "s-2"}, listed(&away, "area=web"), "the store knows them, too")
+	require.Equal(t, 2, d.run("list", "--label", "area").code)
+	require.Equal(t, 2, d.run("run", "pair", "x", "--label", "-=x").code)
 }

@@ -43,6 +43,8 @@ type ListedSession struct {
 	Requirement string     `json:"requirement"`
 	StartedAt   *time.Time `json:"started_at"`
 	ClosedAt    *time.Time `json:"closed_at"`
+	// Labels are those that the session was given, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Temporal reports whether Temporal knows the session; one that it has
 	// forgotten is listed from the store.
 	Temporal bool `json:"temporal"`
@@ -69,6 +71,8 @@ func States() []session.State {
 type SessionFilter struct {
 	Team   string
 	Status session.State
+	// Labels have to be there, with these values.
+	Labels map[string]string
 	// Since leaves out sessions that started before; zero: none.
 	Since time.Time
 	// Cursor continues after the page that ended with it; empty: the first page.
@@ -83,13 +87,16 @@ type SessionFilter struct {
 
 // All reports whether the first page of all sessions is wanted.
 func (f SessionFilter) All() bool {
-	return f.Team == "" && f.Status == "" && f.Since.IsZero() && f.Cursor == ""
+	return f.Team == "" && f.Status == "" && len(f.Labels) == 0 && f.Since.IsZero() && f.Cursor == ""
 }
 
 // Check refuses a filter that makes no sense, and reads its cursor.
 func (f *SessionFilter) Check() error {
 	if f.Limit < 1 {
 		return invalidf("limit", "%d is less than 1", f.Limit)
+	}
+	if err := session.CheckLabels(f.Labels); err != nil {
+		return &Error{Kind: Invalid, Field: "label", err: err}
 	}
 	if f.Status != "" && !slices.Contains(States(), f.Status) {
 		names := make([]string, 0, len(States()))
@@ -112,6 +119,15 @@ func (f *SessionFilter) Check() error {
 	return nil
 }
 
+// ParseLabels reads the labels of a filter or a start, each as KEY=VALUE.
+func ParseLabels(pairs []string) (map[string]string, error) {
+	labels, err := session.ParseLabels(pairs)
+	if err != nil {
+		return nil, &Error{Kind: Invalid, Field: "label", err: err}
+	}
+	return labels, nil
+}
+
 // condition is the part of the filter that Temporal can decide for every session. Its
 // other attributes may be missing, or late.
 func (f SessionFilter) condition() string {
@@ -122,6 +138,11 @@ func (f SessionFilter) condition() string {
 }
 
 func (f SessionFilter) has(l ListedSession) bool {
+	for key, value := range f.Labels {
+		if l.Labels[key] != value {
+			return false
+		}
+	}
 	return (f.may == nil || f.may(l.Team)) && (f.Team == "" || l.Team == f.Team) && (f.Status == "" || l.Status == f.Status) &&
 		!timeOf(l.StartedAt).Before(f.Since) && (f.after == nil || newestFirst(*f.after, l) < 0)
 }
@@ -237,7 +258,7 @@ func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []
 
 // indexed is the filter for sessions of which only the store is asked.
 func (f SessionFilter) indexed(namespace string) index.Filter {
-	wanted := index.Filter{Namespace: namespace, Since: f.Since, Limit: f.Limit + 1}
+	wanted := index.Filter{Namespace: namespace, Since: f.Since, Labels: f.Labels, Limit: f.Limit + 1}
 	if f.Team != "" {
 		wanted.Teams = []string{f.Team}
 	}

@@ -59,6 +59,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) ListedSession {
 	l := ListedSession{
 		Session: info.GetExecution().GetWorkflowId(), Team: sessionstatus.Memo[string](info, workflows.MemoTeam),
 		Store: sessionstatus.Memo[string](info, workflows.MemoStore), Requirement: sessionstatus.Memo[string](info, workflows.MemoRequirement),
+		Labels: sessionstatus.Memo[map[string]string](info, workflows.MemoLabels),
 		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage, reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
@@ -97,7 +98,7 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 func fromStore(m index.Session) ListedSession {
 	return ListedSession{
 		Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
-		Store: m.Store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt,
+		Store: m.Store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt, Labels: m.Labels,
 	}
 }
 

@@ -26,6 +26,8 @@ type Starts struct{ *Base }
 
 // TeamInput says which team a session is to have.
 type TeamInput struct {
+	// Name is that of a registered team, or NAME@DIGEST with the beginning of a version's digest.
+	Name string `json:"name,omitempty"`
 	// File is the text of a team file, which names no other files.
 	File string `json:"file,omitempty"`
 	// Loaded is a team that a caller in this process has read itself.
@@ -45,6 +47,8 @@ type NewSession struct {
 	Supplied map[string]spec.Digest `json:"supplied,omitempty"`
 	// Decisions are those that it starts with, by name.
 	Decisions map[string]string `json:"decisions,omitempty"`
+	// Labels are those by which it is found, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 
 	// Source says where on a machine the workspace was taken from, and ReportTo is the key of
 	// the ticket that the requirement came from. Only callers in this process know them.
@@ -81,7 +85,7 @@ type Started struct {
 
 // Check refuses a session that cannot start, before its files are stored.
 func (s Starts) Check(ctx context.Context, in NewSession) error {
-	t, err := s.team(in.Team)
+	t, err := s.team(ctx, in.Team)
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 
 // Preview says what a session would do. It needs neither Temporal nor workers, and no requirement.
 func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
-	t, err := s.team(in.Team)
+	t, err := s.team(ctx, in.Team)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -127,7 +131,7 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 // Start starts a session, and waits until it is admitted. With an error, the document names a
 // session only if it was started.
 func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err error) {
-	t, err := s.team(in.Team)
+	t, err := s.team(ctx, in.Team)
 	if err != nil {
 		return doc, err
 	}
@@ -152,10 +156,14 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 }
 
 // team is the team that an input names.
-func (s Starts) team(in TeamInput) (spec.Team, error) {
+func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 	switch {
 	case in.Loaded != nil:
 		return *in.Loaded, nil
+	case in.Name != "" && in.File != "":
+		return spec.Team{}, invalidf("team", "has both name and file; leave one out")
+	case in.Name != "":
+		return Teams(s).Named(ctx, in.Name)
 	case in.File != "":
 		t, err := config.ParseTeam("team", []byte(in.File))
 		if err != nil {
@@ -163,7 +171,7 @@ func (s Starts) team(in TeamInput) (spec.Team, error) {
 		}
 		return t, nil
 	}
-	return spec.Team{}, invalidf("team", "missing; give the text of a team file")
+	return spec.Team{}, invalidf("team", "missing; name a registered team, or give the text of a team file")
 }
 
 // launcher starts sessions of the store.
@@ -179,10 +187,13 @@ func (s Starts) launcher() (*launch.Launcher, error) {
 // fresh is a new session of a team.
 func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
-		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, Workspace: in.Workspace, ReportTo: in.ReportTo,
+		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, Workspace: in.Workspace, ReportTo: in.ReportTo, Labels: in.Labels,
 	}
 	if err := spec.CheckSession(next.ID); err != nil {
 		return next, &Error{Kind: Invalid, Field: "session", err: err}
+	}
+	if err := session.CheckLabels(in.Labels); err != nil {
+		return next, &Error{Kind: Invalid, Field: "labels", err: err}
 	}
 	if next.Course, err = in.course(t); err != nil {
 		return next, err

@@ -189,7 +189,7 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 		return found, t, faults, err
 	}
 	if team != (TeamInput{}) {
-		if t, err = s.team(team); err == nil {
+		if t, err = s.team(ctx, team); err == nil {
 			err = access.Check(ctx, access.Operate, t.Name)
 		}
 		return found, t, faults, err
@@ -221,7 +221,7 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 // newID chooses the id of a fork; empty: its team is not known.
 func (s Starts) newID(ctx context.Context, sessionID string, team TeamInput) string {
 	name := s.teamName(ctx, sessionID)
-	if t, err := s.team(team); err == nil {
+	if t, err := s.team(ctx, team); err == nil {
 		name = t.Name
 	}
 	if name == access.AllTeams {

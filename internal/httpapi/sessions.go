@@ -14,6 +14,7 @@ import (
 type listInput struct {
 	Team   string    `query:"team" maxLength:"100" doc:"only sessions of this team"`
 	Status string    `query:"status" maxLength:"40" doc:"only sessions in this state"`
+	Label  []string  `query:"label,explode" maxItems:"16" doc:"only sessions with this label, as KEY=VALUE; may be given several times"`
 	Since  time.Time `query:"since" doc:"only sessions that started at this time or later"`
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"continue after the page that ended with this cursor"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many at most"`
@@ -29,7 +30,11 @@ type sessionDocument struct {
 func sessions(api huma.API, s control.Sessions) {
 	register(api, operation("GET /sessions", "list-sessions", "List sessions, newest first"),
 		func(ctx context.Context, in *listInput) (control.SessionList, error) {
-			return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Since: in.Since, Cursor: in.Cursor, Limit: in.Limit})
+			labels, err := control.ParseLabels(in.Label)
+			if err != nil {
+				return control.SessionList{}, err
+			}
+			return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: labels, Since: in.Since, Cursor: in.Cursor, Limit: in.Limit})
 		})
 	register(api, operation("GET /sessions/{session}", "read-session", "Read a session's status"),
 		func(ctx context.Context, in *ofSession) (sessionDocument, error) {

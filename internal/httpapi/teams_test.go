@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func TestTeamsAreRegisteredByTheirText(t *testing.T) {
@@ -73,4 +75,18 @@ func TestAFormSaysWhatAStartTakes(t *testing.T) {
 			require.Equal(t, fits, schema.Validate(in) == nil, in)
 		}
 	}
+}
+
+func TestSessionsAreFoundByTheirLabels(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	for id, labels := range map[string]map[string]string{"one": {"area": "web", "for": "a, b"}, "two": {"area": "web"}, "three": nil} {
+		h.session(id, "web", time.Now(), func(e *session.Execution) { e.Labels = labels })
+	}
+	for query, want := range map[string]int{"": 3, "?label=area%3Dweb": 2, "?label=area%3Dweb&label=for%3Da%2C%20b": 1, "?label=area%3Dapi": 0} {
+		var page control.SessionList
+		h.call("GET", "/sessions"+query, nil).read(t, &page)
+		require.Len(t, page.Sessions, want, query)
+	}
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions?label=area", nil).status)
 }

@@ -155,6 +155,7 @@ func (e *entry) watch(before seen, ledger budget.Ledger) {
 func (e *entry) ofStatus(x session.Execution) {
 	e.Store, e.Team, e.Status, e.Reason = x.Store, x.Team, x.Status.Status, textfmt.Shorten(x.Reason, session.MaxMessage)
 	e.StartedAt, e.ClosedAt, e.UpdatedAt = x.StartedAt, x.ClosedAt, x.UpdatedAt
+	e.Labels = x.Labels
 	e.Incarnation, e.Run, e.FirstRun = x.Incarnation, x.RunID, x.FirstRun
 	if x.Origin != nil {
 		e.Origin = x.Origin.Session

@@ -46,6 +46,8 @@ type Session struct {
 	Course session.Course
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string
+	// Labels are the session's, by key.
+	Labels map[string]string
 
 	// base is the checkpoint that the session continues from; empty for a new one.
 	base spec.Digest
@@ -139,7 +141,7 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 // storeInput stores team and requirement.
 func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.SessionInput, error) {
 	in := workflows.SessionInput{
-		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo,
+		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
 		Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
 	}
 	data, err := json.Marshal(s.Team)

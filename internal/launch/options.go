@@ -45,6 +45,9 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
 		StaticDetails: details(s, access.ServedAt(l.Store.Storage())),
 	}
+	if len(s.Labels) > 0 {
+		o.Memo[workflows.MemoLabels] = s.Labels
+	}
 	if s.resumes() {
 		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 	}

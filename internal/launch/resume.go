@@ -81,7 +81,7 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 		}
 	}
 	return Session{
-		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo,
+		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo, Labels: c.Labels,
 		base: c.Name, incarnation: max(s.Execution.Incarnation, c.Incarnation) + 1,
 	}, nil
 }
@@ -96,7 +96,7 @@ func phasesOf(t spec.Team, phases []string) []string {
 func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 	c := s.Checkpoint
 	return Session{
-		Team: t, Requirement: c.Requirement, Workspace: c.Workspace,
+		Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Labels: c.Labels,
 		Course: session.Course{Force: []string{phase}, Given: c.Given, Source: s.Execution.Course.Source},
 		base:   c.Name, incarnation: 1, origin: &session.Origin{Session: from, Checkpoint: c.Name},
 	}

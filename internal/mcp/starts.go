@@ -19,7 +19,7 @@ const (
 )
 
 type startInput struct {
-	Team        control.TeamInput `json:"team" jsonschema:"the team; file: the text of a team file, in YAML"`
+	Team        control.TeamInput `json:"team" jsonschema:"the team; name: that of a registered team; file: the text of a team file, in YAML"`
 	Requirement string            `json:"requirement" jsonschema:"what the team is to do"`
 	Session     string            `json:"session,omitempty" jsonschema:"the id of the session; one is chosen if left out"`
 	Files       map[string]string `json:"files,omitempty" jsonschema:"texts of files that the session starts from, by path; 200 files and 512 KiB at most"`
@@ -28,6 +28,7 @@ type startInput struct {
 	Until       string            `json:"until,omitempty" jsonschema:"run this phase and all that it depends on"`
 	PauseAfter  []string          `json:"pause_after,omitempty" jsonschema:"pause after these phases until the session is resumed"`
 	Decisions   map[string]string `json:"decisions,omitempty" jsonschema:"decisions that the session starts with, by name"`
+	Labels      map[string]string `json:"labels,omitempty" jsonschema:"labels by which the session is found, 16 at most"`
 }
 
 type resumeInput struct {
@@ -84,7 +85,7 @@ func (t tools) starts(s control.Starts) {
 // session is the session of an input, with its files stored.
 func (in startInput) session(ctx context.Context, s control.Starts) (control.NewSession, error) {
 	next := control.NewSession{
-		Session: in.Session, Team: in.Team, Requirement: in.Requirement, Decisions: in.Decisions,
+		Session: in.Session, Team: in.Team, Requirement: in.Requirement, Decisions: in.Decisions, Labels: in.Labels,
 		PhaseSelection: control.PhaseSelection{Only: in.Only, From: in.From, Until: in.Until, PauseAfter: in.PauseAfter},
 	}
 	if len(in.Files) == 0 {

@@ -28,10 +28,11 @@ type ofSession struct {
 }
 
 type listInput struct {
-	Team   string `json:"team,omitempty" jsonschema:"only sessions of this team"`
-	Status string `json:"status,omitempty" jsonschema:"only sessions in this state: admitted, running, waiting_breaker, help_needed, awaiting_approval, completed, failed or cancelled"`
-	Cursor string `json:"cursor,omitempty" jsonschema:"continue after the page that ended with this cursor"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"how many at most, 1 to 200; 20 if left out"`
+	Team   string            `json:"team,omitempty" jsonschema:"only sessions of this team"`
+	Status string            `json:"status,omitempty" jsonschema:"only sessions in this state: admitted, running, waiting_breaker, help_needed, awaiting_approval, completed, failed or cancelled"`
+	Labels map[string]string `json:"labels,omitempty" jsonschema:"only sessions with these labels"`
+	Cursor string            `json:"cursor,omitempty" jsonschema:"continue after the page that ended with this cursor"`
+	Limit  int               `json:"limit,omitempty" jsonschema:"how many at most, 1 to 200; 20 if left out"`
 }
 
 type waitInput struct {
@@ -51,7 +52,7 @@ func (t tools) sessions(s control.Sessions) {
 		if in.Limit == 0 {
 			in.Limit = usualLimit
 		}
-		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Cursor: in.Cursor, Limit: min(in.Limit, 200)})
+		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: in.Labels, Cursor: in.Cursor, Limit: min(in.Limit, 200)})
 	})
 	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions and open requests.",
 		func(ctx context.Context, in ofSession) (session.Status, error) {

@@ -22,6 +22,22 @@ const (
 
 var labelKey = regexp.MustCompile(LabelPattern)
 
+// ParseLabels reads labels that are written as KEY=VALUE, and checks them.
+func ParseLabels(pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	labels := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if _, twice := labels[key]; !ok || twice {
+			return nil, fmt.Errorf("%q is not KEY=VALUE with a key of its own", textfmt.Shorten(pair, 80))
+		}
+		labels[key] = value
+	}
+	return labels, CheckLabels(labels)
+}
+
 // CheckLabels refuses labels that no session can have.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {

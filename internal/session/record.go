@@ -335,6 +335,8 @@ type Checkpoint struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
+	// Labels are the session's, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 	// CurrentPhase is the phase that the checkpoint was taken after; init for
 	// the first.
 	CurrentPhase string                 `json:"current_phase"`

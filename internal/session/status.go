@@ -86,6 +86,8 @@ type Status struct {
 	Plan []PlanEntry `json:"plan,omitempty"`
 	// Origin says from which session it was forked.
 	Origin *Origin `json:"origin,omitempty"`
+	// Labels are those that it was given, by key.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // PhaseStatus is where one phase stands. Phases are in the team file's order.

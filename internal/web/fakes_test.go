@@ -378,7 +378,7 @@ func samplePlane() *plane {
 			{Session: "far-1", Status: session.HelpIsNeeded, Store: "other", Kind: session.ForHelp, Message: "build/dev waits", Commands: []string{"maestro status far-1"}},
 		}},
 		sessions: control.SessionList{More: true, Cursor: "abc", Sessions: []control.ListedSession{
-			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Phases: []string{"backend", "frontend"}, Tokens: 960_000, CostUSD: 12.4e9, Requirement: "Build a web service that stores notes, with an API, a page and tests.", StartedAt: &old, Temporal: true},
+			{Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Phases: []string{"backend", "frontend"}, Tokens: 960_000, CostUSD: 12.4e9, Requirement: "Build a web service that stores notes, with an API, a page and tests.", StartedAt: &old, Temporal: true, Labels: map[string]string{"area": "<b>\u202eweb", "for": "a, b"}},
 			{Session: "web-6", Team: "web-service", Status: session.Completed, Tokens: 1_200_000, CostUSD: 20e9, Requirement: "Fix the login", StartedAt: &old, ClosedAt: &closed, Temporal: true},
 			{Session: "docs-2", Team: "docs", Status: session.Failed, Requirement: "Write the manual", StartedAt: &old, ClosedAt: &closed},
 		}},

@@ -176,3 +176,12 @@ func TestTwoSessionsAreShownSideBySide(t *testing.T) {
 	answer, _ := visit(t, server.URL+"/compare?a=absent&b=web-6")
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
+
+func TestSessionsAreFilteredByALabel(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/sessions?label=for%3Da%2C%20b")
+	inert(t, text)
+	require.Contains(t, text, `href="/sessions?label=for%3da%2c%20b"`)
+	require.Contains(t, text, `&lt;b&gt;\u202eweb`)
+}

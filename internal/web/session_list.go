@@ -13,8 +13,8 @@ import (
 // sessionsPage is the content of the list of sessions.
 type sessionsPage struct {
 	control.SessionList
-	Team, Status, Since string
-	States              []session.State
+	Team, Status, Since, Label string
+	States                     []session.State
 	// Next is the address of the next page; empty: there is none.
 	Next string
 	// Filtered: not all sessions are wanted.
@@ -30,12 +30,18 @@ const pageSize = 50
 
 func (s *site) sessions(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	content := sessionsPage{Team: strings.TrimSpace(q.Get("team")), Status: q.Get("status"), Since: q.Get("since"), States: control.States(), Now: s.Now()}
+	content := sessionsPage{Team: strings.TrimSpace(q.Get("team")), Status: q.Get("status"), Since: q.Get("since"), Label: strings.TrimSpace(q.Get("label")), States: control.States(), Now: s.Now()}
 	f := control.SessionFilter{Team: content.Team, Status: session.State(content.Status), Cursor: q.Get("cursor"), Limit: pageSize}
 	if since, ok := sinceTimes[content.Since]; ok {
 		f.Since = s.Now().Add(-since)
 	}
 	var err error
+	if content.Label != "" {
+		if f.Labels, err = control.ParseLabels([]string{content.Label}); err != nil {
+			s.failed(w, r, err, "/sessions")
+			return
+		}
+	}
 	if content.SessionList, err = s.Sessions.List(r.Context(), f); err != nil {
 		s.failed(w, r, err, "/sessions")
 		return
@@ -43,7 +49,7 @@ func (s *site) sessions(w http.ResponseWriter, r *http.Request) {
 	content.Filtered = !f.All()
 	if content.More {
 		next := url.Values{"cursor": {content.Cursor}}
-		for name, value := range map[string]string{"team": content.Team, "status": content.Status, "since": content.Since} {
+		for name, value := range map[string]string{"team": content.Team, "status": content.Status, "since": content.Since, "label": content.Label} {
 			if value != "" {
 				next.Set(name, value)
 			}

@@ -42,17 +42,18 @@ type startPage struct {
 // startForm is what a person has entered.
 type startForm struct {
 	// Team names a registered one; File is the text of a team file instead.
-	Team, File                 string
-	Requirement, Session       string
-	From, Until, PauseAfter    string
-	Decisions, Workspace, Note string
+	Team, File              string
+	Requirement, Session    string
+	From, Until, PauseAfter string
+	Decisions, Labels       string
+	Workspace, Note         string
 }
 
 func startFormOf(r *http.Request) startForm {
 	f := startForm{}
 	for name, field := range map[string]*string{
 		"team": &f.Team, "file": &f.File, "requirement": &f.Requirement, "session": &f.Session, "from": &f.From, "until": &f.Until,
-		"pause_after": &f.PauseAfter, "decisions": &f.Decisions, "workspace": &f.Workspace, "workspace_note": &f.Note,
+		"pause_after": &f.PauseAfter, "decisions": &f.Decisions, "labels": &f.Labels, "workspace": &f.Workspace, "workspace_note": &f.Note,
 	} {
 		*field = strings.TrimSpace(strings.ReplaceAll(r.FormValue(name), "\r\n", "\n"))
 	}
@@ -60,20 +61,27 @@ func startFormOf(r *http.Request) startForm {
 }
 
 // input is the session that the form describes.
-func (f startForm) input(team control.TeamInput) control.NewSession {
+func (f startForm) input() control.NewSession {
 	in := control.NewSession{
-		Session: f.Session, Team: team, Requirement: f.Requirement, Workspace: spec.Digest(f.Workspace),
+		Session: f.Session, Team: f.team(), Requirement: f.Requirement, Workspace: spec.Digest(f.Workspace),
 		PhaseSelection: control.PhaseSelection{From: f.From, Until: f.Until, PauseAfter: words(f.PauseAfter)},
 	}
-	for line := range strings.Lines(f.Decisions) {
+	in.Decisions, in.Labels = pairs(f.Decisions), pairs(f.Labels)
+	return in
+}
+
+// pairs are the lines of a text, each NAME=VALUE; nil: there are none.
+func pairs(text string) map[string]string {
+	var all map[string]string
+	for line := range strings.Lines(text) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name+value != "" {
-			if in.Decisions == nil {
-				in.Decisions = map[string]string{}
+			if all == nil {
+				all = map[string]string{}
 			}
-			in.Decisions[strings.TrimSpace(name)] = strings.TrimSpace(value)
+			all[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		}
 	}
-	return in
+	return all
 }
 
 // words are the names in a text, separated by commas or spaces.
@@ -134,11 +142,7 @@ func (s *site) startNow(w http.ResponseWriter, r *http.Request) {
 // begin previews the session of a form, or starts it and returns its id.
 func (s *site) begin(r *http.Request, p *startPage) (started string, err error) {
 	ctx := r.Context()
-	team, err := s.teamOf(ctx, p.startForm)
-	if err != nil {
-		return "", err
-	}
-	in := p.input(team)
+	in := p.input()
 	plan, err := s.Starts.Preview(ctx, in)
 	if err != nil {
 		return "", err
@@ -154,13 +158,12 @@ func (s *site) begin(r *http.Request, p *startPage) (started string, err error) 
 	return "", nil
 }
 
-// teamOf is the team that a form names.
-func (s *site) teamOf(ctx context.Context, f startForm) (control.TeamInput, error) {
-	if f.File != "" || f.Team == "" {
-		return control.TeamInput{File: f.File}, nil
+// team is the team that the form names.
+func (f startForm) team() control.TeamInput {
+	if f.File != "" {
+		return control.TeamInput{File: f.File}
 	}
-	registered, err := s.Teams.Read(ctx, f.Team, "")
-	return control.TeamInput{Loaded: &registered.Team}, err
+	return control.TeamInput{Name: f.Team}
 }
 
 // uploaded stores the files that a form brings, or names those that it brought before.

@@ -47,7 +47,7 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	server := dashboard(t, p)
-	fields := map[string]string{"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "pause_after": "design, frontend", "action": "preview"}
+	fields := map[string]string{"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web", "pause_after": "design, frontend", "action": "preview"}
 	answer, text := submit(t, server.URL+"/start", fields, map[string]string{"files": "an archive"})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	inert(t, text)
@@ -62,7 +62,7 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Equal(t, "/sessions/web-8", answer.Header.Get("Location"))
 	require.Equal(t, []control.NewSession{{
-		Team: control.TeamInput{Loaded: &spec.Team{Name: "web"}}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: "0123", Decisions: map[string]string{"port": "8081"},
+		Team: control.TeamInput{Name: "web"}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: "0123", Decisions: map[string]string{"port": "8081"}, Labels: map[string]string{"area": "web"},
 		PhaseSelection: control.PhaseSelection{PauseAfter: []string{"design", "frontend"}},
 	}}, p.started)
 }
