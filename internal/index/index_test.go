@@ -133,7 +133,9 @@ func TestListsAreFilteredAndComeInPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none)
 	for _, s := range all {
-		require.Equal(t, 1, s.Answers)
+		require.Equal(t, 2, s.Answers)
+		require.Equal(t, 1, s.Approvals)
+		require.Equal(t, 20*time.Minute, s.Approving)
 		require.Equal(t, time.Hour, s.Waited)
 		if s.Status == session.HelpIsNeeded {
 			require.Equal(t, s.StartedAt.Add(time.Hour), *s.WaitingSince)
@@ -168,6 +170,7 @@ func TestStatisticsAddUp(t *testing.T) {
 					sessions.Completed += g.Sessions.Completed
 					sessions.Failed += g.Sessions.Failed
 					sessions.WaitedSeconds += g.Sessions.WaitedSeconds
+					sessions.ApprovalSeconds += g.Sessions.ApprovalSeconds
 				}
 			}
 			require.Equal(t, []int{180, 360, 180, in[session.Failed]}, []int{sum.All, sum.Attempts, sum.Failures, sum.Failed}, "by %v", by)
@@ -175,6 +178,7 @@ func TestStatisticsAddUp(t *testing.T) {
 			if len(by) == 0 || by[0] == "team" || by[0] == "day" {
 				require.Equal(t, []int{in[session.Completed], in[session.Failed]}, []int{sessions.Completed, sessions.Failed}, "by %v", by)
 				require.InDelta(t, 60*3600, sessions.WaitedSeconds, 0.001)
+				require.InDelta(t, 20*3600, sessions.ApprovalSeconds, 0.001)
 			}
 		}
 	}

@@ -190,6 +190,10 @@ func (e *entry) ofCheckpoint(ctx context.Context, s *store.Store, name spec.Dige
 		if !a.Since.IsZero() && a.At.After(a.Since) {
 			e.Answers++
 			e.Waited += a.At.Sub(a.Since)
+			if a.Action.OfPhase() {
+				e.Approvals++
+				e.Approving += a.At.Sub(a.Since)
+			}
 		}
 	}
 	return nil

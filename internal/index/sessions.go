@@ -45,6 +45,9 @@ type Session struct {
 	// Answers is how many requests people have answered, and Waited how long these waited.
 	Answers int           `json:"answers,omitempty"`
 	Waited  time.Duration `json:"waited,omitempty"`
+	// Approvals is how many of them were approvals of phases, and Approving how long these waited.
+	Approvals int           `json:"approvals,omitempty"`
+	Approving time.Duration `json:"approving,omitempty"`
 	// Labels are those that the session was given.
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -129,7 +132,7 @@ func (f Filter) sessions() *condition {
 }
 
 var shownColumns = strings.Fields(`namespace session team status phases requirement reason tokens cost store started closed updated
-	incarnation run first_run origin requests waiting answers waited labels`)
+	incarnation run first_run origin requests waiting answers waited approvals approving labels`)
 
 // Sessions lists the sessions that have a status document and that the filter selects, the
 // newest first, and of those that were started at the same time by name.
@@ -183,6 +186,7 @@ func sessionOf(row *values) (Session, error) {
 	s.Incarnation, s.Run, s.FirstRun, s.Origin = int(row.integer()), row.text(), row.text(), row.text()
 	s.Requests, s.WaitingSince = int(row.integer()), optionalTime(row.integer())
 	s.Answers, s.Waited = int(row.integer()), time.Duration(row.integer())
+	s.Approvals, s.Approving = int(row.integer()), time.Duration(row.integer())
 	if labels := row.text(); labels != "" && json.Unmarshal([]byte(labels), &s.Labels) != nil {
 		return s, errValue
 	}

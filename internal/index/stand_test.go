@@ -93,7 +93,7 @@ func (w *stand) add(i int) session.Key {
 	c := session.Checkpoint{
 		CurrentPhase: spec.ReservedPhase, Incarnation: 1, CreatedAt: started, Team: session.Ref{Name: team},
 		Requirement: fmt.Sprintf("Requirement %d: Ändere the %s", i, []string{"parser", "lexer", "docs"}[i%3]),
-		Answers:     []session.Answer{{Request: "build.dev.1", Action: session.AnswerRetry, Since: started, At: started.Add(time.Hour)}},
+		Answers:     []session.Answer{{Request: "build.dev.1", Action: session.AnswerRetry, Since: started, At: started.Add(40 * time.Minute)}, {Request: "build", Action: session.AnswerApprove, Since: started, At: started.Add(20 * time.Minute)}},
 		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{},
 	}
 	head, err := w.store.PutCheckpoint(w.t.Context(), k, c)

@@ -41,6 +41,9 @@ type SessionOutcomes struct {
 	// waited, all together.
 	Answers       int     `json:"answers"`
 	WaitedSeconds float64 `json:"waited_seconds"`
+	// Approvals and ApprovalSeconds are the part of these that were approvals of phases; the rest was help.
+	Approvals       int     `json:"approvals"`
+	ApprovalSeconds float64 `json:"approval_seconds"`
 }
 
 // SuccessRate is the part that completed of the sessions that completed or failed; zero where
@@ -184,7 +187,7 @@ func sessionOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, gro
 	if len(by) > 0 {
 		keys = columns(by, "s.", "") + ", "
 	}
-	query := "SELECT " + keys + "s.status, count(*), sum(iif(s.started <> ?1 AND s.closed > s.started, (s.closed - s.started) / 1000, 0)), sum(s.answers), sum(s.waited / 1000)" +
+	query := "SELECT " + keys + "s.status, count(*), sum(iif(s.started <> ?1 AND s.closed > s.started, (s.closed - s.started) / 1000, 0)), sum(s.answers), sum(s.waited / 1000), sum(s.approvals), sum(s.approving / 1000)" +
 		" FROM sessions AS s WHERE " + c.String() + " GROUP BY " + keys + "s.status"
 	return each(ctx, db, query, append([]any{int64(never)}, c.arguments...), func(row *values) error {
 		s := groupOf(row, by, groups)
@@ -205,6 +208,8 @@ func sessionOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, gro
 		o.Seconds += float64(row.integer()) / 1e6
 		o.Answers += int(row.integer())
 		o.WaitedSeconds += float64(row.integer()) / 1e6
+		o.Approvals += int(row.integer())
+		o.ApprovalSeconds += float64(row.integer()) / 1e6
 		return nil
 	})
 }

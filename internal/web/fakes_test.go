@@ -142,7 +142,7 @@ func (f fakeViews) Remove(_ context.Context, name string) error {
 func (f fakeSessions) Statistics(_ context.Context, by []string, _ index.Filter) ([]index.Statistic, error) {
 	one := index.Statistic{Assignments: index.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
 	if len(by) == 0 || by[0] == "team" || by[0] == "day" {
-		one.Sessions = &index.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000}
+		one.Sessions = &index.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000, Approvals: 4, ApprovalSeconds: 12_000}
 	}
 	two := one
 	switch {

@@ -64,6 +64,14 @@ func (r HistoryRow) Took() string { return average(r.Seconds, r.Ended()) }
 // Waited is how long a request waited for its answer on average; empty: none was answered.
 func (r HistoryRow) Waited() string { return average(r.WaitedSeconds, r.Answers) }
 
+// Approved is how long an approval of a phase waited on average; empty: there was none.
+func (r HistoryRow) Approved() string { return average(r.ApprovalSeconds, r.Approvals) }
+
+// Helped is how long another request waited on average; empty: there was none.
+func (r HistoryRow) Helped() string {
+	return average(r.WaitedSeconds-r.ApprovalSeconds, r.Answers-r.Approvals)
+}
+
 func average(seconds float64, n int) string {
 	if n == 0 {
 		return ""

@@ -157,7 +157,7 @@ func TestHistoryAddsUp(t *testing.T) {
 	p := samplePlane()
 	server := dashboard(t, p)
 	_, text := visit(t, server.URL+"/history?by=agent&team=web")
-	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed, 1 lost.*1h 1m.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
+	require.Regexp(t, `(?s)90% <small>9 of 10.*1\.43 <small>17 failed<.*50m 0s <small>average of 4.*1h 6m <small>average of 10.*By agent.*tester.*95%.*67% of the cost.*\$2\.00.*developer`, text)
 	require.Contains(t, text, `href="/history?by=model&amp;since=30d&amp;team=web"`)
 	require.Contains(t, text, `href="/history?by=model&amp;since=7d&amp;team=web" data-key="view-Web, a week"`)
 	answer := post(t, server.URL+"/history/views", url.Values{"name": {"mine"}, "query": {"team=web&by=agent"}})

@@ -93,6 +93,7 @@ func functions(files assets) template.FuncMap {
 		"dict":    dict,
 		"list":    func(all ...string) []string { return all },
 		"add":     func(a, b int) int { return a + b },
+		"sub":     func(a, b int) int { return a - b },
 		"sum":     func(a, b float64) float64 { return a + b },
 		"join":    strings.Join,
 
