@@ -12,7 +12,11 @@ import (
 func (f fakeTeams) List(context.Context) (control.TeamList, error) { return f.teams, nil }
 
 func (f fakeTeams) Read(_ context.Context, name, _ string) (control.RegisteredTeam, error) {
-	return control.RegisteredTeam{Name: name, Team: spec.Team{Name: name}}, nil
+	version := session.TeamVersion{Digest: "12ab", By: "ann <b>", At: testNow}
+	return control.RegisteredTeam{Name: name, TeamVersion: version, Newest: true, File: "name: <script>\u202e", Versions: []session.TeamVersion{version}, Team: spec.Team{
+		Name: name, Description: "A <b>web</b> service",
+		Phases: []spec.Phase{{Name: "design", Personas: []string{"architect"}, Approve: spec.Approval{Count: 2}}, {Name: "build", Needs: []string{"design"}, Personas: []string{"developer", "tester"}}},
+	}}, nil
 }
 
 func (f fakeStarts) Upload(_ context.Context, _ string, archive io.Reader) (control.Workspace, error) {

@@ -21,7 +21,7 @@ import (
 var allPages = []string{
 	"/inbox", "/sessions", "/sessions?team=web&status=failed&since=7d", "/sessions/web-7", "/sessions/web-7/phases/frontend", "/sessions/web-7/phases/frontend?view=split&file=server.go", "/sessions/web-7/phases/absent", "/sessions/web-7/changes?from=design",
 	"/sessions/web-7/phases/backend/developer", "/sessions/web-7/phases/backend/developer/attempts/1.1?q=fail", "/sessions/web-7/phases/backend/developer/attempts/1.2", "/sessions/web-7/phases/backend/database-expert/attempts/1.1?line=5",
-	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/compare", "/compare?a=web-7&b=web-6", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
+	"/sessions/web-7/phases/backend/developer/attempts/9.9", "/sessions/absent", "/absent", "/history", "/history?by=model&team=web&text=%3Cb%3E", "/compare", "/compare?a=web-7&b=web-6", "/sessions/web-7/checkpoints", "/operate", "/audit", "/start", "/teams", "/teams/web?version=12", "/sessions/web-7/resume?force=frontend", "/sessions/web-7/fork", "/sessions/web-7/edit?phase=frontend&path=server.go",
 }
 
 // Whatever agents and others have written into the documents, pages show it as text.
@@ -184,4 +184,16 @@ func TestSessionsAreFilteredByALabel(t *testing.T) {
 	inert(t, text)
 	require.Contains(t, text, `href="/sessions?label=for%3da%2c%20b"`)
 	require.Contains(t, text, `&lt;b&gt;\u202eweb`)
+}
+
+func TestATeamShowsItsPhasesAndVersions(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/teams")
+	require.Contains(t, text, `href="/teams/web"`)
+	_, text = visit(t, server.URL+"/teams/web")
+	inert(t, text)
+	for _, said := range []string{`href="#phase-design"`, `id="phase-build"`, "design, 1 persona, needs approval", "2 persons", "A &lt;b&gt;web&lt;/b&gt; service", `href="/start?team=web"`, `href="/teams/web?version=12ab"`} {
+		require.True(t, strings.Contains(text, said), said) //nolint:testifylint // the page is long
+	}
 }

@@ -97,7 +97,7 @@ func functions(files assets) template.FuncMap {
 		"sum":     func(a, b float64) float64 { return a + b },
 		"join":    strings.Join,
 
-		"sessionURL": sessionURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL, "attemptURL": attemptURL,
+		"sessionURL": sessionURL, "teamURL": teamURL, "phaseURL": phaseURL, "assignmentURL": assignmentURL, "attemptURL": attemptURL,
 		"closed": func(s session.State) bool { return s.Closed() },
 	}
 }

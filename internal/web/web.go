@@ -46,6 +46,8 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}", s.assignment)
 	mux.HandleFunc("GET /sessions/{session}/phases/{phase}/{persona}/attempts/{attempt}", s.attempt)
 	mux.HandleFunc("GET /sessions/{session}/checkpoints", s.checkpoints)
+	mux.HandleFunc("GET /teams", s.teams)
+	mux.HandleFunc("GET /teams/{team}", s.team)
 	mux.HandleFunc("GET /history", s.history)
 	mux.HandleFunc("POST /history/views", s.keepView)
 	mux.HandleFunc("GET /compare", s.beside)
