@@ -65,6 +65,8 @@ type AdmitInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// Labels are the session's, by key.
 	Labels map[string]string `json:"labels,omitempty"`
+	// StartedBy is the person who started the session.
+	StartedBy string `json:"started_by,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new.
@@ -102,8 +104,10 @@ type Admission struct {
 	Inputs    map[string]spec.Digest        `json:"inputs,omitempty"`
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
-	// Unapproved names the finished phases that nobody has approved who has to.
-	Unapproved []string `json:"unapproved,omitempty"`
+	// Unapproved names the finished phases that have yet to be approved, and Approvals has the
+	// approvals of their work so far, by phase.
+	Unapproved []string                      `json:"unapproved,omitempty"`
+	Approvals  map[string][]session.Approval `json:"approvals,omitempty"`
 	// Reworks is the work that was sent back so far.
 	Reworks []session.Rework `json:"reworks,omitempty"`
 	// Notes is the last note of a person to each unfinished assignment.

@@ -40,7 +40,8 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 }
 
 // answered is what people have said by now. An approval, and the choice of the later
-// version of a conflict, record the digest of the work that they are for.
+// version of a conflict, record the digest of the work that they are for. Several persons may
+// approve in answer to one request.
 func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
 	case a.Action == session.AnswerApprove:
@@ -48,7 +49,7 @@ func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	case a.Action == session.AnswerSkip && !a.CountsAsDone:
 		a.Work = c.WorkOf("")
 	}
-	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request })
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request && b.Person == a.Person })
 	return append(earlier, a)
 }
 

@@ -47,7 +47,7 @@ func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitI
 		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
 		records: map[spec.AssignmentID]session.Record{}, costs: map[spec.AssignmentID]cost.Usage{}, found: map[spec.AssignmentID]finished{},
 		done: map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
-		inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},
+		approved: map[string][]session.Approval{}, inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},
 	}
 }
 

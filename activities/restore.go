@@ -51,8 +51,10 @@ type restoration struct {
 	inputs    map[string]spec.Digest
 	conflicts map[string][]session.Conflict
 	merged    map[string]spec.Digest
-	// unapproved are the finished phases that nobody has approved who has to.
+	// unapproved are the finished phases that have yet to be approved, and approved has
+	// the approvals of their work so far.
 	unapproved []string
+	approved   map[string][]session.Approval
 	status     session.Status
 	plan       []session.PlanEntry
 	faults     []string
@@ -430,7 +432,7 @@ func (r *restoration) admission() Admission {
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
 	}
-	out.Unapproved, out.Notes = r.unapproved, r.notes()
+	out.Unapproved, out.Approvals, out.Notes = r.unapproved, r.approved, r.notes()
 	for _, rework := range r.base.Reworks {
 		out.Reworks = append(out.Reworks, rework.Outline())
 	}

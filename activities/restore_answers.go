@@ -5,10 +5,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// approvals finds the finished phases that wait for a person's word: those whose
-// work, as it is, nobody has approved, unless the session has gone on from it.
+// approvals finds the finished phases that wait for approval: those whose work, as it
+// is, too few persons have approved, unless the session has gone on from it.
 func (r *restoration) approvals() {
 	for i, p := range r.team.Phases {
 		if !p.Approve.Wanted() || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
@@ -18,14 +19,31 @@ func (r *restoration) approvals() {
 		for _, persona := range p.Personas {
 			work = append(work, r.done[spec.AssignmentID{Phase: p.Name, Persona: persona}])
 		}
-		name := session.WorkOf(p.Name, work)
-		if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool {
-			return a.Action == session.AnswerApprove && a.Phase == p.Name && a.Work == name
-		}) {
-			r.unapproved = append(r.unapproved, p.Name)
-			r.status.Phases[i].Status = session.AwaitingApproval
+		found := r.approvalsOf(p.Name, session.WorkOf(p.Name, work))
+		q := session.NewQuorum(p.Approve, r.in.StartedBy, found)
+		if q == nil && len(found) > 0 || q != nil && q.Left() == 0 {
+			continue
+		}
+		r.unapproved = append(r.unapproved, p.Name)
+		r.status.Phases[i].Status = session.AwaitingApproval
+		if q != nil && len(q.Approvals) > 0 {
+			r.approved[p.Name] = q.Approvals
 		}
 	}
+}
+
+// approvalsOf are the approvals of a phase's work since it was last rejected.
+func (r *restoration) approvalsOf(phase string, work spec.Digest) (found []session.Approval) {
+	for _, a := range r.base.Answers {
+		switch {
+		case a.Phase != phase:
+		case a.Action == session.AnswerReject:
+			found = nil
+		case a.Action == session.AnswerApprove && a.Work == work:
+			found = append(found, session.Approval{Person: a.Person, Group: a.Group, Note: textfmt.Shorten(a.Note, session.MaxMessage), At: a.At})
+		}
+	}
+	return found
 }
 
 // builtOn reports whether finished work builds on a phase.

@@ -45,6 +45,10 @@ func (d *advice) howToAnswer(r *request) string {
 	if len(r.Actions) == 0 {
 		return r.Suggestion
 	}
+	if r.Quorum != nil {
+		return fmt.Sprintf("review it with `maestro artifacts diff %s %s`; approve it with `%s`, or reject it with `maestro reject %s %s --note \"what to change\"`, or in the dashboard",
+			d.status.Session, r.Phase, r.Command, d.status.Session, r.Phase)
+	}
 	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
 	switch r.Kind {
 	case session.ForApproval:
@@ -71,6 +75,9 @@ func (d *advice) requestPage(r *request) []string {
 	switch r.Kind {
 	case session.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "The phase is done. Phases that depend on it wait for the approval.", ""}
+		if r.Quorum != nil {
+			lines = append(lines, safetext.Code(r.Quorum.String()), "")
+		}
 		lines = append(lines, d.made(r)...)
 	case session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
@@ -85,7 +92,10 @@ func (d *advice) requestPage(r *request) []string {
 	if r.Suggestion != "" {
 		lines = append(lines, capitalize(r.Suggestion), "")
 	}
-	if len(r.Actions) > 0 {
+	switch {
+	case r.Quorum != nil:
+		lines = append(lines, "This page cannot answer it, because it does not know who you are. "+capitalize(r.Advice)+".", "")
+	case len(r.Actions) > 0:
 		lines = append(lines, d.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {

@@ -55,6 +55,8 @@ type SessionInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// Labels are the session's, by key.
 	Labels map[string]string `json:"labels,omitempty"`
+	// StartedBy is the person who started the session; empty: nobody knows.
+	StartedBy string `json:"started_by,omitempty"`
 	// Continued is set when a run continues an earlier one as new.
 	Continued *Continued `json:"continued,omitempty"`
 }

@@ -16,10 +16,20 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	for _, persona := range p.Personas {
 		used = used.Add(ps.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
 	}
-	return ps.requests.add(ctx, &request{Request: session.Request{
-		Kind: session.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
-		Actions: session.ForApproval.Rule().Actions,
-	}})
+	r := &request{Request: session.Request{
+		Kind: session.ForApproval, Phase: p.Name, Usage: used, Actions: session.ForApproval.Rule().Actions,
+		Quorum: session.NewQuorum(p.Approve, ps.status.StartedBy, p.approvals),
+	}}
+	r.Message = approvalMessage(r)
+	return ps.requests.add(ctx, r)
+}
+
+// approvalMessage says what a phase waits for.
+func approvalMessage(r *request) string {
+	if r.Quorum != nil {
+		return r.Quorum.String()
+	}
+	return fmt.Sprintf("phase %s is done and waits for approval", r.Phase)
 }
 
 // reopenApproval opens it for a phase that was done in an earlier incarnation, unless it is
@@ -57,7 +67,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 		r.notified = true
 		ps.notifier.notify(ctx, session.ApprovalAsked, &r.Request, nil)
 	}
-	err := workflow.Await(ctx, func() bool { return r.answer != nil || ps.ending.stopping() })
+	err := ps.awaitAnswer(ctx, r)
 	if err == nil && ps.ending.handsOver() {
 		return false, nil // the next run waits for the answer
 	}
@@ -79,4 +89,20 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	r.applied = true
 	ps.notifier.notify(ctx, session.WentOn, &r.Request, r.answer)
 	return true, nil
+}
+
+// awaitAnswer waits until a phase is rejected, or approved by as many persons as it takes, or
+// the session ends. It stores each approval that leaves others to be given.
+func (ps *phases) awaitAnswer(ctx workflow.Context, r *request) error {
+	for {
+		err := workflow.Await(ctx, func() bool { return r.answer != nil || len(r.unsaved) > 0 || ps.ending.stopping() })
+		if err != nil || ps.ending.stopping() || len(r.unsaved) == 0 {
+			return err
+		}
+		ps.publisher.announce(ctx)
+		if err := ps.checkpoints.mark(ctx, &r.unsaved[0]); err != nil {
+			return err
+		}
+		r.unsaved = r.unsaved[1:]
+	}
 }

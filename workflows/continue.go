@@ -77,6 +77,8 @@ type ContinuedRequest struct {
 	OwnWork  bool                   `json:"own_work,omitempty"`
 	Notified bool                   `json:"notified,omitempty"`
 	Raises   int                    `json:"raises,omitempty"`
+	// Unsaved are approvals that the store does not have yet.
+	Unsaved []session.Answer `json:"unsaved,omitempty"`
 	// Answer was accepted, and the next run applies it.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
@@ -119,7 +121,7 @@ func (s *teamSession) continued(run string) *Continued {
 		c.Phases = append(c.Phases, s.schedule.continued(p))
 	}
 	for _, r := range s.requests.open {
-		c.Requests = append(c.Requests, ContinuedRequest{r.Request, r.stop, r.files, r.ownWork, r.notified, r.raises, r.answer})
+		c.Requests = append(c.Requests, ContinuedRequest{r.Request, r.stop, r.files, r.ownWork, r.notified, r.raises, r.unsaved, r.answer})
 	}
 	return c
 }
@@ -157,7 +159,7 @@ func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 	s.schedule.takeOver(c)
 	for _, r := range c.Requests {
 		s.takeOverRequest(&request{
-			Request: r.Request, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, answer: r.Answer,
+			Request: r.Request, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, unsaved: r.Unsaved, answer: r.Answer,
 		})
 	}
 	s.requests.list()

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/temporal"
@@ -40,6 +41,8 @@ type request struct {
 	raises int
 	// continued: an earlier run has opened it, and nothing in this one waits for it yet.
 	continued bool
+	// unsaved are approvals that leave others to be given, and that the store does not have yet.
+	unsaved []session.Answer
 	// answer is a person's; nil: none has come yet.
 	answer *session.Answer
 	// notified: people outside were notified of the request.
@@ -48,6 +51,11 @@ type request struct {
 	applied bool
 	// closed: nobody waits for an answer any more.
 	closed bool
+}
+
+// hasUnsaved reports whether the store does not have an approval yet.
+func (r *request) hasUnsaved(a session.Answer) bool {
+	return slices.ContainsFunc(r.unsaved, func(b session.Answer) bool { return b.Person == a.Person })
 }
 
 // answered is the error of a round that ends because a person has said what
@@ -65,10 +73,16 @@ func (r *request) takeable(a session.Answer, sessionID string) error {
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
+	case len(a.Person) > session.MaxMessage || len(a.Group) > session.MaxMessage:
+		return notAwaited("person or group is longer than %d bytes", session.MaxMessage)
 	case a.Action.LacksNote(a.Note):
 		return notAwaited("a rejection needs a note: the personas get this text")
 	case a.Action.Rule().NeedsFiles && !a.Files.Valid():
 		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
+	case r.Quorum != nil:
+		if why := r.Quorum.Refuses(a); why != "" {
+			return notAwaited("request %s: %s", r.ID, why)
+		}
 	}
 	return nil
 }

@@ -45,15 +45,16 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 	})
 	return onUpdate(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
-			r := rs.accept(ctx, a)
+			r, taken := rs.accept(ctx, a)
+			stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
 			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
-			if err := workflow.Await(patient, func() bool { return r.closed || rs.ending.handsOver() }); err != nil {
-				return *r.answer, err
+			if err := workflow.Await(patient, func() bool { return r.closed || stored() || rs.ending.handsOver() }); err != nil {
+				return *taken, err
 			}
-			if r.closed && !r.applied { // otherwise the next run applies it
-				return *r.answer, notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
+			if r.closed && !r.applied && !stored() { // otherwise the next run applies it
+				return *taken, notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
 			}
-			return *r.answer, nil
+			return *taken, nil
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: rs.validate,
@@ -93,8 +94,8 @@ func (rs *requests) validateApproval(approval ApprovePhase) error {
 	if !rs.publisher.admitted() {
 		return notAwaited(notAdmittedYet)
 	}
-	if rs.awaits(rs.schedule.approval(approval.Phase)) {
-		return nil
+	if r := rs.schedule.approval(approval.Phase); rs.awaits(r) {
+		return r.takeable(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note}, rs.status.Session)
 	}
 	waiting := "no phase waits for approval"
 	for _, p := range rs.schedule.phases {
@@ -123,15 +124,24 @@ func (rs *requests) validate(a session.Answer) error {
 	return r.takeable(a, rs.status.Session)
 }
 
-// accept takes an answer; what waits for it continues.
-func (rs *requests) accept(ctx workflow.Context, a session.Answer) *request {
+// accept takes an answer; what waits for it continues, unless others have to approve, too.
+func (rs *requests) accept(ctx workflow.Context, a session.Answer) (*request, *session.Answer) {
 	r := rs.find(a.Request)
 	a.Phase, a.Persona, a.Since, a.At = r.Phase, r.Persona, r.Since, workflow.Now(ctx).UTC()
 	if a.By == "" {
 		a.By = "an unnamed person"
 	}
+	if r.Quorum != nil && a.Action == session.AnswerApprove {
+		r.Quorum = r.Quorum.With(a)
+		r.Message, a.Left = approvalMessage(r), r.Quorum.Left()
+		rs.list()
+		if a.Left > 0 {
+			r.unsaved = append(r.unsaved, a)
+			return r, &a
+		}
+	}
 	r.answer = &a
-	return r
+	return r, &a
 }
 
 // find returns the open request of an id; nil: there is none.

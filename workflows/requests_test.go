@@ -26,7 +26,7 @@ func (r *reply) Complete(_ any, err error) { r.failed = err }
 func resolve(env *testsuite.TestWorkflowEnvironment, a session.Answer) *reply {
 	r := &reply{}
 	a.Request += "-default-"
-	env.UpdateWorkflow(workflows.ResolveUpdate, "update-"+a.Request, r, a)
+	env.UpdateWorkflow(workflows.ResolveUpdate, "update-"+a.Request+string(a.Action)+a.Person+a.Group, r, a)
 	return r
 }
 

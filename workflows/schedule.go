@@ -38,6 +38,8 @@ type phase struct {
 	// has to be opened, because an earlier incarnation left the phase without an answer.
 	approval   *request
 	unapproved bool
+	// approvals are those of its work before the request is opened.
+	approvals []session.Approval
 	// conflict is what its input, or at the end the work of all phases, disagrees on.
 	conflict *mergeConflict
 	// rework says why it is done again; recalled: its work is being cancelled for that.
@@ -69,7 +71,7 @@ func (s *schedule) load(a activities.Admission) {
 	s.byName = map[string]*phase{}
 	for _, p := range s.team.Phases {
 		s.byName[p.Name] = &phase{
-			Phase: p, todo: slices.Contains(a.Todo, p.Name), unapproved: slices.Contains(a.Unapproved, p.Name),
+			Phase: p, todo: slices.Contains(a.Todo, p.Name), unapproved: slices.Contains(a.Unapproved, p.Name), approvals: a.Approvals[p.Name],
 		}
 		s.phases = append(s.phases, s.byName[p.Name])
 		for _, persona := range p.Personas {
@@ -210,7 +212,7 @@ func (s *schedule) hasWork(p *phase) bool {
 // needs to answer any more; nil: there is none.
 func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
-	p.todo, p.unapproved, p.approval, p.work = true, false, nil, nil
+	p.todo, p.unapproved, p.approval, p.approvals, p.work = true, false, nil, nil, nil
 	for _, persona := range p.Personas {
 		a := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a.restored = nil

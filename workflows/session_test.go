@@ -47,6 +47,8 @@ type stage struct {
 	unreachable bool
 	// unapproved are phases that were finished before, and that nobody has approved.
 	unapproved []string
+	// approvals are those of their work so far.
+	approvals map[string][]session.Approval
 	// begun, if set, has the phases that are left to do, with what they start from.
 	begun map[string]spec.Digest
 	// fallbacks name, by agent, those that may work in their place.
@@ -97,7 +99,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	a := activities.Admission{
 		Problems: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
-		Unapproved: s.unapproved, Webhook: s.webhook,
+		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {

@@ -34,7 +34,7 @@ type Actor struct {
 	// From is the address that a request came from; empty: from this process.
 	From  string `json:"from,omitempty"`
 	Roles Roles  `json:"roles"`
-	// Groups are those that the provider of sign-ins states.
+	// Groups are those that the provider of sign-ins states, or that a token was given.
 	Groups []string `json:"groups,omitempty"`
 	// ReadOnly: nothing but [View] is allowed, whatever the roles are.
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -48,6 +48,10 @@ func Local(name string) Actor {
 
 // Person is the person behind an actor: two tokens of one person are one person.
 func (a Actor) Person() string { return cmp.Or(a.Owner, a.Name) }
+
+// OnHost reports whether an actor is a user of a host of the store, who can write its files: by
+// the command line, or by a one-time link, which only such a user can make.
+func (a Actor) OnHost() bool { return a.Via == ViaCLI || a.Via == ViaLink }
 
 type actorKey struct{}
 
@@ -75,6 +79,8 @@ type DeniedError struct {
 	// Roles are those of which one would be enough; none where ReadOnly denies it.
 	Roles    []Role
 	ReadOnly bool
+	// Groups are those of which a member is needed, whatever the roles are.
+	Groups []string
 }
 
 // Error says which role is missing.
@@ -93,6 +99,8 @@ func (e *DeniedError) Error() string {
 	switch {
 	case e.Actor == "":
 		return ErrNobody.Error() + "; sign in, or send a token"
+	case len(e.Groups) > 0:
+		return fmt.Sprintf("%s may not %s here: a member of %s is needed", safetext.Clip(e.Actor, 80), e.Permission, safetext.Clip(strings.Join(e.Groups, " or "), 300))
 	case e.ReadOnly:
 		return "this server is read-only: nothing can be changed here"
 	}

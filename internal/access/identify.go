@@ -65,7 +65,7 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 	if !ok {
 		return credential{}, errInvalid
 	}
-	actor := Actor{Name: token.Name, Owner: token.By, Via: ViaToken, From: v.client, Roles: token.Roles, ReadOnly: g.options.ReadOnly}
+	actor := Actor{Name: token.Name, Owner: token.By, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
 	return credential{actor: actor, again: func() bool {
 		_, ok, err := g.tokens.find(secret)
 		return ok || err != nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -24,6 +25,10 @@ const (
 	// tokensKept ago.
 	maxTokens  = 2000
 	tokensKept = 90 * 24 * time.Hour
+
+	// maxTokenGroups and maxGroup bound a token's groups, and the bytes of a group's name.
+	maxTokenGroups = 20
+	maxGroup       = 200
 )
 
 // Token is what is known of a token, besides its secret.
@@ -31,6 +36,8 @@ type Token struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Roles Roles  `json:"roles"`
+	// Groups are those that the token is a member of.
+	Groups []string `json:"groups,omitempty"`
 	// By is who created it.
 	By        string    `json:"by"`
 	CreatedAt time.Time `json:"created_at"`
@@ -95,26 +102,69 @@ func mayManage(ctx context.Context, roles Roles) error {
 	return nil
 }
 
-// Create makes a token with a name and roles that is good for some time; zero: until it is
-// revoked. It returns the secret, which is stored nowhere.
-func (t *Tokens) Create(ctx context.Context, name string, roles Roles, lifetime time.Duration) (secret string, made Token, err error) {
-	event := Event{Action: "token.create", Subject: name, Detail: strings.Join(roles.Grants(), ", ")}
-	if err := mayManage(ctx, roles); err != nil {
+// NewToken says what token to make.
+type NewToken struct {
+	Name  string
+	Roles Roles
+	// Groups are those that it is a member of.
+	Groups []string
+	// Lifetime is how long it is good; zero: until it is revoked.
+	Lifetime time.Duration
+}
+
+// check refuses a token that cannot be.
+func (n NewToken) check() error {
+	if err := spec.CheckName(n.Name); err != nil {
+		return &TokenError{text: "name of the token: " + err.Error()}
+	}
+	if len(n.Roles) == 0 || n.Lifetime < 0 {
+		return &TokenError{text: "a token needs at least one role, and a time to expire that is not past"}
+	}
+	for _, group := range n.Groups {
+		if strings.TrimSpace(group) == "" || len(group) > maxGroup || safetext.Line(group) != group || len(n.Groups) > maxTokenGroups {
+			return &TokenError{text: fmt.Sprintf("group %q: a token has at most %d groups, and a group's name is one line of at most %d bytes", textfmt.Shorten(group, 80), maxTokenGroups, maxGroup)}
+		}
+	}
+	return nil
+}
+
+// grants are the roles and groups, for the audit log.
+func (n NewToken) grants() []string {
+	all := n.Roles.Grants()
+	for _, group := range n.Groups {
+		all = append(all, "group "+textfmt.Shorten(group, maxGroup))
+	}
+	return all
+}
+
+// mayMake checks that the actor may make a token: an admin of some teams gives it no group
+// but their own.
+func mayMake(ctx context.Context, n NewToken) error {
+	err := mayManage(ctx, n.Roles)
+	actor, _ := Of(ctx)
+	if slices.ContainsFunc(n.Groups, func(group string) bool { return !slices.Contains(actor.Groups, group) }) {
+		err = cmp.Or(err, Check(ctx, Admin, AllTeams))
+	}
+	return err
+}
+
+// Create makes a token. It returns the secret, which is stored nowhere.
+func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made Token, err error) {
+	name := n.Name
+	event := Event{Action: "token.create", Subject: name, Detail: strings.Join(n.grants(), ", ")}
+	if err := mayMake(ctx, n); err != nil {
 		t.audit.deny(ctx, event, err)
 		return "", made, err
 	}
-	if err := spec.CheckName(name); err != nil {
-		return "", made, &TokenError{text: "name of the token: " + err.Error()}
-	}
-	if len(roles) == 0 || lifetime < 0 {
-		return "", made, &TokenError{text: "a token needs at least one role, and a time to expire that is not past"}
+	if err := n.check(); err != nil {
+		return "", made, err
 	}
 	actor, _ := Of(ctx)
 	now := t.now().UTC()
 	secret = TokenPrefix + newSecret()
-	made = Token{ID: newID(), Name: name, Roles: roles, By: actor.Person(), CreatedAt: now}
-	if lifetime > 0 {
-		expires := now.Add(lifetime)
+	made = Token{ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), CreatedAt: now}
+	if n.Lifetime > 0 {
+		expires := now.Add(n.Lifetime)
 		made.ExpiresAt = &expires
 	}
 	err = t.audit.do(ctx, event, func(context.Context) error {

@@ -22,7 +22,7 @@ func (s *site) tokens() *access.Tokens { return access.NewTokens(s.docs, s.audit
 
 func (s *site) token(ctx context.Context, name string, lifetime time.Duration, grants ...string) (string, access.Token) {
 	s.t.Helper()
-	secret, made, err := s.tokens().Create(ctx, name, roles(s.t, grants...), lifetime)
+	secret, made, err := s.tokens().Create(ctx, access.NewToken{Name: name, Roles: roles(s.t, grants...), Lifetime: lifetime})
 	require.NoError(s.t, err)
 	return secret, made
 }
@@ -129,12 +129,12 @@ func TestWhoManagesTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	lead := ann("admin:web")
-	_, own, err := s.tokens().Create(lead, "web-ci", roles(t, "operator:web"), 0)
+	_, own, err := s.tokens().Create(lead, access.NewToken{Name: "web-ci", Roles: roles(t, "operator:web")})
 	require.NoError(t, err, "an admin of a team manages the tokens of the team")
 	_, other := s.token(ann("admin"), "all-ci", 0, "viewer")
 	var denied *access.DeniedError
 	for _, grants := range [][]string{{"viewer"}, {"viewer:api"}, {"operator:web", "viewer:api"}, {}} {
-		_, _, err := s.tokens().Create(lead, "x", roles(t, grants...), 0)
+		_, _, err := s.tokens().Create(lead, access.NewToken{Name: "x", Roles: roles(t, grants...)})
 		require.ErrorAs(t, err, &denied, "%v", grants)
 	}
 	_, err = s.tokens().Revoke(lead, other.ID)
@@ -143,7 +143,7 @@ func TestWhoManagesTokens(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{own.ID}, []string{list[0].ID})
 	for _, ctx := range []context.Context{ann("operator", "approver", "viewer"), ann(), context.Background()} {
-		_, _, err := s.tokens().Create(ctx, "x", roles(t, "viewer"), 0)
+		_, _, err := s.tokens().Create(ctx, access.NewToken{Name: "x", Roles: roles(t, "viewer")})
 		require.ErrorAs(t, err, &denied)
 		_, err = s.tokens().List(ctx)
 		require.ErrorAs(t, err, &denied)
@@ -151,8 +151,31 @@ func TestWhoManagesTokens(t *testing.T) {
 		require.ErrorAs(t, err, &denied)
 	}
 	for _, name := range []string{"", "ann@desk", "a b", strings.Repeat("x", 64), "web-ci"} {
-		_, _, err := s.tokens().Create(ann("admin"), name, roles(t, "viewer"), 0)
+		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: name, Roles: roles(t, "viewer")})
 		require.ErrorAs(t, err, new(*access.TokenError), name)
+	}
+}
+
+func TestGroupsOfTokens(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	secret, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "ci", Roles: roles(t, "approver"), Groups: []string{"leads", "/org/x y"}})
+	require.NoError(t, err, "an admin of all teams gives any group")
+	who := s.user().get("/api/x", "Authorization: Bearer "+secret).seen(t).Actor
+	require.Equal(t, []string{"leads", "/org/x y"}, who.Groups)
+	require.False(t, who.OnHost())
+	require.True(t, access.Local("ann@desk").OnHost())
+
+	lead, _ := access.Of(ann("admin:web"))
+	lead.Groups = []string{"web-leads"}
+	ctx := access.With(context.Background(), lead)
+	_, _, err = s.tokens().Create(ctx, access.NewToken{Name: "own", Roles: roles(t, "approver:web"), Groups: []string{"web-leads"}})
+	require.NoError(t, err, "an admin of a team gives groups of their own")
+	_, _, err = s.tokens().Create(ctx, access.NewToken{Name: "more", Roles: roles(t, "approver:web"), Groups: []string{"web-leads", "leads"}})
+	require.ErrorAs(t, err, new(*access.DeniedError))
+	for _, bad := range []string{"", " ", "a\nb", " a", strings.Repeat("x", 201)} {
+		_, _, err := s.tokens().Create(ann("admin"), access.NewToken{Name: "bad", Roles: roles(t, "approver"), Groups: []string{bad}})
+		require.ErrorAs(t, err, new(*access.TokenError), bad)
 	}
 }
 
@@ -163,7 +186,7 @@ func TestManyProcessesCreateTokens(t *testing.T) {
 	for i := range 12 {
 		tokens := s.tokens()
 		all.Go(func() {
-			_, _, err := tokens.Create(ann("admin"), "ci-"+string(rune('a'+i)), access.Roles{"web": {access.RoleViewer}}, 0)
+			_, _, err := tokens.Create(ann("admin"), access.NewToken{Name: "ci-" + string(rune('a'+i)), Roles: access.Roles{"web": {access.RoleViewer}}})
 			assert.NoError(t, err)
 		})
 	}

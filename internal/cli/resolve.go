@@ -205,6 +205,9 @@ func answerSentence(d control.Answered, h session.Request) string {
 		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
 			control.AnswerTimeout, d.Session, d.Answer.Action, h.ID)
 	}
+	if d.Answer.Left > 0 {
+		return fmt.Sprintf("your approval of phase %s is recorded; session %s waits for %s more", d.Answer.Phase, d.Session, textfmt.Count(d.Answer.Left, "approval"))
+	}
 	of, told := h.Subject(), ""
 	if d.Answer.Note != "" {
 		told = " with your note"

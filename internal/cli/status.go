@@ -128,6 +128,9 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	writeDecisions(out, v.Status)
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
 		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
+	if v.StartedBy != "" {
+		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.StartedBy))
+	}
 	if v.ClosedAt != nil {
 		_, _ = fmt.Fprintf(out, ", ended %s", terminal.Moment(v.ClosedAt))
 		if v.StartedAt != nil {

@@ -42,7 +42,7 @@ func newToken(a *app) *cobra.Command {
 const usualLifetime = "90d"
 
 func (c tokenCommand) newCreate(a *app) *cobra.Command {
-	var grants []string
+	var grants, groups []string
 	var expires string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -63,10 +63,11 @@ func (c tokenCommand) newCreate(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.create(cmd.Context(), args[0], roles, lifetime)
+			return c.create(cmd.Context(), access.NewToken{Name: args[0], Roles: roles, Groups: groups, Lifetime: lifetime})
 		},
 	}
 	cmd.Flags().StringArrayVar(&grants, "role", nil, "role, or ROLE:TEAM; may be given several times")
+	cmd.Flags().StringArrayVar(&groups, "group", nil, "group of the token, as a phase's approve.by names it; may be given several times")
 	cmd.Flags().StringVar(&expires, "expires", usualLifetime, "how long it is good, like 30d or 12h; never: until it is revoked")
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -85,12 +86,12 @@ func parseLifetime(expires string) (time.Duration, error) {
 	return lifetime, nil
 }
 
-func (c tokenCommand) create(ctx context.Context, name string, roles access.Roles, lifetime time.Duration) error {
+func (c tokenCommand) create(ctx context.Context, n access.NewToken) error {
 	tokens, err := c.tokens(true)
 	if err != nil {
 		return err
 	}
-	secret, made, err := tokens.Create(ctx, name, roles, lifetime)
+	secret, made, err := tokens.Create(ctx, n)
 	if err != nil {
 		return tokenError(err)
 	}
@@ -130,13 +131,13 @@ func (c tokenCommand) list(ctx context.Context) error {
 			c.printErr("no tokens")
 			return
 		}
-		table := c.table("ID", "NAME", "STATE", "ROLES", "BY", "CREATED", "EXPIRES", "LAST USED")
+		table := c.table("ID", "NAME", "STATE", "ROLES", "GROUPS", "BY", "CREATED", "EXPIRES", "LAST USED")
 		for _, t := range doc.Tokens {
 			colour := terminal.Colour("")
 			if t.State != "active" {
 				colour = terminal.Red
 			}
-			table.Add(terminal.Plain(t.ID), terminal.Plain(t.Name), terminal.Painted(t.State, colour), terminal.Plain(strings.Join(t.Roles.Grants(), ", ")),
+			table.Add(terminal.Plain(t.ID), terminal.Plain(t.Name), terminal.Painted(t.State, colour), terminal.Plain(strings.Join(t.Roles.Grants(), ", ")), terminal.Plain(terminal.Dash(strings.Join(t.Groups, ", "))),
 				terminal.Plain(t.By), terminal.Plain(terminal.Moment(&t.CreatedAt)), terminal.Plain(terminal.Moment(t.ExpiresAt)), terminal.Plain(terminal.Dash(t.LastUsed)))
 		}
 		c.writeFitted(table, "CREATED", "BY")

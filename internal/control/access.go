@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 )
@@ -37,18 +36,17 @@ func (a Access) Tokens(ctx context.Context) ([]access.Token, error) {
 	return tokens.List(ctx)
 }
 
-// CreateToken makes a token; with no lifetime it is good until it is revoked. It returns the
-// secret, which nothing has stored.
-func (a Access) CreateToken(ctx context.Context, name string, grants []string, lifetime time.Duration) (secret string, made access.Token, err error) {
+// CreateToken makes a token with roles as people write them. It returns the secret, which
+// nothing has stored.
+func (a Access) CreateToken(ctx context.Context, grants []string, n access.NewToken) (secret string, made access.Token, err error) {
 	tokens, err := a.tokens()
 	if err != nil {
 		return "", made, err
 	}
-	roles, err := access.ParseRoles(grants...)
-	if err != nil {
+	if n.Roles, err = access.ParseRoles(grants...); err != nil {
 		return "", made, invalidf("roles", "%w", err)
 	}
-	secret, made, err = tokens.Create(ctx, name, roles, lifetime)
+	secret, made, err = tokens.Create(ctx, n)
 	return secret, made, tokenError(err)
 }
 

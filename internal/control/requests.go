@@ -49,13 +49,15 @@ type InboxEntry struct {
 	Actions  []session.Action    `json:"actions"`
 	Since    *time.Time          `json:"since"`
 	Until    *time.Time          `json:"until"`
-	// Choices are the answers that it takes, the usual one first.
+	// Choices are the answers that it takes of the caller, the usual one first.
 	Choices []session.Choice `json:"choices"`
 	// Raise is the budget that can be raised instead; null: none can.
 	Raise *session.BudgetRaise `json:"raise"`
 	// Usage is the session's so far.
 	Usage  cost.Usage      `json:"usage"`
 	Ticket *session.Ticket `json:"ticket"`
+	// Quorum says who has approved and who has to; null: one person, whoever may approve.
+	Quorum *session.Quorum `json:"quorum"`
 	// Commands are the commands that answer it, the one that continues first.
 	Commands []string `json:"commands"`
 }
@@ -117,7 +119,10 @@ func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	}
 	doc := Inbox{Waiting: []InboxEntry{}}
 	for _, w := range found {
-		doc.Waiting = append(doc.Waiting, w.entries()...)
+		for _, e := range w.entries() {
+			e.Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
+			doc.Waiting = append(doc.Waiting, e)
+		}
 	}
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
@@ -250,7 +255,7 @@ func (w Waiting) entries() []InboxEntry {
 		e := InboxEntry{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona,
 			Category: h.Category, Message: h.Message, Advice: h.Advice, Actions: append([]session.Action{}, h.Actions...),
-			Choices: h.Choices(), Raise: h.Raise, Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
+			Choices: h.Choices(), Raise: h.Raise, Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Quorum: h.Quorum, Commands: []string{},
 		}
 		if w.Lost {
 			e.Commands, e.Choices, e.Raise = []string{"maestro resume " + w.Session}, []session.Choice{}, nil
@@ -347,6 +352,9 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 	event := access.Event{Action: "request." + string(answer.Action), Subject: answer.Request, Detail: answer.Note}
 	err = r.change(ctx, p, sessionID, event, func(ctx context.Context) error {
 		if _, err := r.running(ctx, w); err != nil {
+			return err
+		}
+		if err := r.identify(ctx, w, &doc.Answer); err != nil {
 			return err
 		}
 		if answer.Files != "" && r.Store != nil {

@@ -92,7 +92,7 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 	if err := access.Check(ctx, access.Operate, t.Name); err != nil {
 		return err
 	}
-	l, err := s.launcher()
+	l, err := s.launcher(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		if err := CheckRequirement(in.Requirement); err != nil {
 			return err
 		}
-		l, err := s.launcher()
+		l, err := s.launcher(ctx)
 		if err != nil {
 			return err
 		}
@@ -174,14 +174,15 @@ func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 	return spec.Team{}, invalidf("team", "missing; name a registered team, or give the text of a team file")
 }
 
-// launcher starts sessions of the store.
-func (s Starts) launcher() (*launch.Launcher, error) {
+// launcher starts sessions of the store for the caller.
+func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	st, err := s.stored()
 	if err != nil {
 		return nil, err
 	}
 	conn, err := s.connected()
-	return &launch.Launcher{Conn: conn, Store: st, Now: s.Now}, err
+	who, _ := access.Of(ctx)
+	return &launch.Launcher{Conn: conn, Store: st, By: who.Person(), Now: s.Now}, err
 }
 
 // fresh is a new session of a team.

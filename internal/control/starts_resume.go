@@ -144,7 +144,7 @@ func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus
 // restored prepares the next incarnation of a session that has ended.
 func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb.WorkflowExecutionInfo, in Resume) (l *launch.Launcher, next launch.Session, doc Foreseen, err error) {
 	doc.Session = sessionID
-	if l, err = s.launcher(); err != nil {
+	if l, err = s.launcher(ctx); err != nil {
 		return l, next, doc, err
 	}
 	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != l.Store.ID() {
@@ -265,7 +265,7 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 	if err := CheckPhase(t, "from", in.From); err != nil {
 		return nil, next, faults, err
 	}
-	if l, err = s.launcher(); err != nil {
+	if l, err = s.launcher(ctx); err != nil {
 		return l, next, faults, err
 	}
 	next = found.Fork(sessionID, t, in.From)

@@ -32,6 +32,8 @@ type tokenInput struct {
 	Body struct {
 		Name  string   `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
 		Roles []string `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
+		// Groups are those of teams' approvals.
+		Groups []string `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as a phase's approve.by names them; an admin of some teams gives only their own"`
 		// For is how long it is good.
 		For textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: until it is revoked"`
 	}
@@ -81,7 +83,7 @@ func who(api huma.API, a control.Access) {
 		})
 	register(api, operation("POST "+tokensPath, "create-token", "Create a token; its secret is in this answer only. An Idempotency-Key does not count"),
 		func(ctx context.Context, in *tokenInput) (tokenDocument, error) {
-			secret, made, err := a.CreateToken(ctx, in.Body.Name, in.Body.Roles, in.Body.For.Std())
+			secret, made, err := a.CreateToken(ctx, in.Body.Roles, access.NewToken{Name: in.Body.Name, Groups: in.Body.Groups, Lifetime: in.Body.For.Std()})
 			return tokenDocument{made, made.State(a.Now()), secret}, err
 		})
 	register(api, operation("DELETE "+tokensPath+"/{id}", "revoke-token", "Revoke a token, at once"),

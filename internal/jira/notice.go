@@ -126,7 +126,8 @@ func opening(n session.Notice) []span {
 	}
 	switch r.Kind {
 	case session.ForApproval:
-		return []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
+		asks := []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
+		return append(asks, approvals(*r)...)
 	case session.ForBudget:
 		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
 	case session.ForOutage:
@@ -134,6 +135,14 @@ func opening(n session.Notice) []span {
 	case session.ForHelp:
 	}
 	return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
+}
+
+// approvals says who has approved and who has to; nothing where one person does.
+func approvals(r session.Request) []span {
+	if r.Quorum == nil {
+		return nil
+	}
+	return []span{plain(" " + safetext.Line(r.Quorum.String()) + ".")}
 }
 
 // sessionText names the notice's session.
@@ -277,7 +286,11 @@ func wentOn(n session.Notice, quote int) document {
 	if n.Answer == nil {
 		return document{{kind: paragraph, spans: []span{strong("S" + goes[1:])}}}
 	}
-	return said(*n.Answer, ": "+goes, quote)
+	d := said(*n.Answer, ": "+goes, quote)
+	if n.Request != nil && n.Answer.Action == session.AnswerApprove {
+		d[0].spans = append(d[0].spans, approvals(*n.Request)...)
+	}
+	return d
 }
 
 // said tells what a person has said, when and why, and what comes of it.

@@ -30,6 +30,8 @@ const (
 type Launcher struct {
 	Conn  *temporalutil.Connection
 	Store *store.Store
+	// By is the person who starts sessions.
+	By string
 	// Now tells the time.
 	Now func() time.Time
 }
@@ -55,6 +57,8 @@ type Session struct {
 	incarnation int
 	// origin is set for a fork.
 	origin *session.Origin
+	// startedBy is the person who started the session that is resumed.
+	startedBy string
 }
 
 // resumes reports whether the session has run before, under the same id.
@@ -143,6 +147,7 @@ func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.Session
 	in := workflows.SessionInput{
 		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
 		Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
+		StartedBy: cmp.Or(s.startedBy, l.By),
 	}
 	data, err := json.Marshal(s.Team)
 	if err != nil {

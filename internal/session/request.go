@@ -94,6 +94,8 @@ type Request struct {
 	Raise *BudgetRaise `json:"raise,omitempty"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
+	// Quorum says whose approval it needs; nil: one person's, whoever may approve.
+	Quorum *Quorum `json:"quorum,omitempty"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
 	Usage cost.Usage `json:"usage,omitzero"`
 	// Since is when it was asked; Until is when the session gives up waiting:
@@ -139,6 +141,11 @@ type Answer struct {
 	Note string `json:"note,omitempty"`
 	// By is who says so, as they call themselves.
 	By string `json:"by,omitempty"`
+	// Person is the person who answers, under all names, and Group is the group that the
+	// request needs and the person is a member of. Who sends the answer checks both; answers
+	// to requests without a quorum do without.
+	Person string `json:"person,omitempty"`
+	Group  string `json:"group,omitempty"`
 	// Files is the manifest of what is supplied.
 	Files spec.Digest `json:"files,omitempty"`
 	// Phase, Persona, Since and At are the request's and the session's to say. Since is when
@@ -149,6 +156,8 @@ type Answer struct {
 	At      time.Time `json:"at,omitzero"`
 	// CountsAsDone: the assignment is done from now on, without work of its own.
 	CountsAsDone bool `json:"counts_as_done,omitempty"`
+	// Left is how many more persons have to approve before the session continues.
+	Left int `json:"left,omitempty"`
 	// Work names what an approval is for (see [Checkpoint.WorkOf]), or all the work
 	// that is let stand although parts of it do not fit together.
 	Work spec.Digest `json:"work,omitempty"`

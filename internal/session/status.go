@@ -78,7 +78,9 @@ type Status struct {
 	Checkpoint    spec.Digest `json:"checkpoint"`
 	HistoryEvents int64       `json:"history_events"`
 	// Reason is one sentence on why the session failed or what it waits for.
-	Reason    string     `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// StartedBy is the person who started the session; empty: nobody knows.
+	StartedBy string     `json:"started_by,omitempty"`
 	StartedAt *time.Time `json:"started_at"`
 	ClosedAt  *time.Time `json:"closed_at"`
 	// Plan says what became of each assignment when the session was resumed,

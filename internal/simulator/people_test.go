@@ -54,7 +54,11 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 	w.watch.seen(s)
 	n := w.count("visit")
 	say := func(verb session.Action, h session.Request, id string) {
-		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, session.Answer{Request: h.ID, Action: verb, Note: "do it well", By: "ann"})
+		a := session.Answer{Request: h.ID, Action: verb, Note: "do it well", By: "ann"}
+		if h.Quorum != nil { // the second person comes later
+			a.Person, a.Group = []string{"ann", "bob"}[min(len(h.Quorum.Approvals), 1)], "leads"
+		}
+		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, a)
 	}
 	switch does {
 	case "stale":

@@ -152,6 +152,9 @@ func newPlan(seed uint64) Plan {
 	p := Plan{Seed: seed, Bad: map[string]int{}, Turns: map[string]int{}}
 	p.makeTeam(r)
 	p.makeFaults(r, profileOf(seed))
+	if h := hash(seed, "approve", 0); h%4 == 0 {
+		p.Team.Phases[(h>>8)%uint64(len(p.Team.Phases))].Approve = spec.Approval{By: []string{"leads"}, Count: 2}
+	}
 	if h := hash(seed, "continue", 0); h%3 == 0 {
 		p.Continue = textfmt.Duration(time.Duration(1+(h>>8)%240_000) * time.Millisecond)
 	}

@@ -285,6 +285,10 @@ func (w *world) needsPerson(h session.Request) bool {
 	if h.Kind == session.ForBudget {
 		return w.plan.Team.Budget.Tokens > 0
 	}
+	if h.Kind == session.ForApproval {
+		p, _ := w.plan.Team.Phase(h.Phase)
+		return p.Approve.Wanted()
+	}
 	if h.Category == failures.WorkerLost {
 		checkEndsAll := slices.ContainsFunc(w.plan.Faults, func(f Fault) bool { return f.Times > 0 })
 		w.watch.mu.Lock()
@@ -356,6 +360,22 @@ func (v *watch) ended(err error) {
 			v.broke("P2", "%s counts %d lost workers, and %d were lost", a, a.LostWorkers, n)
 		}
 		v.counted(a)
+	}
+	v.approved(c)
+}
+
+// approved holds the approvals of each phase's work against what the team wants.
+func (v *watch) approved(c session.Checkpoint) {
+	for _, p := range v.world.plan.Team.Phases {
+		persons := map[string]bool{}
+		for _, a := range c.Answers {
+			if a.Action == session.AnswerApprove && a.Phase == p.Name && a.Work == c.WorkOf(p.Name) {
+				persons[a.Person] = true
+			}
+		}
+		if len(persons) < p.Approve.Count {
+			v.broke("P9", "phase %s is approved by %d of %d persons", p.Name, len(persons), p.Approve.Count)
+		}
 	}
 }
 

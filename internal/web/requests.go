@@ -77,7 +77,7 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 	if e.Kind.OfPhase() {
 		permission = access.Approve
 	}
-	c.Denied = !may(ctx, permission, e.Team)
+	c.Denied = !may(ctx, permission, e.Team) || e.Quorum != nil && len(e.Actions) > 0 && len(e.Choices) == 0
 	if e.Raise != nil && e.Raise.Scope != session.BudgetOfDay {
 		c.Raise, c.Scope = e.Raise, strings.TrimSpace(string(e.Raise.Scope)+" "+e.Raise.Name)
 	}
@@ -115,7 +115,8 @@ func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []Req
 	for _, h := range v.Help {
 		e := control.InboxEntry{
 			Session: v.Session, Team: v.Team, Status: v.Status, Request: h.ID, Kind: h.Kind, Phase: h.Phase, Persona: h.Persona, Category: h.Category,
-			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Choices: h.Choices(), Raise: h.Raise, Usage: v.Usage, Ticket: h.Ticket,
+			Message: h.Message, Advice: h.Advice, Actions: h.Actions, Choices: control.ChoicesFor(ctx, h.Quorum, h.Choices()), Raise: h.Raise, Usage: v.Usage, Ticket: h.Ticket,
+			Quorum: h.Quorum,
 		}
 		if !h.Since.IsZero() {
 			e.Since = &h.Since
@@ -174,6 +175,8 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, back)
 	case !doc.Taken:
 		done(w, r, back, "left", id)
+	case doc.Answer.Left > 0:
+		done(w, r, back, "counted", id)
 	default:
 		done(w, r, back, string(a.Action), id)
 	}
@@ -266,6 +269,7 @@ var saidTexts = map[string]string{
 	string(session.AnswerSkip):    "Session %s continues without this work.",
 	string(session.AnswerSupply):  "Session %s checks your files.",
 	string(session.AnswerAbort):   "Session %s ends.",
+	"counted":                     "Approved. Session %s waits for the approval of others.",
 	"left":                        "The answer is stored. Session %s takes it as soon as a worker runs.",
 	"resumed":                     "Session %s goes on.",
 	"forked":                      "Session %s is started.",

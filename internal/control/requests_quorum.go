@@ -1,0 +1,72 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// identify says in an answer to a request with a quorum who answers. It refuses who is no member
+// of a group that the request needs. The session itself counts the persons.
+func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) error {
+	answer.Person, answer.Group = "", ""
+	if !answer.Action.OfPhase() {
+		return nil
+	}
+	who, _ := access.Of(ctx)
+	open, known, err := w.Requests(ctx)
+	if err != nil {
+		return looked(w.Session, err)
+	}
+	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
+	switch {
+	case !known && who.OnHost():
+		answer.Person, answer.Group = who.Person(), session.AnyGroup
+		return nil
+	case !known:
+		return unavailablef("nobody knows who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
+	case i < 0 || open[i].Quorum == nil:
+		return nil
+	}
+	q := open[i].Quorum
+	group, ok := groupFor(who, q)
+	if !ok {
+		return &access.DeniedError{Actor: who.Name, Permission: access.Approve, Groups: q.By}
+	}
+	answer.Person, answer.Group = who.Person(), group
+	if why := q.Refuses(*answer); why != "" {
+		return conflictf(w.Session, "request %s: %s", answer.Request, why)
+	}
+	return nil
+}
+
+// groupFor is the group as whose member somebody answers; ok is false for no member.
+func groupFor(who access.Actor, q *session.Quorum) (group string, ok bool) {
+	switch {
+	case who.OnHost():
+		return session.AnyGroup, true
+	case len(q.By) == 0:
+		return "", true
+	}
+	i := slices.IndexFunc(q.By, func(group string) bool { return slices.Contains(who.Groups, group) })
+	if i < 0 {
+		return "", false
+	}
+	return q.By[i], true
+}
+
+// ChoicesFor are the answers to a request with a quorum that count if the caller gives them; nil:
+// the request has none, and all count.
+func ChoicesFor(ctx context.Context, q *session.Quorum, choices []session.Choice) []session.Choice {
+	if q == nil {
+		return choices
+	}
+	who, _ := access.Of(ctx)
+	group, ok := groupFor(who, q)
+	return slices.DeleteFunc(slices.Clone(choices), func(c session.Choice) bool {
+		return !ok || q.Refuses(session.Answer{Action: c.Action, Person: who.Person(), Group: group}) != ""
+	})
+}

@@ -1,0 +1,113 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// AnyGroup is the group of an answer of a local user: who can write the store's files is taken
+// for a member of every group.
+const AnyGroup = "*"
+
+// Quorum says whose approval a request needs, and who has approved.
+type Quorum struct {
+	// Count is how many different persons have to approve, and By lists the groups of which
+	// they are members; none: they need not be.
+	Count int      `json:"count"`
+	By    []string `json:"by,omitempty"`
+	// Starter is who started the session, and cannot approve alone.
+	Starter string `json:"starter,omitempty"`
+	// Approvals are those so far, oldest first.
+	Approvals []Approval `json:"approvals"`
+}
+
+// Approval is that of one person.
+type Approval struct {
+	Person string `json:"person"`
+	// Group is the one that the person is a member of; empty: none is needed.
+	Group string    `json:"group,omitempty"`
+	Note  string    `json:"note,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// maxPerson bounds a person's name in a sentence, in bytes.
+const maxPerson = 100
+
+// NewQuorum is that of a finished phase with approvals that hold for its work; nil: one person
+// approves, whoever it is. An approval by a member of another group does not count.
+func NewQuorum(a spec.Approval, starter string, before []Approval) *Quorum {
+	if !a.Ruled() {
+		return nil
+	}
+	q := &Quorum{Count: a.Count, By: a.By, Starter: starter, Approvals: []Approval{}}
+	for _, b := range before {
+		if q.Refuses(Answer{Action: AnswerApprove, Person: b.Person, Group: b.Group}) == "" {
+			q.Approvals = append(q.Approvals, b)
+		}
+	}
+	return q
+}
+
+// Left is how many more persons have to approve.
+func (q *Quorum) Left() int { return max(q.Count-len(q.Approvals), 0) }
+
+// Admits reports whether members of a group may answer.
+func (q *Quorum) Admits(group string) bool {
+	return len(q.By) == 0 || group == AnyGroup || slices.Contains(q.By, group)
+}
+
+// Refuses says why an answer does not count; empty: it counts.
+func (q *Quorum) Refuses(a Answer) string {
+	who := textfmt.Shorten(a.Person, maxPerson)
+	switch {
+	case a.Person == "":
+		return fmt.Sprintf("it needs %s, and nothing says who answers; use the dashboard, the API or `maestro %s`", q.rule(), a.Action)
+	case !q.Admits(a.Group):
+		return fmt.Sprintf("%s is no member of %s", who, q.groups())
+	case a.Action != AnswerApprove:
+		return ""
+	case slices.ContainsFunc(q.Approvals, func(b Approval) bool { return b.Person == a.Person }):
+		return fmt.Sprintf("%s has approved already; it needs another person", who)
+	case q.Count == 1 && a.Person == q.Starter:
+		return who + " started the session; it needs another person"
+	}
+	return ""
+}
+
+// With is the quorum with one more approval.
+func (q *Quorum) With(a Answer) *Quorum {
+	more := *q
+	more.Approvals = append(slices.Clone(q.Approvals), Approval{
+		Person: a.Person, Group: a.Group, Note: textfmt.Shorten(a.Note, MaxMessage), At: a.At,
+	})
+	return &more
+}
+
+func (q *Quorum) rule() string { return spec.Approval{Count: q.Count, By: q.By}.String() }
+
+func (q *Quorum) groups() string {
+	_, groups, _ := strings.Cut(q.rule(), " of ")
+	return groups
+}
+
+// String says who has approved and whose approval is needed, like
+// "1 of 2 approvals: ana 10:02 UTC; needs 1 person of leads".
+func (q *Quorum) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %s", len(q.Approvals), textfmt.Count(q.Count, "approval"))
+	for i, a := range q.Approvals {
+		fmt.Fprintf(&b, "%s %s %s", []string{":", ","}[min(i, 1)], textfmt.Shorten(a.Person, maxPerson), a.At.UTC().Format("15:04 UTC"))
+	}
+	if left := q.Left(); left > 0 {
+		b.WriteString("; needs " + spec.Approval{Count: left, By: q.By}.String())
+	}
+	if q.Count == 1 && q.Starter != "" {
+		b.WriteString(" other than " + textfmt.Shorten(q.Starter, maxPerson))
+	}
+	return b.String()
+}
