@@ -1,21 +1,9 @@
 package mcp
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/textfmt"
-)
-
-// The bounds of a workspace that is given as texts.
-const (
-	maxGiven      = 200
-	maxGivenBytes = 512 << 10
 )
 
 type startInput struct {
@@ -91,38 +79,11 @@ func (in startInput) session(ctx context.Context, s control.Starts) (control.New
 	if len(in.Files) == 0 {
 		return next, nil
 	}
-	archive, err := archiveOf(in.Files)
-	if err != nil {
-		return next, err
-	}
 	plan, err := s.Preview(ctx, next) // it names the team
 	if err != nil {
 		return next, err
 	}
-	stored, err := s.Upload(ctx, plan.Team, archive)
+	stored, err := s.Keep(ctx, plan.Team, in.Files)
 	next.Workspace = stored.Workspace
 	return next, err
-}
-
-// archiveOf is an archive of texts by path.
-func archiveOf(files map[string]string) (*bytes.Buffer, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	if len(files) > maxGiven {
-		return nil, fmt.Errorf("files: there are %d; at most %d are taken", len(files), maxGiven)
-	}
-	total := 0
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		text := files[name]
-		if total += len(text); total > maxGivenBytes {
-			return nil, fmt.Errorf("files: the texts have more than %s together", textfmt.Size(maxGivenBytes))
-		}
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Format: tar.FormatPAX}); err != nil {
-			return nil, fmt.Errorf("files: %q: %w", textfmt.Shorten(name, 80), err)
-		}
-		if _, err := w.Write([]byte(text)); err != nil {
-			return nil, err
-		}
-	}
-	return &b, w.Close()
 }

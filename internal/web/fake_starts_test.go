@@ -30,6 +30,13 @@ func (f fakeStarts) Upload(_ context.Context, _ string, archive io.Reader) (cont
 	return control.Workspace{Workspace: "0123", Files: 3, Bytes: int64(len(data)), Private: []string{".env"}}, nil
 }
 
+func (f fakeStarts) Keep(_ context.Context, _ string, files map[string]string) (control.Workspace, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept = append(f.kept, files)
+	return control.Workspace{Workspace: "0123", Files: len(files)}, nil
+}
+
 func (f fakeStarts) Preview(context.Context, control.NewSession) (control.Plan, error) {
 	if f.invalid != nil {
 		return control.Plan{}, f.invalid

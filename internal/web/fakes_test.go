@@ -49,6 +49,7 @@ type plane struct {
 	// invalid is the error of previews; nil: there is none.
 	invalid  error
 	uploads  [][]byte
+	kept     []map[string]string
 	started  []control.NewSession
 	resumed  []control.Resume
 	forks    []control.Fork

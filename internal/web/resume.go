@@ -1,8 +1,6 @@
 package web
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
 	"net/http"
 	"net/url"
@@ -179,21 +177,11 @@ func (s *site) editNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text := strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n")
-	doc, err := s.Starts.Upload(r.Context(), v.Team, archiveOf(path, text))
+	doc, err := s.Starts.Keep(r.Context(), v.Team, map[string]string{path: text})
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))
 		return
 	}
 	next := url.Values{"edit": {phaseEdit{phase, doc.Workspace}.Value()}}
 	lead(w, r, sessionURL(id)+"/resume?"+next.Encode())
-}
-
-// archiveOf is an archive of one file.
-func archiveOf(path, text string) *bytes.Buffer {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	_ = w.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}) // in memory; a bad name is refused where it is read
-	_, _ = w.Write([]byte(text))
-	_ = w.Close()
-	return &b
 }

@@ -17,6 +17,7 @@ import (
 // Starts begins sessions: new ones, the next runs of those that have ended, and forks.
 type Starts interface {
 	Upload(ctx context.Context, team string, archive io.Reader) (control.Workspace, error)
+	Keep(ctx context.Context, team string, files map[string]string) (control.Workspace, error)
 	Preview(context.Context, control.NewSession) (control.Plan, error)
 	Start(context.Context, control.NewSession) (control.Started, error)
 	PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
