@@ -8,9 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/serve"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
@@ -24,12 +28,13 @@ const (
 type serveCommand struct {
 	*console
 	*connector
-	env     Env
-	log     service.LogOptions
-	options serve.Options
-	proxies []string
-	oidc    oidcFlags
-	link    bool
+	env        Env
+	log        service.LogOptions
+	options    serve.Options
+	proxies    []string
+	workspaces []string
+	oidc       oidcFlags
+	link       bool
 }
 
 func newServe(a *app) *cobra.Command {
@@ -47,6 +52,7 @@ func newServe(a *app) *cobra.Command {
 	flags.StringVar(&c.options.Listen, "listen", defaultListen, "address to listen on; port 0: a free port")
 	flags.StringSliceVar(&c.options.Hosts, "host", nil, "other name by which the server may be called; repeatable")
 	flags.StringSliceVar(&c.proxies, "behind-proxy", nil, "network of proxies, like 10.0.0.0/8, whose X-Forwarded headers are believed; repeatable")
+	flags.StringArrayVar(&c.workspaces, "workspace", nil, "NAME=DIR: a directory of this host that sessions may start from, by its name; repeatable")
 	flags.BoolVar(&c.options.ReadOnly, "read-only", false, "change nothing")
 	c.oidc.add(flags)
 	flags.BoolVar(&c.link, "link", false, "print a link that signs in to the running server, and exit")
@@ -68,6 +74,9 @@ func (c *serveCommand) run(ctx context.Context) error {
 		c.options.Proxies = append(c.options.Proxies, network)
 	}
 	var err error
+	if c.options.Directories, err = c.directories(); err != nil {
+		return err
+	}
 	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
 		return err
 	}
@@ -100,6 +109,26 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// directories are those that sessions may start from.
+func (c *serveCommand) directories() (all []control.Directory, err error) {
+	for _, text := range c.workspaces {
+		name, dir, err := pair("--workspace", "NAME=DIR", text)
+		if err != nil {
+			return nil, err
+		}
+		if err := spec.CheckName(name); err != nil {
+			return nil, usagef("--workspace: %w", err)
+		}
+		if dir, err = directory(c.env.Dir, "--workspace", dir); err != nil {
+			return nil, err
+		}
+		all = append(all, control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
+			return session.Source{Host: c.env.Host, Dir: dir, Commit: apply.Head(ctx, dir, c.environ)}
+		}})
+	}
+	return all, nil
 }
 
 // serving completes options with what the environment says.

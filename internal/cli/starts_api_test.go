@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,10 +25,10 @@ type caller struct {
 	url, token string
 }
 
-// served serves the desk's store, and returns a caller with roles.
-func (d *desk) served(roles ...string) caller {
+// served serves the desk's store with more flags, and returns a caller with roles.
+func (d *desk) served(flags []string, roles ...string) caller {
 	d.t.Helper()
-	server := d.begin("serve", "--listen", "127.0.0.1:0")
+	server := d.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
 	server.says("sign in")
 	url := regexp.MustCompile(`API +(\S+)`).FindStringSubmatch(server.stderr.String())[1]
 	args := []string{"token", "create", "test"}
@@ -111,7 +112,8 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
-	c := d.served("operator:pair", "approver:pair")
+	readme := d.file("site/README.md", "of the directory\n")
+	c := d.served([]string{"--workspace", "site=" + filepath.Dir(readme)}, "operator:pair", "approver:pair")
 	team := fields{"file": twoTeam}
 	files := c.upload(map[string]string{"README.md": "read me\n", ".env": "SECRET=1\n"})
 
@@ -166,6 +168,17 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status, text)
 	status, text = c.call("POST", "/sessions", fields{"team": fields{"file": oneTeam}, "requirement": "x"}, nil)
 	require.Equal(t, http.StatusForbidden, status, text)
+
+	var directories control.DirectoryList
+	_, text = c.call("GET", "/workspaces", nil, &directories)
+	require.Equal(t, "site", directories.Directories[0].Name)
+	require.NotContains(t, text, filepath.Dir(readme))
+	status, text = c.call("POST", "/sessions", fields{"team": team, "requirement": "x", "directory": "other"}, nil)
+	require.Equal(t, http.StatusUnprocessableEntity, status, text)
+	c.call("POST", "/sessions", fields{"session": "third", "team": team, "requirement": "x", "directory": "site"}, nil)
+	c.until("third", session.Completed)
+	_, text = c.call("GET", "/sessions/third/file?path=code.txt", nil, nil)
+	require.Contains(t, text, "of the directory\n")
 
 	audit := d.must(0, "audit")
 	for _, action := range []string{"workspace.upload", "session.start", "session.resume", "session.fork"} {

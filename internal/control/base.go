@@ -29,6 +29,8 @@ type Base struct {
 	Namespace string
 	// Audit records who changes what; nil: nobody does.
 	Audit *access.Audit
+	// Directories are those of this host that sessions may start from.
+	Directories []Directory
 	// Now tells the time.
 	Now func() time.Time
 

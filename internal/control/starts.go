@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -42,6 +41,8 @@ type NewSession struct {
 	Requirement string    `json:"requirement,omitempty"`
 	// Workspace is the manifest of the files that it starts from; empty: there are none.
 	Workspace spec.Digest `json:"workspace,omitempty"`
+	// Directory names a directory of the server's host whose files it starts from instead.
+	Directory string `json:"directory,omitempty"`
 	PhaseSelection
 	// Supplied are manifests of files that stand for the work of phases.
 	Supplied map[string]spec.Digest `json:"supplied,omitempty"`
@@ -136,7 +137,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		return doc, err
 	}
 	in.Session = cmp.Or(in.Session, launch.NewID(t.Name, s.Now()))
-	event := access.Event{Action: "session.start", Session: in.Session, Team: t.Name}
+	event := access.Event{Action: "session.start", Session: in.Session, Team: t.Name, Subject: in.Directory}
 	err = s.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
 		if err := CheckRequirement(in.Requirement); err != nil {
 			return err
@@ -188,7 +189,7 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 // fresh is a new session of a team.
 func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
-		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, Workspace: in.Workspace, ReportTo: in.ReportTo, Labels: in.Labels,
+		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, ReportTo: in.ReportTo, Labels: in.Labels,
 	}
 	if err := spec.CheckSession(next.ID); err != nil {
 		return next, &Error{Kind: Invalid, Field: "session", err: err}
@@ -200,11 +201,7 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 		return next, err
 	}
 	next.Course.Given, next.Course.Source = in.Decisions, in.Source
-	if in.Workspace == "" {
-		if next.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{}); err != nil {
-			return next, err
-		}
-	} else if err := checkFiles(ctx, st, "workspace", in.Workspace); err != nil {
+	if err := s.files(ctx, st, in, &next); err != nil {
 		return next, err
 	}
 	return next, supply(ctx, st, t, &next.Course, in.Supplied)

@@ -66,6 +66,8 @@ func starts(api huma.API, s control.Starts) {
 		func(ctx context.Context, in *forkInput) (control.Foreseen, error) {
 			return s.PreviewFork(ctx, in.Session, in.Body)
 		})
+	register(api, operation("GET /workspaces", "list-workspaces", "List the directories of the server's host that sessions may start from"),
+		func(ctx context.Context, _ *none) (control.DirectoryList, error) { return s.ListDirectories(ctx) })
 	upload := operation("POST /workspaces", "upload-workspace", "Store the files of an archive (tar, tar.gz or zip) for sessions to start from; they are kept for at least a day")
 	binary := map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 	upload.RequestBody = &huma.RequestBody{Required: true, Description: "the archive, 512 MiB at most", Content: binary}

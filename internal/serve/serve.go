@@ -49,6 +49,8 @@ type Options struct {
 	Proxies []netip.Prefix
 	// OIDC is the provider by which people sign in; nil: there is none.
 	OIDC *access.OIDCOptions
+	// Directories are those of this host that sessions may start from.
+	Directories []control.Directory
 	// ReadOnly: nothing can be changed.
 	ReadOnly bool
 	// User is who one-time links sign in, and Host this machine.
@@ -92,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.index = x
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Index: x, Namespace: o.Namespace, Audit: audit, Now: o.Now}
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Index: x, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now}
 	feed := control.NewFeed(base, x, o.Log)
 	go feed.Run(s.life)
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))

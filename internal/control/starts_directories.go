@@ -1,0 +1,62 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/launch"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Directory is a directory of the server's host that sessions may start from.
+type Directory struct {
+	Name string `json:"name"`
+	// Source says where it is, and what is checked out there.
+	Source func(context.Context) session.Source `json:"-"`
+}
+
+// DirectoryList is the directories that sessions may start from, by name.
+type DirectoryList struct {
+	Directories []Directory `json:"directories"`
+}
+
+// ListDirectories lists the directories of the server's host that sessions may start from.
+func (s Starts) ListDirectories(ctx context.Context) (DirectoryList, error) {
+	return DirectoryList{append([]Directory{}, s.Directories...)}, access.Check(ctx, access.View, access.NoTeam)
+}
+
+// files finds what a session starts from: stored files, a directory as it is now, or nothing.
+func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next *launch.Session) (err error) {
+	switch {
+	case in.Directory != "" && in.Workspace != "":
+		return invalidf("directory", "excludes workspace; leave one out")
+	case in.Directory != "":
+		next.Workspace, next.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
+	case in.Workspace != "":
+		next.Workspace, err = in.Workspace, checkFiles(ctx, st, "workspace", in.Workspace)
+	default:
+		next.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
+	}
+	return err
+}
+
+// taken stores the files of a directory as they are now.
+func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.Team) (spec.Digest, *session.Source, error) {
+	i := slices.IndexFunc(s.Directories, func(d Directory) bool { return d.Name == name })
+	if i < 0 {
+		return "", nil, invalidf("directory", "%q is not a directory that sessions may start from here", textfmt.Shorten(name, 80))
+	}
+	source := s.Directories[i].Source(ctx)
+	snap, err := st.Content.Snapshot(ctx, source.Dir, cas.SnapshotOptions{Ignore: t.Ignore})
+	var refused *cas.RefusedError
+	if errors.As(err, &refused) {
+		return "", nil, &Error{Kind: Invalid, Field: "directory", err: refused}
+	}
+	return snap.Manifest, &source, err
+}
