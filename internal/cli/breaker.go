@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -236,7 +235,6 @@ func (c *breakerCommand) set(ctx context.Context, name string, change func(contr
 	defer conn.Close()
 	id := fmt.Sprintf("cli/%s/%d/%d", c.env.Host, c.env.PID, c.env.Now().UnixNano())
 	base := c.base(conn, s, conn.Namespace)
-	base.Audit = access.NewAudit(s.Storage(), c.now)
 	b, err := change(control.Pool{Base: base}, id)
 	if control.IsStaleCopy(err) {
 		c.printErr("%v", err)

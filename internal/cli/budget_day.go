@@ -45,7 +45,7 @@ func (c *budgetShow) day(ctx context.Context) error {
 
 // raiseDay raises a team's daily budget for today. It needs only the store.
 func (c *budgetRaise) raiseDay(ctx context.Context, name string, r workflows.Raise) error {
-	base, err := c.auditedBase()
+	base, err := c.storeBase(c.openStoreToWrite)
 	if err != nil {
 		return err
 	}

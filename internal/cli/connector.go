@@ -193,9 +193,14 @@ func (c *connector) noNamespace(err error) string {
 		c.connected.address, name, name)
 }
 
-// base is what operations work on. Connection and store may be nil.
+// base is what operations work on. Connection and store may be nil. Changes are recorded in the
+// store's audit log, unless that would leave files that the store's owner cannot read.
 func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
-	return &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
+	base := &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
+	if s != nil && !s.Foreign() {
+		base.Audit = access.NewAudit(s.Storage(), c.now)
+	}
+	return base
 }
 
 // storeBase is what operations work on that need only the store, which open opens.
@@ -205,15 +210,6 @@ func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base,
 		return nil, err
 	}
 	return c.base(nil, s, namespace), nil
-}
-
-// auditedBase is what operations work on that need only the store, and change it.
-func (c *connector) auditedBase() (*control.Base, error) {
-	base, err := c.storeBase(c.openStoreToWrite)
-	if err == nil {
-		base.Audit = access.NewAudit(base.Store.Storage(), c.now)
-	}
-	return base, err
 }
 
 // storeOrTemporalBase is what operations work on that need only one of store and Temporal. The

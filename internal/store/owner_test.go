@@ -31,8 +31,9 @@ func TestRootDoesNotWriteIntoTheStoreOfAnotherUser(t *testing.T) {
 		}
 		reading := options()
 		reading.Reading = true
-		_, err = store.Open(s.Dir(), reading)
+		other, err := store.Open(s.Dir(), reading)
 		require.NoError(t, err, "reading leaves nothing behind")
+		require.True(t, other.Foreign())
 		require.NoError(t, os.Chown(path, 0, 0))
 	}
 }

@@ -53,6 +53,7 @@ type Store struct {
 	breakers
 	tickets
 	teams
+	foreign bool
 }
 
 type identity struct {
@@ -98,15 +99,22 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	id, err := readIdentity(d, d.Root())
-	if err == nil && !o.Reading {
-		err = d.CheckOwner(identityFile)
-	}
 	if err != nil {
 		return nil, err
 	}
+	owner := d.CheckOwner(identityFile)
+	if owner != nil && !o.Reading {
+		return nil, owner
+	}
 	d.RemoveOldTemp()
-	return newStore(d, d.Root(), path.Join(d.Root(), "index"), id.ID, o), nil
+	s := newStore(d, d.Root(), path.Join(d.Root(), "index"), id.ID, o)
+	s.foreign = owner != nil
+	return s, nil
 }
+
+// Foreign reports whether the store belongs to another user who could not read what this
+// process would write.
+func (s *Store) Foreign() bool { return s.foreign }
 
 // newStore returns the store in a storage. indexDir has what is remembered of directories
 // of this host; empty: nothing is.

@@ -114,6 +114,7 @@ func TestASessionIsAnsweredInTheDashboard(t *testing.T) {
 	b.reads("main", "Completed")
 	log := d.must("audit", "--session", "web-1")
 	require.Regexp(t, `link .*request\.approve .* done`, log)
+	require.Regexp(t, `cli .*session\.start .* done`, log)
 	require.Regexp(t, `link .*request\.retry .* done`, log)
 }
 
