@@ -94,9 +94,22 @@ type inboxOf struct {
 // by then.
 const inboxFor = time.Second
 
-// Inbox lists the open requests of all sessions. It needs no worker. Callers who see the same may share
-// one, which they must not change.
+// Inbox lists the open requests of all sessions. It needs no worker.
 func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
+	all, err := r.shared(ctx)
+	if err != nil {
+		return Inbox{}, err
+	}
+	own := Inbox{Waiting: append([]InboxEntry{}, all.Waiting...)}
+	for i, e := range own.Waiting {
+		own.Waiting[i].Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
+	}
+	return own, nil
+}
+
+// shared is the inbox with all choices. Callers who see the same may share one, which they must not
+// change.
+func (r Requests) shared(ctx context.Context) (Inbox, error) {
 	if r.Index == nil {
 		return r.inbox(ctx)
 	}
@@ -119,10 +132,7 @@ func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	}
 	doc := Inbox{Waiting: []InboxEntry{}}
 	for _, w := range found {
-		for _, e := range w.entries() {
-			e.Choices = ChoicesFor(ctx, e.Quorum, e.Choices)
-			doc.Waiting = append(doc.Waiting, e)
-		}
+		doc.Waiting = append(doc.Waiting, w.entries()...)
 	}
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
 	slices.SortStableFunc(doc.Waiting, func(x, y InboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
