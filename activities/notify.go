@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -113,7 +114,11 @@ func (n *Notices) fit(notice session.Notice) session.Notice {
 	}
 	if n.Dashboard != nil {
 		if at := n.Dashboard(); at != "" {
-			notice.Dashboard = at + notice.Page()
+			phase := ""
+			if r := notice.Request; r != nil && r.Kind.OfPhase() {
+				phase = r.Phase
+			}
+			notice.Dashboard = at + access.PagePath(notice.Session, phase)
 		}
 	}
 	return notice

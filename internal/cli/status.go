@@ -68,7 +68,7 @@ func (c *statusCommand) show(ctx context.Context, w *sessionstatus.Watcher) erro
 	writeStatus(c.guide, v)
 	if w.Store != nil {
 		if at := access.ServedAt(w.Store.Storage()); at != "" {
-			c.print("dashboard: %s%s", at, session.PagePath(v.Session, ""))
+			c.print("dashboard: %s%s", at, access.PagePath(v.Session, ""))
 		}
 	}
 	return nil

@@ -67,14 +67,6 @@ type Notice struct {
 // Asks reports whether the notice is about a session that waits for a person.
 func (n Notice) Asks() bool { return n.Event == HelpAsked || n.Event == ApprovalAsked }
 
-// Page is the path of the page in the dashboard that shows what the notice is about.
-func (n Notice) Page() string {
-	if r := n.Request; r != nil && r.Kind.OfPhase() {
-		return PagePath(n.Session, r.Phase)
-	}
-	return PagePath(n.Session, "")
-}
-
 // Ends reports whether the notice is about a session that has ended.
 func (n Notice) Ends() bool {
 	return n.Event == SessionCompleted || n.Event == SessionFailed || n.Event == SessionCancelled

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -58,9 +58,9 @@ func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") +
 
 // The addresses of pages.
 
-func sessionURL(id string) string { return session.PagePath(id, "") }
+func sessionURL(id string) string { return access.PagePath(id, "") }
 
-func phaseURL(id, phase string) string { return session.PagePath(id, phase) }
+func phaseURL(id, phase string) string { return access.PagePath(id, phase) }
 
 func assignmentURL(id, phase, persona string) string {
 	return phaseURL(id, phase) + "/" + url.PathEscape(persona)

@@ -1,4 +1,4 @@
-package session
+package access
 
 import "net/url"
 
