@@ -98,16 +98,15 @@ func (q *Quorum) groups() string {
 // String says who has approved and whose approval is needed, like
 // "1 of 2 approvals: ana 10:02 UTC; needs 1 person of leads".
 func (q *Quorum) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %s", len(q.Approvals), textfmt.Count(q.Count, "approval"))
+	text := fmt.Sprintf("%d of %s", len(q.Approvals), textfmt.Count(q.Count, "approval"))
 	for i, a := range q.Approvals {
-		fmt.Fprintf(&b, "%s %s %s", []string{":", ","}[min(i, 1)], textfmt.Shorten(a.Person, maxPerson), a.At.UTC().Format("15:04 UTC"))
+		text += fmt.Sprintf("%s %s %s", []string{":", ","}[min(i, 1)], textfmt.Shorten(a.Person, maxPerson), a.At.UTC().Format("15:04 UTC"))
 	}
 	if left := q.Left(); left > 0 {
-		b.WriteString("; needs " + spec.Approval{Count: left, By: q.By}.String())
+		text += "; needs " + spec.Approval{Count: left, By: q.By}.String()
 	}
 	if q.Count == 1 && q.Starter != "" {
-		b.WriteString(" other than " + textfmt.Shorten(q.Starter, maxPerson))
+		text += " other than " + textfmt.Shorten(q.Starter, maxPerson)
 	}
-	return b.String()
+	return text
 }
