@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +71,14 @@ func TestAPageThatDidNotChangeIsNotSentAgain(t *testing.T) {
 	second, text := visit(t, server.URL+"/inbox", "If-None-Match", first.Header.Get("ETag"))
 	require.Equal(t, http.StatusNotModified, second.StatusCode)
 	require.Empty(t, text)
+}
+
+// says holds that a page says something. It does not print the page, which is long.
+func says(t *testing.T, page string, all ...string) {
+	t.Helper()
+	for _, text := range all {
+		if !strings.Contains(page, text) {
+			t.Errorf("the page does not say %q", text)
+		}
+	}
 }
