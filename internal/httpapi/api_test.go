@@ -27,19 +27,19 @@ import (
 
 // service is the API of a store that Temporal cannot be reached for.
 type service struct {
-	t     *testing.T
+	t     testing.TB
 	base  *control.Base
 	url   string
 	actor access.Actor
 }
 
-func newService(t *testing.T) *service {
+func newService(t testing.TB) *service {
 	t.Helper()
 	return serviceOf(t, t.TempDir())
 }
 
 // serviceOf serves the store of a directory.
-func serviceOf(t *testing.T, dir string) *service {
+func serviceOf(t testing.TB, dir string) *service {
 	t.Helper()
 	s, err := store.Create(dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func (h *service) follow(last string) <-chan event {
 	return found
 }
 
-func receive(t *testing.T, from <-chan event) event {
+func receive(t testing.TB, from <-chan event) event {
 	t.Helper()
 	select {
 	case e := <-from:
