@@ -55,7 +55,7 @@ func services(t *testing.T) map[string]declaredService {
 		require.True(t, err == nil || s.Stop == "", "%s: %v", name, err)
 		found["compose, "+name] = declaredService{argv, s.Environment, stop}
 	}
-	require.Len(t, found, 9)
+	require.Len(t, found, 10)
 	return found
 }
 
