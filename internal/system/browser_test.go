@@ -5,6 +5,7 @@ package system
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -74,20 +75,23 @@ func (b *browser) check(err error, what string) {
 // until waits for a condition on what the page shows.
 func (b *browser) until(what string, condition func() (bool, error)) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	b.check(b.within(limit, condition), what)
+}
+
+// within waits for a condition on what the page shows, for a time.
+func (b *browser) within(patience time.Duration, condition func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		met, err := condition()
-		if met || err != nil {
-			b.check(err, what)
-			return
+		if met, err := condition(); met || err != nil {
+			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			b.check(ctx.Err(), what)
+			return ctx.Err()
 		}
 	}
 }
@@ -124,16 +128,31 @@ func (b *browser) enter(selector, text string) {
 // click clicks at an element once it stands still.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
-	what := fmt.Sprintf("click %s %q", selector, text)
+	b.check(b.clickWithin(limit, selector, text), fmt.Sprintf("click %s %q", selector, text))
+}
+
+// tries clicks at an element, if it stands still within a time.
+func (b *browser) tries(patience time.Duration, selector, text string) (bool, error) {
+	err := b.clickWithin(patience, selector, text)
+	if errors.Is(err, context.DeadlineExceeded) && b.ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (b *browser) clickWithin(patience time.Duration, selector, text string) error {
 	script := fmt.Sprintf(place, quoted(selector), quoted(text))
 	var before []float64
-	b.until(what, func() (bool, error) {
+	err := b.within(patience, func() (bool, error) {
 		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](script))
 		still := len(at) == 2 && len(before) == 2 && at[0] == before[0] && at[1] == before[1]
 		before = at
 		return still, err
 	})
-	b.check(chromedp.Do(b.ctx, chromedp.MouseClickXY(before[0], before[1])), what)
+	if err != nil {
+		return err
+	}
+	return chromedp.Do(b.ctx, chromedp.MouseClickXY(before[0], before[1]))
 }
 
 func quoted(s string) string {
@@ -210,9 +229,20 @@ func (b *browser) copied(under string) string {
 // send sends an update as a person does; the form stays open at a refusal.
 func (b *browser) send(update, argument string) {
 	b.t.Helper()
-	b.click("button", "More Actions")
-	b.click("[data-testid=update-button]", "Send an Update")
-	b.click("dialog[open] [data-testid=update-select-button]", "")
+	const form = "dialog[open] [data-testid=update-select-button]"
+	b.until("open the form of an update", func() (bool, error) {
+		// A page that is still being loaded takes the menu or the form away again.
+		if met, err := b.tries(time.Second, form, ""); met || err != nil {
+			return met, err
+		}
+		if met, err := b.tries(5*time.Second, "button", "More Actions"); !met {
+			return false, err
+		}
+		if met, err := b.tries(5*time.Second, "[data-testid=update-button]", "Send an Update"); !met {
+			return false, err
+		}
+		return b.tries(5*time.Second, form, "")
+	})
 	b.click("dialog[open] [role=option]", update)
 	b.click("dialog[open] .cm-content", "")
 	_, err := chromedp.Call(b.ctx, input.InsertText, input.InsertTextParams{Text: argument})

@@ -126,6 +126,7 @@ budget: {tokens: 100, on_exceeded: ask}
 	raise := b.copied("Raise the budget")
 	b.send("raise-budget", raise)
 	b.refused("the budget was not raised: missing tokens or usd")
+	b.details("Help needed: test/builder")
 	b.send("raise-budget", strings.Replace(raise, `"tokens": 0`, `"tokens": 500`, 1))
 	b.accepted()
 	b.details("Session money-1 of team spenders: completed")
