@@ -110,6 +110,8 @@ type Admission struct {
 	Approvals  map[string][]session.Approval `json:"approvals,omitempty"`
 	// Reworks is the work that was sent back so far.
 	Reworks []session.Rework `json:"reworks,omitempty"`
+	// Alerts are those that the session has raised before.
+	Alerts []session.Alert `json:"alerts,omitempty"`
 	// Notes is the last note of a person to each unfinished assignment.
 	Notes map[string]string `json:"notes,omitempty"`
 	// Fallbacks names, by agent, those that may work in their place.

@@ -119,6 +119,7 @@ func (r *restoration) standing() error {
 		r.faults = append(r.faults, fmt.Sprintf("session %s is already in incarnation %d; see `maestro status %[1]s`", r.key.Session, e.Incarnation))
 		return nil
 	}
+	r.status.Alerts = e.Alerts
 	return r.sumDropped()
 }
 
@@ -428,7 +429,7 @@ const carriedFailures = 5
 
 // admission is what the workflow needs to know of it.
 func (r *restoration) admission() Admission {
-	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
+	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
 	}

@@ -192,6 +192,20 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
 }
 
+// TestAlertsOfASessionStayRaised over its incarnations, also where one ended without a word.
+func TestAlertsOfASessionStayRaised(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	raised := []session.Alert{{Rule: "cost_usd: 20", Value: 21, Threshold: 20}}
+	require.NoError(t, p.store.UpdateExecution(p.key(), func(e *session.Execution) { e.Alerts = raised }))
+	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
+	e, err := p.store.Execution(p.key())
+	require.NoError(t, err)
+	require.Equal(t, raised, e.Alerts)
+	require.Equal(t, raised, p.admit(session.Course{}).Alerts)
+}
+
 // TestFenceHoldsForWhatStartsAfterIt: a round of an incarnation that is over does
 // not begin.
 func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {

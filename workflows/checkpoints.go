@@ -15,8 +15,9 @@ type checkpoints struct {
 	status *session.Status
 	// mutex lets one boundary at a time add to the chain.
 	mutex workflow.Mutex
-	// complete: the newest checkpoint is that of a complete session.
-	complete bool
+	// complete: the newest checkpoint is that of a complete session. closed: the status says
+	// how the session ended, and nothing replaces that.
+	complete, closed bool
 	// empty is the blob of a delta that changes nothing.
 	empty spec.Digest
 }
@@ -35,12 +36,16 @@ func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
 	c.status.Checkpoint, c.status.Decisions = head, decisions
 }
 
-// mark writes the status, and the answer that the session continues with, if there is one.
+// mark writes the status, and the answer that the session continues with, if there is one. The
+// status of a session that has ended stays.
 func (c *checkpoints) mark(ctx workflow.Context, answer *session.Answer) error {
 	if err := c.mutex.Lock(ctx); err != nil {
 		return err
 	}
 	defer c.mutex.Unlock()
+	if c.complete || c.closed {
+		return nil
+	}
 	out, err := markSession.atBoundary(ctx, activities.MarkInput{Boundary: c.boundary(ctx), Answer: answer})
 	if err == nil && out.Head != "" {
 		c.status.Checkpoint, c.empty = out.Head, out.Nothing
@@ -50,6 +55,11 @@ func (c *checkpoints) mark(ctx workflow.Context, answer *session.Answer) error {
 
 // close writes how the session ended.
 func (c *checkpoints) close(ctx workflow.Context) error {
+	if err := c.mutex.Lock(ctx); err != nil {
+		return err
+	}
+	defer c.mutex.Unlock()
+	c.closed = true
 	_, err := closeSession.atBoundary(ctx, activities.CloseInput{Boundary: c.boundary(ctx)})
 	return err
 }

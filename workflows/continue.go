@@ -29,6 +29,8 @@ type Continued struct {
 	Raises int                 `json:"raises,omitempty"`
 	// Fingerprints are those of the failures that tickets were made for.
 	Fingerprints []string `json:"fingerprints,omitempty"`
+	// Ended are the last attempts, the oldest first: true for each that failed.
+	Ended []bool `json:"ended,omitempty"`
 	// Unreported are outcomes of rounds that breakers have yet to be told.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Phases are in the team's order; Requests are the open ones, oldest first.
@@ -77,6 +79,7 @@ type ContinuedRequest struct {
 	OwnWork  bool                   `json:"own_work,omitempty"`
 	Notified bool                   `json:"notified,omitempty"`
 	Raises   int                    `json:"raises,omitempty"`
+	Alerted  int                    `json:"alerted,omitempty"`
 	// Unsaved are approvals that the store does not have yet.
 	Unsaved []session.Answer `json:"unsaved,omitempty"`
 	// Answer was accepted, and the next run applies it.
@@ -115,13 +118,13 @@ func (s *teamSession) continued(run string) *Continued {
 	c := &Continued{
 		Run: cmp.Or(s.schedule.run, run), Team: s.team, Status: s.status, Attributes: s.publisher.attributes, Fallbacks: s.agents.fallbacks,
 		Webhook: s.notifier.webhook, Empty: s.checkpoints.empty, Raised: s.limits.raised, Raises: s.budgets.raises,
-		Fingerprints: s.notifier.fingerprints, Unreported: s.reports.pending,
+		Fingerprints: s.notifier.fingerprints, Ended: s.alerts.attempts, Unreported: s.reports.pending,
 	}
 	for _, p := range s.schedule.phases {
 		c.Phases = append(c.Phases, s.schedule.continued(p))
 	}
 	for _, r := range s.requests.open {
-		c.Requests = append(c.Requests, ContinuedRequest{r.Request, r.stop, r.files, r.ownWork, r.notified, r.raises, r.unsaved, r.answer})
+		c.Requests = append(c.Requests, ContinuedRequest{r.Request, r.stop, r.files, r.ownWork, r.notified, r.raises, r.alerted, r.unsaved, r.answer})
 	}
 	return c
 }
@@ -153,13 +156,15 @@ func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 	s.team, s.status = c.Team, c.Status
 	s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = c.Attributes, c.Fallbacks, c.Webhook
 	s.checkpoints.empty, s.budgets.raises, s.notifier.fingerprints, s.reports.pending = c.Empty, c.Raises, c.Fingerprints, c.Unreported
+	s.alerts.attempts = c.Ended
 	for _, scope := range workflow.DeterministicKeys(c.Raised) {
 		s.limits.raised[scope] = c.Raised[scope]
 	}
 	s.schedule.takeOver(c)
 	for _, r := range c.Requests {
 		s.takeOverRequest(&request{
-			Request: r.Request, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, unsaved: r.Unsaved, answer: r.Answer,
+			Request: r.Request, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, alerted: r.Alerted,
+			unsaved: r.Unsaved, answer: r.Answer,
 		})
 	}
 	s.requests.list()

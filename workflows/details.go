@@ -23,6 +23,7 @@ type publisher struct {
 	schedule *schedule
 	ending   *ending
 	limits   *limits
+	alerts   *alerts
 	// attributes reports whether the namespace has Maestro's search attributes.
 	attributes bool
 	// pages say what people have to look at.
@@ -47,6 +48,7 @@ func (p *publisher) update(ctx workflow.Context, a *assignment, state session.St
 	now.Status, now.Agent = state, cmp.Or(a.Substitute, a.Agent)
 	*p.status.Assignment(a.AssignmentID) = now
 	p.status.Usage = p.status.Sum()
+	p.alerts.spent(ctx)
 	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
 		refresh(p.status)
 	}

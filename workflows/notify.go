@@ -39,7 +39,21 @@ func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.
 	if !n.wanted() {
 		return
 	}
-	in := n.input(ctx, event, h, answer)
+	n.send(ctx, n.input(ctx, event, h, answer))
+}
+
+// alert sends an alert to the webhook. Tickets do not get it.
+func (n *notifier) alert(ctx workflow.Context, a session.Alert, h *session.Request) {
+	if !n.webhook {
+		return
+	}
+	in := n.input(ctx, session.AlertRaised, h, nil)
+	in.Notice.Alert, in.Jira, in.ReportTo = &a, nil, ""
+	n.send(ctx, in)
+}
+
+// send sends a notice after those before it.
+func (n *notifier) send(ctx workflow.Context, in activities.NotifyInput) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	n.pending++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -48,12 +62,12 @@ func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.
 			return
 		}
 		defer n.mutex.Unlock()
-		if in.Jira != nil && h == nil { // for all tickets that were made by now
+		if in.Jira != nil && in.Notice.Request == nil { // for all tickets that were made by now
 			in.Fingerprints = slices.Clone(n.fingerprints)
 		}
 		out, err := notifyPeople.atBoundary(ctx, in)
 		if err != nil {
-			workflow.GetLogger(ctx).Error("a notice was not sent", "event", event, "error", err)
+			workflow.GetLogger(ctx).Error("a notice was not sent", "event", in.Notice.Event, "error", err)
 		}
 		if out.Fingerprint != "" && !slices.Contains(n.fingerprints, out.Fingerprint) {
 			n.fingerprints = append(n.fingerprints, out.Fingerprint)

@@ -45,8 +45,10 @@ type request struct {
 	unsaved []session.Answer
 	// answer is a person's; nil: none has come yet.
 	answer *session.Answer
-	// notified: people outside were notified of the request.
+	// notified: people outside were notified of the request. alerted counts the alert rules about
+	// waiting that it has reached.
 	notified bool
+	alerted  int
 	// applied: the session has done as the answer says, and everybody can see it.
 	applied bool
 	// closed: nobody waits for an answer any more.

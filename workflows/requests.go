@@ -196,6 +196,7 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	r.Advice = rs.advice.howToAnswer(r)
 	rs.open = append(rs.open, r)
 	rs.list()
+	rs.publisher.alerts.watch(ctx, r)
 	return r
 }
 

@@ -122,6 +122,7 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 		if err == nil {
 			rs.reports.add(result.Unreported)
 			a.add(result)
+			rs.publisher.alerts.ended(ctx, len(result.Failures), result.Attempts-len(result.Failures))
 			rs.publisher.update(ctx, a, a.Status)
 			return true, nil
 		}
@@ -142,6 +143,7 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 			return false, err
 		}
 		a.charge(report)
+		rs.publisher.alerts.ended(ctx, len(report.Attempts), 0)
 		rs.reports.add(report.Unreported)
 		wait, again := afterRound(report.Failure, a.Round, rs.team.Retry)
 		if again && a.Supplied == "" {

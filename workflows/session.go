@@ -46,6 +46,7 @@ type teamSession struct {
 	checkpoints checkpoints
 	notifier    notifier
 	publisher   publisher
+	alerts      alerts
 	requests    requests
 	budgets     budgets
 	outages     outages
@@ -62,8 +63,12 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 	s.limits = limits{team: &s.team, raised: map[string]spec.Cap{}}
 	s.checkpoints = checkpoints{course: in.Course, status: &s.status, mutex: workflow.NewMutex(ctx)}
 	s.notifier = notifier{store: in.Store, reportTo: in.ReportTo, team: &s.team, status: &s.status, mutex: workflow.NewMutex(ctx)}
+	s.alerts = alerts{
+		team: &s.team, status: &s.status, ending: &s.ending, checkpoints: &s.checkpoints, notifier: &s.notifier,
+		open: func() []*request { return s.requests.open },
+	}
 	s.publisher = publisher{
-		team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending, limits: &s.limits,
+		team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending, limits: &s.limits, alerts: &s.alerts,
 		pages: func() []string { return s.requests.pages() },
 	}
 	s.requests = requests{
@@ -133,13 +138,16 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	if s.in.Continued != nil {
 		s.status.Incarnation, s.status.Checkpoint = a.Incarnation, a.Head
 		s.publisher.announce(ctx)
+		for _, r := range s.requests.open {
+			s.alerts.watch(ctx, r)
+		}
 		return nil
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
 	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
 	started := info.WorkflowStartTime.UTC()
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
-	s.status.StartedBy = s.in.StartedBy
+	s.status.StartedBy, s.status.Alerts = s.in.StartedBy, a.Alerts
 	s.status.Incarnation, s.status.Origin, s.status.Plan, s.status.Labels = a.Incarnation, a.Origin, a.Plan, s.in.Labels
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped

@@ -43,6 +43,8 @@ type stage struct {
 	// webhook: somebody wants to hear of the session; told is what they have heard.
 	webhook bool
 	told    []activities.NotifyInput
+	// before are the alerts of earlier incarnations.
+	before []session.Alert
 	// unreachable: nobody can be told anything.
 	unreachable bool
 	// unapproved are phases that were finished before, and that nobody has approved.
@@ -99,7 +101,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	a := activities.Admission{
 		Problems: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
-		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook,
+		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, Alerts: s.before,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {

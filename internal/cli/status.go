@@ -125,6 +125,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 		}
 		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(g.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 	}
+	writeAlerts(out, p, v.Alerts)
 	writeDecisions(out, v.Status)
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
 		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
@@ -212,6 +213,19 @@ func failuresOf(s session.Status, h session.Request) []session.AttemptFailure {
 		return a.Failures
 	}
 	return nil
+}
+
+// shownAlerts is how many of a session's alerts are printed, the newest.
+const shownAlerts = 10
+
+func writeAlerts(out io.Writer, p terminal.Palette, alerts []session.Alert) {
+	if len(alerts) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(out, "\nalerts:")
+	for _, a := range alerts[max(0, len(alerts)-shownAlerts):] {
+		_, _ = fmt.Fprintf(out, "  %s  %s\n", terminal.Moment(&a.At), p.Paint(terminal.Yellow, safetext.Clip(a.Message, 300)))
+	}
 }
 
 func writeDecisions(out io.Writer, s session.Status) {

@@ -44,6 +44,9 @@ func (u USD) Rounded() USD {
 	return u
 }
 
+// Dollars is the amount in dollars, as far as a float holds it.
+func (u USD) Dollars() float64 { return float64(u) / 1_000_000_000 }
+
 // MarshalJSON writes the amount as a JSON number, as String formats it.
 func (u USD) MarshalJSON() ([]byte, error) { return []byte(u.String()), nil }
 

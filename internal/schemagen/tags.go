@@ -168,7 +168,7 @@ func defaults(types map[string]*jsonschema.Schema, v reflect.Value) {
 
 // resolvedTeam and resolvedWorker have one of everything that has defaults.
 func resolvedTeam() any {
-	t := spec.Team{Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}}, Help: spec.Help{Jira: &spec.HelpJira{}}}.Resolved()
+	t := spec.Team{Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}, Approve: spec.Approval{By: []string{""}}}}, Help: spec.Help{Jira: &spec.HelpJira{}}, Alerts: []spec.Alert{{FailureRate: 1}}}.Resolved()
 	t.Personas = map[string]spec.Persona{"": {}} // its attempts are those of the team
 	return t
 }

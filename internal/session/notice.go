@@ -26,6 +26,8 @@ const (
 	SessionCompleted Event = "completed"
 	SessionFailed    Event = "failed"
 	SessionCancelled Event = "cancelled"
+	// AlertRaised: the threshold of an alert rule was reached.
+	AlertRaised Event = "alert"
 )
 
 // Notice tells people outside what happens to a session: the webhook's document,
@@ -49,6 +51,8 @@ type Notice struct {
 	// Request is what a person is needed for, or was; Answer what was said to it.
 	Request *Request `json:"request,omitempty"`
 	Answer  *Answer  `json:"answer,omitempty"`
+	// Alert is the rule that was broken, by how much.
+	Alert *Alert `json:"alert,omitempty"`
 	// Usage is the session's so far.
 	Usage      cost.Usage  `json:"usage"`
 	Checkpoint spec.Digest `json:"checkpoint,omitempty"`

@@ -74,6 +74,8 @@ type Status struct {
 	Reserved  cost.Amount `json:"reserved,omitzero"`
 	// Help lists what a person has to look at.
 	Help []Request `json:"help"`
+	// Alerts are those of the team's alert rules that were raised, the oldest first.
+	Alerts []Alert `json:"alerts,omitempty"`
 	// Checkpoint is the newest checkpoint's digest.
 	Checkpoint    spec.Digest `json:"checkpoint"`
 	HistoryEvents int64       `json:"history_events"`

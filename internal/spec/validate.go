@@ -44,6 +44,7 @@ func (t Team) Problems() []Problem {
 	v.retry()
 	v.budget()
 	v.help()
+	v.alerts()
 	v.size()
 	return v.problems
 }

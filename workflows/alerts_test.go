@@ -1,0 +1,161 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// raised lists the alerts that people have been told of, each as its rule and request.
+func (s *stage) raised() []string {
+	var all []string
+	for _, in := range s.told {
+		if a := in.Notice.Alert; a != nil {
+			all = append(all, a.Rule+" "+a.Request)
+		}
+	}
+	return all
+}
+
+func hours(n int) textfmt.Duration { return textfmt.Duration(time.Duration(n) * time.Hour) }
+
+// TestAlertsAboutCostAreRaisedOnceWhenTheSumReachesThem has three assignments of 30 dollars and
+// 110 tokens each.
+func TestAlertsAboutCostAreRaisedOnceWhenTheSumReachesThem(t *testing.T) {
+	t.Parallel()
+	dollars := func(n int64) cost.USD { return cost.USD(n * 1_000_000_000) }
+	s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), webhook: true}
+	s.team.Help.Jira = &spec.HelpJira{Project: "MD"}
+	s.team.Alerts = []spec.Alert{{CostUSD: dollars(60)}, {CostUSD: dollars(91)}, {Tokens: 110}, {Tokens: 331}}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+		r := success(in)
+		r.Total.CostUSD = dollars(30)
+		return r, nil
+	}
+	var stored []session.Alert
+	s.onAdvance = func(in activities.AdvanceInput) {
+		if in.Phase == "two" {
+			stored = in.Status.Alerts
+		}
+	}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"tokens: 110 ", "cost_usd: 60 "}, s.raised())
+	for _, in := range s.told[:2] {
+		require.Equal(t, session.AlertRaised, in.Notice.Event)
+		require.True(t, in.Webhook)
+		require.Nil(t, in.Jira, "tickets do not get alerts")
+	}
+	got := status(t, env).Alerts
+	require.Len(t, got, 2)
+	require.InDelta(t, 60, got[1].Value, 0)
+	require.InDelta(t, 60, got[1].Threshold, 0)
+	require.Equal(t, "the session has cost 60 USD; the threshold is 60 USD", got[1].Message)
+	require.False(t, got[1].At.IsZero())
+	require.Len(t, stored, 2, "the status has an alert before the phase is done")
+}
+
+// TestAlertsAboutFailuresCountTheLastAttempts has rounds of two failed attempts, and a last one
+// that succeeds.
+func TestAlertsAboutFailuresCountTheLastAttempts(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(phase("build", "a"))
+	tm.Retry.Rounds = 3
+	tm.Alerts = []spec.Alert{{FailureRate: 1, Of: 3}, {FailureRate: 0.8, Of: 5}, {FailureRate: 0.1}, {FailureRate: 1, Of: 5}}
+	s := &stage{team: tm, webhook: true}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+		if in.Round < 3 {
+			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
+		}
+		return session.RoundResult{}, nil
+	}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"failure_rate: 1, of: 3 ", "failure_rate: 0.8, of: 5 "}, s.raised())
+	require.Equal(t, "4 of the last 5 attempts failed; the threshold is 80%", status(t, env).Alerts[1].Message)
+}
+
+// TestAlertsAboutWaitingAreRaisedOnceForEachRequest has a request wait for 4 h over a run that
+// continues as new in the third, and another for 10 min.
+func TestAlertsAboutWaitingAreRaisedOnceForEachRequest(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("one", "a"), phase("two", "b"))
+	tm.Phases[0].Approve = spec.Approval{Count: 1}
+	tm.Alerts = []spec.Alert{{Waiting: hours(3)}, {Waiting: hours(2)}, {Waiting: hours(1)}, {Waiting: hours(5)}, {Tokens: 1}}
+	s := &stage{team: tm, webhook: true}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+		if in.Persona == "b" && in.Note == "" {
+			return session.RoundResult{}, failedRound(failures.Auth, "no key")
+		}
+		return session.RoundResult{}, nil
+	}
+	first := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { suggest(env) }, 150*time.Minute)
+	})
+	in := next(t, first)
+	id := "one.approval.1-default-"
+	require.Equal(t, []string{"tokens: 1 ", "waiting: 1h " + id, "waiting: 2h " + id}, s.raised())
+	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetStartTime(first.Now())
+		env.RegisterDelayedCallback(func() {
+			resolve(env, session.Answer{Request: "one.approval.1", Action: session.AnswerApprove})
+		}, 90*time.Minute)
+		env.RegisterDelayedCallback(func() {
+			resolve(env, session.Answer{Request: "two.b.1-2", Action: session.AnswerRetry, Note: "now"})
+		}, 100*time.Minute)
+	})
+	require.NoError(t, second.GetWorkflowError())
+	require.Equal(t, "waiting: 3h "+id, s.raised()[3], "at the time at which it would have been without a new run")
+	require.Len(t, s.raised(), 4)
+	got := status(t, second)
+	require.Len(t, got.Alerts, 4)
+	require.InDelta(t, 3*3600, got.Alerts[3].Value, 1)
+	require.Contains(t, got.Alerts[3].Message, "has waited for 3h; the threshold is 3h")
+}
+
+// TestResumedSessionsDoNotRaiseAlertsAgain has a session that is admitted with an alert.
+func TestResumedSessionsDoNotRaiseAlertsAgain(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("one", "a")), webhook: true}
+	s.team.Alerts = []spec.Alert{{Tokens: 50}, {Tokens: 60}}
+	s.before = []session.Alert{{Rule: "tokens: 50"}}
+	require.NoError(t, s.play(t).GetWorkflowError())
+	require.Equal(t, []string{"tokens: 60 "}, s.raised())
+}
+
+// TestAlertsDoNotReplaceTheEndOfASession has the last round of a session raise an alert while the
+// boundary of another phase is being written: the status of the end stays.
+func TestAlertsDoNotReplaceTheEndOfASession(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("one", "a"))}
+	s.team.Alerts = []spec.Alert{{FailureRate: 1, Of: 2}}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
+	}
+	s.marking = func(activities.MarkInput) { require.Empty(t, s.closed) }
+	env := s.play(t)
+	require.Error(t, env.GetWorkflowError())
+	require.Len(t, s.closed[0].Status.Alerts, 1)
+	require.Empty(t, s.told, "nobody listens")
+}
+
+// TestRulesWithoutCauseIssueNoCommands holds what a session marks and tells with rules against one
+// without.
+func TestRulesWithoutCauseIssueNoCommands(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("one", "a")), webhook: true}
+	s.team.Alerts = []spec.Alert{{Tokens: 1_000_000}, {Waiting: hours(1)}, {FailureRate: 0.5}}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Empty(t, s.marked)
+	require.Equal(t, []session.Event{session.SessionCompleted}, s.events())
+}
