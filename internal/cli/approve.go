@@ -38,15 +38,12 @@ func newPhaseAnswer(a *app, action session.Action, cmd *cobra.Command) *cobra.Co
 		if err := checkPhaseAnswer(action, c.note); err != nil {
 			return err
 		}
-		if c.by == "" {
-			c.by = c.env.person()
-		}
 		c.of = strings.Join(args[1:], "")
 		return c.resolve(cmd.Context(), args[0], "")
 	}
 	cmd.Flags().StringVar(&c.request, "request", "", "id of the request to answer")
 	c.addAnswerFlags(cmd)
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 

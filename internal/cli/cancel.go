@@ -9,7 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
 // cancelCommand is `cancel`.
@@ -34,18 +33,18 @@ func newCancel(a *app) *cobra.Command {
 }
 
 func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
-	base, done, err := c.temporalBase(ctx)
+	p, err := c.plane(ctx, c.temporalBase)
 	if err != nil {
 		return err
 	}
-	defer done()
-	doc, err := control.Sessions{Base: base}.Cancel(ctx, sessionID)
+	defer p.close()
+	doc, err := p.sessions.Cancel(ctx, sessionID)
 	var ended *control.EndedError
 	if errors.As(err, &ended) {
 		return usagef("session %s has already ended: it is %s", sessionID, ended.State)
 	}
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
 	c.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
 	if c.output == outputJSON {
@@ -56,7 +55,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 	if !c.watchIt {
 		return nil
 	}
-	w := &sessionstatus.Watcher{Conn: base.Temporal(), Store: base.Store, Session: sessionID, Now: c.now}
+	w := watcherOf(p.base, sessionID)
 	to := newLineObserver(c.console, w)
 	defer to.detail.close()
 	v, err := track(ctx, w, to, session.State.Closed)

@@ -117,6 +117,7 @@ func newRoot(a *app) *cobra.Command {
 	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
 	root.SetHelpCommandGroupID(groupInform)
 	completion{a.storeOpener}.addTo(root)
+	refuseServer(root)
 	return root
 }
 
@@ -135,6 +136,12 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// addServedFlags gives a command the flags of one that works with Temporal, the store, or a server.
+func (a *app) addServedFlags(cmd *cobra.Command, more ...string) {
+	a.addSessionFlags(cmd, more...)
+	a.addServerFlags(cmd)
 }
 
 // addSessionFlags gives a command the flags of one that needs Temporal: its connection, the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.temporal.io/api/serviceerror"
 
@@ -129,23 +128,20 @@ func (c *connector) watchOrRead(ctx context.Context, sessionID string) (*session
 }
 
 // explainLook is the error for an unknown session, with where it was searched and a suggestion.
-func (c *connector) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
+func (c *connector) explainLook(ctx context.Context, p *plane, sessionID string, err error) error {
 	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
-	var where []string
-	if w.Conn != nil {
-		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace))
-	}
-	if w.Store != nil {
-		where = append(where, "the store in "+w.Store.Dir())
-	}
-	known := control.Sessions{Base: c.base(w.Conn, w.Store, w.Key().Namespace)}.Known(ctx) // a hint that is missing does no harm
-	return c.sessionNotFound(w.Session, strings.Join(where, " and "), known)
+	return c.sessionNotFound(sessionID, p.where(), p.sessions.Known(ctx))
 }
 
-// explain adds to an error of an operation what a person can do.
+// explain is [connector.explainIn] for operations of this process.
 func (c *connector) explain(ctx context.Context, base *control.Base, err error) error {
+	return c.explainIn(ctx, planeOf(base, func() {}), err)
+}
+
+// explainIn adds to an error of an operation what a person can do.
+func (c *connector) explainIn(ctx context.Context, p *plane, err error) error {
 	var lost *control.LostError
 	var slow *control.SlowError
 	var failed *control.Error
@@ -158,8 +154,7 @@ func (c *connector) explain(ctx context.Context, base *control.Base, err error) 
 	case errors.As(err, &slow):
 		return failf("%w; check with %s", err, c.commandLine("status "+slow.Session))
 	case errors.As(err, &failed) && failed.Kind == control.NotFound && failed.Session != "":
-		w := &sessionstatus.Watcher{Conn: base.Temporal(), Namespace: base.Namespace, Store: base.Store, Session: failed.Session, Now: c.now}
-		return c.explainLook(ctx, w, failed.Unwrap())
+		return c.explainLook(ctx, p, failed.Session, err)
 	}
 	return err
 }

@@ -105,8 +105,11 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *ses
 		c.reportFailure(v.Status)
 	}
 	c.print("")
-	addDurations(ctx, w, &v)
-	writeStatus(c.guide, v)
+	shown, err := c.lookPlane(w).sessions.Status(ctx, w.Session)
+	if err != nil {
+		return err
+	}
+	writeStatus(c.guide, shown)
 	key := w.Key()
 	newest, err := c.newest(ctx, k.Store, key)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
@@ -75,6 +76,9 @@ func exitCode(err error) int {
 	var setup *localdev.SetupError
 	var refusedBranch *apply.RefusedError
 	var failed *control.Error
+	var away *client.UnreachableError
+	var stranger *client.RefusedError
+	var server *client.OptionError
 	switch {
 	case err == nil:
 		return exitDone
@@ -84,7 +88,9 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalutil.NoNamespace(err):
 		return exitUsage
-	case errors.As(err, &unreachable), errors.As(err, &refused), temporalutil.Lost(err):
+	case errors.As(err, &stranger) && stranger.Nobody, errors.As(err, &server):
+		return exitUsage
+	case errors.As(err, &unreachable), errors.As(err, &refused), errors.As(err, &away), errors.Is(err, control.ErrNoTemporal), temporalutil.Lost(err):
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted

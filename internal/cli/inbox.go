@@ -31,17 +31,17 @@ func newInbox(a *app) *cobra.Command {
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *inboxCommand) run(ctx context.Context) error {
-	base, done, err := c.storeOrTemporalBase(ctx)
+	p, err := c.plane(ctx, c.storeOrTemporalBase)
 	if err != nil {
 		return err
 	}
-	defer done()
-	doc, err := control.Requests{Base: base}.Inbox(ctx)
+	defer p.close()
+	doc, err := p.requests.Inbox(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *inboxCommand) run(ctx context.Context) error {
 
 // requestOf is the entry's request, as far as it is known.
 func requestOf(e control.InboxEntry) session.Request {
-	return session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message, Raise: e.Raise}
+	return session.Request{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message, Raise: e.Raise, Actions: e.Actions}
 }
 
 func requestsOf(d control.Inbox, sessionID string) []session.Request {

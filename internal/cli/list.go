@@ -55,17 +55,17 @@ func newList(a *app) *cobra.Command {
 	flags.StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	flags.StringVar(&since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&c.Cursor, "cursor", "", "continue after the page that ended with this cursor")
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *listCommand) run(ctx context.Context) error {
-	base, done, err := c.storeOrTemporalBase(ctx)
+	p, err := c.plane(ctx, c.storeOrTemporalBase)
 	if err != nil {
 		return err
 	}
-	defer done()
-	doc, err := control.Sessions{Base: base}.List(ctx, c.SessionFilter)
+	defer p.close()
+	doc, err := p.sessions.List(ctx, c.SessionFilter)
 	if err != nil {
 		return inputError(err)
 	}

@@ -50,9 +50,6 @@ func newResolve(a *app) *cobra.Command {
 			"  maestro resolve --all --category auth retry --note \"The key is renewed.\" --yes",
 		Args: func(cmd *cobra.Command, args []string) error { return c.check(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if c.by == "" {
-				c.by = c.env.person()
-			}
 			if c.batch.all {
 				return c.resolveAll(cmd.Context(), args[0])
 			}
@@ -68,7 +65,7 @@ func newResolve(a *app) *cobra.Command {
 	for _, single := range []string{"request", "for"} {
 		cmd.MarkFlagsMutuallyExclusive("all", single)
 	}
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
@@ -114,25 +111,24 @@ func checkNote(note string) error { return inputError(control.CheckNote(note)) }
 
 // resolve answers one request of a session.
 func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) error {
-	base, done, err := c.temporalBase(ctx)
+	p, err := c.answering(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
-	requests := control.Requests{Base: base}
-	h, open, err := c.find(ctx, requests, sessionID)
+	defer p.close()
+	h, open, err := c.find(ctx, p.requests, sessionID)
 	if err != nil {
-		return c.explainAnswer(ctx, base, err)
+		return c.explainAnswer(ctx, p, err)
 	}
-	answer := session.Answer{Request: h.ID, Action: c.action, Note: c.note, By: c.by}
+	answer := c.answerTo(h)
 	if c.action == session.AnswerSupply {
-		if answer.Files, err = c.storeSupplied(ctx, base, sessionID, h, path); err != nil {
+		if answer.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
 			return err
 		}
 	}
-	doc, err := requests.Answer(ctx, sessionID, answer)
+	doc, err := p.requests.Answer(ctx, sessionID, answer)
 	if err != nil {
-		return c.explainAnswer(ctx, base, err)
+		return c.explainAnswer(ctx, p, err)
 	}
 	doc.Kind = h.Kind
 	if c.output == outputJSON {
@@ -148,8 +144,22 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	return nil
 }
 
+// answering has the operations that answer requests. With a server, who answers is who its token is of.
+func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
+	p, err := c.plane(ctx, c.temporalBase)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.base == nil && c.by != "":
+		return nil, usagef("--by cannot be used with a server: it records who the token is of")
+	case c.by == "":
+		c.by = c.env.person()
+	}
+	return p, nil
+}
+
 // explainAnswer adds to the error of an answer what a person can do.
-func (c *resolveCommand) explainAnswer(ctx context.Context, base *control.Base, err error) error {
+func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
 	var ended *control.EndedError
 	switch {
 	case errors.As(err, &ended) && ended.State == session.Completed:
@@ -157,11 +167,11 @@ func (c *resolveCommand) explainAnswer(ctx context.Context, base *control.Base, 
 	case errors.As(err, &ended):
 		return failf("%w, and no request is open; resume it: %s", ended, c.commandLine("resume "+ended.Session))
 	}
-	return c.explain(ctx, base, err)
+	return c.explainIn(ctx, p, err)
 }
 
 // find finds the request that a selector means, and all that are open.
-func (s selector) find(ctx context.Context, requests control.Requests, sessionID string) (h session.Request, open []session.Request, err error) {
+func (s selector) find(ctx context.Context, requests requestOperations, sessionID string) (h session.Request, open []session.Request, err error) {
 	open, known, err := requests.Open(ctx, sessionID)
 	switch {
 	case err != nil:
@@ -177,11 +187,14 @@ func (s selector) find(ctx context.Context, requests control.Requests, sessionID
 }
 
 // storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, base *control.Base, sessionID string, h session.Request, path string) (spec.Digest, error) {
-	w := &sessionstatus.Watcher{Conn: base.Temporal(), Store: base.Store, Session: sessionID, Now: c.now}
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (spec.Digest, error) {
+	if p.base == nil {
+		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(sessionID))
+	}
+	w := watcherOf(p.base, sessionID)
 	info, err := w.Describe(ctx)
 	if err != nil {
-		return "", c.explain(ctx, base, err)
+		return "", c.explainIn(ctx, p, err)
 	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {

@@ -62,8 +62,8 @@ func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
 
-func (o batchOptions) matches(w control.Waiting, h session.Request) bool {
-	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
+func (o batchOptions) matches(team string, h session.Request) bool {
+	return (o.team == "" || o.team == team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
 }
 
 // batchDocument is the document of `resolve --all -o json`.
@@ -80,41 +80,44 @@ type pending struct {
 
 // resolveAll gives one answer to the open requests of all sessions that match.
 func (c *resolveCommand) resolveAll(ctx context.Context, action string) error {
-	base, done, err := c.temporalBase(ctx)
+	p, err := c.answering(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
-	requests := control.Requests{Base: base}
-	found, err := requests.Waiting(ctx)
+	defer p.close()
+	found, err := p.requests.Inbox(ctx)
 	if err != nil {
 		return err
 	}
 	c.action = session.Action(action)
 	var all []pending
-	for _, waiting := range found {
-		if waiting.Lost {
-			c.printErr("session %s is skipped: Temporal has lost it; %s", waiting.Session, c.commandLine("resume "+waiting.Session))
+	skipped := map[string]bool{}
+	for _, e := range found.Waiting {
+		open := []session.Request{requestOf(e)}
+		switch {
+		case e.Lost && !skipped[e.Session]:
+			c.printErr("session %s is skipped: Temporal has lost it; %s", e.Session, c.commandLine("resume "+e.Session))
+			skipped[e.Session] = true
 			continue
-		}
-		if !waiting.Known && (c.batch.team == "" || c.batch.team == waiting.Team) {
-			open, known, err := requests.Open(ctx, waiting.Session)
-			if err != nil || !known {
-				c.printErr("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
+		case e.Lost:
+			continue
+		case e.Request == "" && (c.batch.team == "" || c.batch.team == e.Team): // its store is elsewhere
+			known := false
+			if open, known, err = p.requests.Open(ctx, e.Session); err != nil || !known {
+				c.printErr("session %s is skipped: no worker answers, and its store is not available here", e.Session)
 				continue
 			}
-			waiting.Help = open
 		}
-		for _, h := range waiting.Help {
-			if h.Takes(c.action) && c.batch.matches(waiting, h) {
-				all = append(all, pending{waiting.Session, h})
+		for _, h := range open {
+			if h.Takes(c.action) && c.batch.matches(e.Team, h) {
+				all = append(all, pending{e.Session, h})
 			}
 		}
 	}
 	if c.batch.dryRun || !c.batch.yes {
 		return c.listPending(all)
 	}
-	return c.sendAll(ctx, requests, all)
+	return c.sendAll(ctx, p.requests, all)
 }
 
 // listPending lists the requests that would be answered. Without --dry-run that is
@@ -147,7 +150,7 @@ func (c *resolveCommand) answerTo(h session.Request) session.Answer {
 
 // sendAll answers one request after the other. Once no worker has answered, the
 // rest is sent without waiting for one.
-func (c *resolveCommand) sendAll(ctx context.Context, requests control.Requests, all []pending) error {
+func (c *resolveCommand) sendAll(ctx context.Context, requests requestOperations, all []pending) error {
 	doc := batchDocument{Answers: []control.Answered{}}
 	served, failed := true, 0
 	for _, p := range all {
@@ -189,7 +192,7 @@ func (c *resolveCommand) sendAll(ctx context.Context, requests control.Requests,
 }
 
 // answerPending answers by an update or, where no worker serves, by a signal.
-func (c *resolveCommand) answerPending(ctx context.Context, requests control.Requests, p pending, served bool) (doc control.Answered, err error) {
+func (c *resolveCommand) answerPending(ctx context.Context, requests requestOperations, p pending, served bool) (doc control.Answered, err error) {
 	if served {
 		doc, err = requests.Answer(ctx, p.session, c.answerTo(p.request))
 	} else {

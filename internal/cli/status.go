@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -38,27 +38,28 @@ func newStatus(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *statusCommand) run(ctx context.Context, sessionID string) error {
-	w, done, err := c.watchOrRead(ctx, sessionID)
+	if err := spec.CheckSession(sessionID); err != nil {
+		return usagef("%w", err)
+	}
+	p, err := c.plane(ctx, c.storeOrTemporalBase)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return c.show(ctx, w)
+	defer p.close()
+	return c.show(ctx, p, sessionID)
 }
 
-// show prints the status of a session that a look has.
-func (c *statusCommand) show(ctx context.Context, w *sessionstatus.Watcher) error {
-	v, err := w.Look(ctx)
+// show prints the status of a session.
+func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) error {
+	v, err := p.sessions.Status(ctx, sessionID)
 	if err != nil {
-		return c.explainLook(ctx, w, err)
+		return c.explainIn(ctx, p, err)
 	}
-	askTickets(ctx, w, &v)
-	addDurations(ctx, w, &v)
 	if c.output == outputJSON {
 		for _, note := range notesOf(v) {
 			c.printErr("%s", safetext.Line(note))
@@ -66,10 +67,8 @@ func (c *statusCommand) show(ctx context.Context, w *sessionstatus.Watcher) erro
 		return c.printJSON(v.Status)
 	}
 	writeStatus(c.guide, v)
-	if w.Store != nil {
-		if at := access.ServedAt(w.Store.Storage()); at != "" {
-			c.print("dashboard: %s%s", at, access.PagePath(v.Session, ""))
-		}
+	if at := p.sessions.Dashboard(sessionID); at != "" {
+		c.print("dashboard: %s", at)
 	}
 	return nil
 }
@@ -238,3 +237,6 @@ func writeDecisions(out io.Writer, s session.Status) {
 	}
 	_, _ = fmt.Fprintf(out, "\ndecisions: %s\n", strings.Join(all, ", "))
 }
+
+// seconds is a number of seconds as a duration.
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

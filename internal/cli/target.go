@@ -15,6 +15,7 @@ import (
 type target struct {
 	temporal temporalutil.Options
 	stateDir string
+	server   serverFlags
 	environ  environ
 }
 
@@ -53,7 +54,7 @@ func (t *target) commandLine(command string) string {
 			command += " --" + f.name + " " + agent.ShellWord(f.value)
 		}
 	}
-	return "maestro " + command
+	return "maestro " + command + t.server.commandLine()
 }
 
 // stateFlag is this command's --state-dir flag, for printed commands.

@@ -221,7 +221,7 @@ func (c *usageCommand) temporalSessionCosts(ctx context.Context) ([]usage.Row, e
 	defer done()
 	v, err := w.Look(ctx)
 	if err != nil {
-		return nil, c.explainLook(ctx, w, err)
+		return nil, c.explainLook(ctx, planeOf(c.base(w.Conn, w.Store, w.Key().Namespace), done), c.doc.Session, err)
 	}
 	c.printErr("no store found: showing the last total in Temporal, on the day on which the session started")
 	return usage.OfStatus(v.Status, budget.Date(timeOf(v.StartedAt))), nil

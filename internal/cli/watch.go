@@ -55,7 +55,7 @@ func newWatch(a *app) *cobra.Command {
 			if w.Conn != nil {
 				return a.follow(cmd.Context(), w)
 			}
-			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), w)
+			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), a.lookPlane(w), args[0])
 			return &codeError{exitUnreachable, err} // Temporal may know more
 		},
 	}
@@ -70,6 +70,11 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.plain, "plain", false, "print a line for each change, also on a terminal")
 }
 
+// lookPlane has the operations on what a look is at.
+func (a *app) lookPlane(w *sessionstatus.Watcher) *plane {
+	return planeOf(a.base(w.Conn, w.Store, w.Key().Namespace), func() {})
+}
+
 // follow shows a session until it ends or waits for a person, and returns its outcome as an
 // exit code.
 func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
@@ -79,7 +84,7 @@ func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explainLook(ctx, w, err)
+		return a.explainLook(ctx, a.lookPlane(w), w.Session, err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {

@@ -35,7 +35,7 @@ func (c *resolveCommand) answerTyped(ctx context.Context, sessionID string, answ
 	if err := checkPhaseAnswer(answer.Action, answer.Note); err != nil {
 		return err
 	}
-	c.action, c.request, c.note, c.by = answer.Action, answer.Request.ID, answer.Note, c.env.person()
+	c.action, c.request, c.note = answer.Action, answer.Request.ID, answer.Note
 	return c.resolve(ctx, sessionID, "")
 }
 

@@ -57,7 +57,7 @@ func (b *Base) connected() (*temporalutil.Connection, error) {
 	if conn := b.conn(); conn != nil {
 		return conn, nil
 	}
-	return nil, unavailablef("Temporal cannot be reached")
+	return nil, &Error{Kind: Unavailable, err: ErrNoTemporal}
 }
 
 // stored is the store, or the error that there is none.

@@ -58,6 +58,8 @@ type InboxEntry struct {
 	Ticket *session.Ticket `json:"ticket"`
 	// Quorum says who has approved and who has to; null: one person, whoever may approve.
 	Quorum *session.Quorum `json:"quorum"`
+	// Lost: Temporal no longer has the session. It takes no answer before it is resumed.
+	Lost bool `json:"lost,omitempty"`
 	// Commands are the commands that answer it, the one that continues first.
 	Commands []string `json:"commands"`
 }
@@ -73,8 +75,8 @@ func (e InboxEntry) rank() int {
 	return 0
 }
 
-// Waiting is a session that waits for a person.
-type Waiting struct {
+// waiting is a session that waits for a person.
+type waiting struct {
 	session.Status
 	Store string
 	// Known: its requests are known. Otherwise only the fields of a listing are.
@@ -126,7 +128,7 @@ func (r Requests) shared(ctx context.Context) (Inbox, error) {
 }
 
 func (r Requests) inbox(ctx context.Context) (Inbox, error) {
-	found, err := r.Waiting(ctx)
+	found, err := r.waiting(ctx)
 	if err != nil {
 		return Inbox{}, err
 	}
@@ -139,9 +141,9 @@ func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	return doc, nil
 }
 
-// Waiting finds the sessions that wait for a person. What the store has of its own sessions
+// waiting finds the sessions that wait for a person. What the store has of its own sessions
 // is confirmed by Temporal where it can be reached, and Temporal adds those of other stores.
-func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
+func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return nil, err
 	}
@@ -159,12 +161,12 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 		open[l.Session] = true
 	}
 	may := access.Visible(ctx)
-	var found []Waiting
+	var found []waiting
 	for _, e := range stored {
 		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
 			continue
 		}
-		w := Waiting{Status: withLedgerCosts(r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
+		w := waiting{Status: withLedgerCosts(r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
 		waits, err := r.confirm(ctx, &w, e.RunID, open)
 		if err != nil {
 			return nil, err
@@ -176,7 +178,7 @@ func (r Requests) Waiting(ctx context.Context) ([]Waiting, error) {
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
 		if waits && may(l.Team) && !r.keeps(l) {
-			found = append(found, Waiting{Status: session.Status{
+			found = append(found, waiting{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
 		}
@@ -220,7 +222,7 @@ func (r Requests) keeps(l ListedSession) bool {
 
 // confirm asks Temporal whether a session still waits as the store says. Its list of running sessions
 // may lag.
-func (r Requests) confirm(ctx context.Context, w *Waiting, run string, open map[string]bool) (waits bool, err error) {
+func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[string]bool) (waits bool, err error) {
 	conn := r.conn()
 	if conn == nil || open[w.Session] {
 		return true, nil
@@ -249,7 +251,7 @@ func withLedgerCosts(s *store.Store, key session.Key, e session.Execution) sessi
 }
 
 // entries lists what a session waits with.
-func (w Waiting) entries() []InboxEntry {
+func (w waiting) entries() []InboxEntry {
 	if !w.Known {
 		kind := session.ForHelp
 		if w.Status.Status == session.AwaitingApproval {
@@ -268,7 +270,7 @@ func (w Waiting) entries() []InboxEntry {
 			Choices: h.Choices(), Raise: h.Raise, Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Quorum: h.Quorum, Commands: []string{},
 		}
 		if w.Lost {
-			e.Commands, e.Choices, e.Raise = []string{"maestro resume " + w.Session}, []session.Choice{}, nil
+			e.Lost, e.Commands, e.Choices, e.Raise = true, []string{"maestro resume " + w.Session}, []session.Choice{}, nil
 			all = append(all, e)
 			continue
 		}

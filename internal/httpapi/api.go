@@ -42,6 +42,7 @@ func New(o Options) http.Handler {
 	starts(api, control.Starts{Base: o.Base})
 	events(api, o.Feed)
 	allowNull(api.OpenAPI().Components.Schemas)
+	describeProblems(api.OpenAPI().Components.Schemas)
 	mux.HandleFunc(Prefix+"/", noOperation(mux))
 	return conditional(repeatable(o.Base, mux))
 }

@@ -81,6 +81,7 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 		case first != nil && first.Request != request:
 			writeProblem(w, http.StatusUnprocessableEntity, idempotencyHeader+" was used for another request")
 		case first != nil && first.Status == 0:
+			w.Header().Set("Retry-After", "1")
 			writeProblem(w, http.StatusConflict, "a request with this "+idempotencyHeader+" is under way; try again")
 		case first != nil:
 			w.Header().Set("Content-Type", first.ContentType)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,30 +20,54 @@ import (
 // problemOf is an error of an operation as a problem document. What is nobody's to mend by another
 // request is logged, and not told.
 func problemOf(ctx context.Context, err error) error {
+	known := modelOf(ctx, err)
+	known.Problem = control.ProblemOf(err)
+	return known
+}
+
+// problem is a problem document with what programs tell apart.
+type problem struct {
+	huma.ErrorModel
+	control.Problem
+}
+
+// describeProblems adds to the description of problem documents what they have besides the usual.
+func describeProblems(schemas huma.Registry) {
+	model := schemas.Map()["ErrorModel"]
+	for name, property := range schemas.Schema(reflect.TypeFor[control.Problem](), false, "").Properties {
+		model.Properties[name] = property
+	}
+}
+
+// modelOf is the usual part of a problem document.
+func modelOf(ctx context.Context, err error) *problem {
+	fault := func(status int, text string, details ...*huma.ErrorDetail) *problem {
+		return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: text, Errors: details}}
+	}
 	var failed *control.Error
 	var denied *access.DeniedError
 	var tooLarge *http.MaxBytesError
 	text := safetext.Block(err.Error())
 	switch {
 	case errors.As(err, &failed) && failed.Kind == control.Invalid:
-		return huma.NewError(http.StatusUnprocessableEntity, text, &huma.ErrorDetail{Location: failed.Field, Message: text})
+		return fault(http.StatusUnprocessableEntity, text, &huma.ErrorDetail{Location: failed.Field, Message: text})
 	case errors.As(err, &failed):
-		return huma.NewError(statusOf[failed.Kind], text)
+		return fault(statusOf[failed.Kind], text)
 	case errors.Is(err, access.ErrNobody):
-		return huma.NewError(http.StatusUnauthorized, text)
+		return fault(http.StatusUnauthorized, text)
 	case errors.As(err, &denied):
-		return huma.NewError(http.StatusForbidden, text)
+		return fault(http.StatusForbidden, text)
 	case errors.As(err, &tooLarge):
-		return huma.NewError(http.StatusRequestEntityTooLarge, "the body of the request is too large")
+		return fault(http.StatusRequestEntityTooLarge, "the body of the request is too large")
 	case errors.Is(err, session.ErrNotFound):
-		return huma.NewError(http.StatusNotFound, text)
+		return fault(http.StatusNotFound, text)
 	case temporalutil.Lost(err):
-		return huma.NewError(http.StatusServiceUnavailable, "Temporal cannot be reached; try again")
+		return fault(http.StatusServiceUnavailable, "Temporal cannot be reached; try again")
 	case ctx.Err() != nil:
-		return huma.NewError(http.StatusServiceUnavailable, "the request was cancelled, or the server stops; try again")
+		return fault(http.StatusServiceUnavailable, "the request was cancelled, or the server stops; try again")
 	}
 	slog.ErrorContext(ctx, "an operation of the API failed", "error", err)
-	return huma.NewError(http.StatusInternalServerError, "the operation failed; the server's log says why")
+	return fault(http.StatusInternalServerError, "the operation failed; the server's log says why")
 }
 
 var statusOf = map[control.Kind]int{

@@ -138,14 +138,14 @@ func (d download) send(ctx context.Context, w http.ResponseWriter, contentType s
 		}
 	}}
 	err := d.write(ctx, out)
-	var problem *huma.ErrorModel
+	var failed *problem
 	switch {
 	case err == nil:
 		_, _ = out.Write(nil) // the headers of an empty stream
-	case !out.begun && errors.As(problemOf(ctx, err), &problem):
+	case !out.begun && errors.As(problemOf(ctx, err), &failed):
 		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(problem.Status)
-		_ = json.NewEncoder(w).Encode(problem)
+		w.WriteHeader(failed.Status)
+		_ = json.NewEncoder(w).Encode(failed)
 	default:
 		panic(http.ErrAbortHandler)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
 // listInput selects sessions.
@@ -20,13 +21,6 @@ type listInput struct {
 	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"how many at most"`
 }
 
-// sessionDocument is a session's status, with what a person should know besides.
-type sessionDocument struct {
-	session.Status
-	Requirement string   `json:"requirement"`
-	Notes       []string `json:"notes"`
-}
-
 func sessions(api huma.API, s control.Sessions) {
 	register(api, operation("GET /sessions", "list-sessions", "List sessions, newest first"),
 		func(ctx context.Context, in *listInput) (control.SessionList, error) {
@@ -37,9 +31,10 @@ func sessions(api huma.API, s control.Sessions) {
 			return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: labels, Since: in.Since, Cursor: in.Cursor, Limit: in.Limit})
 		})
 	register(api, operation("GET /sessions/{session}", "read-session", "Read a session's status"),
-		func(ctx context.Context, in *ofSession) (sessionDocument, error) {
-			v, err := s.Read(ctx, in.Session)
-			return sessionDocument{v.Status, v.Requirement, append([]string{}, v.Notes...)}, err
+		func(ctx context.Context, in *ofSession) (sessionstatus.Session, error) {
+			v, err := s.Status(ctx, in.Session)
+			v.Course.Source = nil // a directory of somebody's machine
+			return v, err
 		})
 	register(api, operation("POST /sessions/{session}/cancel", "cancel-session", "Cancel a session: its agents are stopped, finished work stays"),
 		func(ctx context.Context, in *ofSession) (control.Cancellation, error) {

@@ -210,7 +210,7 @@ func overlay(v *Session, f facts) {
 // begun notes an attempt at work.
 func (v *Session) begun(id spec.AssignmentID, attempt Attempt) {
 	if v.Live == nil {
-		v.Live = map[spec.AssignmentID]Attempt{}
+		v.Live = Live{}
 	}
 	v.Live[id] = attempt
 }
@@ -354,6 +354,9 @@ func settle(p *session.PhaseStatus, help []session.Request) {
 
 // complete leaves no list of the document null.
 func complete(v Session) Session {
+	if v.Notes == nil {
+		v.Notes = []string{}
+	}
 	if v.Phases == nil {
 		v.Phases = []session.PhaseStatus{}
 	}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/client"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// plane has the operations that commands work with: those of the control plane in this process, on
+// Temporal and the store, or those of a server.
+type plane struct {
+	sessions sessionOperations
+	requests requestOperations
+	// base is what the operations of this process work on; nil with a server, whose address server is.
+	base   *control.Base
+	server string
+	// close ends connections.
+	close func()
+}
+
+// sessionOperations are those of [control.Sessions] that commands use.
+type sessionOperations interface {
+	List(context.Context, control.SessionFilter) (control.SessionList, error)
+	Status(ctx context.Context, session string) (sessionstatus.Session, error)
+	Cancel(ctx context.Context, session string) (control.Cancellation, error)
+	Known(context.Context) []string
+	Dashboard(session string) string
+}
+
+// requestOperations are those of [control.Requests] that commands use.
+type requestOperations interface {
+	Inbox(context.Context) (control.Inbox, error)
+	Open(ctx context.Context, session string) (open []session.Request, known bool, err error)
+	Answer(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+	Leave(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
+}
+
+// planeOf has the operations of this process.
+func planeOf(base *control.Base, done func()) *plane {
+	return &plane{sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, base: base, close: done}
+}
+
+// planeAt has the operations of a server.
+func planeAt(c *client.Client) *plane {
+	return &plane{sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c}, server: c.URL(), close: c.Close}
+}
+
+// plane is that of the server that a command's flags or the environment name; otherwise local makes it.
+func (c *connector) plane(ctx context.Context, local func(context.Context) (*control.Base, func(), error)) (*plane, error) {
+	at, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	if at != nil {
+		return planeAt(at), nil
+	}
+	base, done, err := local(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return planeOf(base, done), nil
+}
+
+// where names what the operations work on.
+func (p *plane) where() string {
+	if p.base == nil {
+		return "the Maestro server at " + p.server
+	}
+	var where []string
+	if conn := p.base.Temporal(); conn != nil {
+		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", conn.Address, conn.Namespace))
+	}
+	if p.base.Store != nil {
+		where = append(where, "the store in "+p.base.Store.Dir())
+	}
+	return strings.Join(where, " and ")
+}
+
+const (
+	serverVariable = "MAESTRO_SERVER"
+	tokenVariable  = "MAESTRO_TOKEN"
+	serverFlag     = "server"
+	maxTokenFile   = 4 << 10
+)
+
+// serverFlags name the server that a command works with instead of Temporal and the store.
+type serverFlags struct {
+	url, tokenFile string
+	plainHTTP      bool
+}
+
+// addServerFlags gives a command that can work with a server the flags that name it.
+func (t *target) addServerFlags(cmd *cobra.Command) {
+	cmdline.AddGroup(cmd.Flags(), "Without Temporal and the store", func(flags *pflag.FlagSet) {
+		flags.StringVar(&t.server.url, serverFlag, "", "URL of a server to work with (default: $"+serverVariable+"); the token comes from $"+tokenVariable)
+		flags.StringVar(&t.server.tokenFile, "token-file", "", "file with the token instead")
+		flags.BoolVar(&t.server.plainHTTP, "plain-http", false, "send the token to another host also without encryption")
+	})
+}
+
+// client calls the server that flags or the environment name; nil: none is named, or flags name a
+// Temporal or a store, which count more than the environment.
+func (c *connector) client() (*client.Client, error) {
+	t := c.target
+	local := t.namesLocal()
+	switch {
+	case t.server.url != "" && local != "":
+		return nil, usagef("--%s %s excludes --%s; leave one out", serverFlag, t.server.url, local)
+	case t.server.url == "" && (t.server.tokenFile != "" || t.server.plainHTTP) && t.environ.get(serverVariable) == "":
+		return nil, usagef("--token-file and --plain-http need --%s or %s", serverFlag, serverVariable)
+	case t.server.url == "" && local != "":
+		return nil, nil
+	}
+	at := cmp.Or(t.server.url, t.environ.get(serverVariable))
+	if at == "" {
+		return nil, nil
+	}
+	token := t.environ.get(tokenVariable)
+	if t.server.tokenFile != "" {
+		data, err := bounded.ReadFile(t.server.tokenFile, maxTokenFile)
+		if err != nil {
+			return nil, usagef("--token-file: %w", err)
+		}
+		token = strings.TrimSpace(string(data))
+	}
+	made, err := client.New(client.Options{URL: at, Token: token, PlainHTTP: t.server.plainHTTP, Version: buildVersion().Version, Now: c.now})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return made, nil
+}
+
+// namesLocal is a flag that names a Temporal or a store; empty: none is given.
+func (t *target) namesLocal() string {
+	for _, f := range []struct{ name, value string }{
+		{"address", t.temporal.Address}, {"namespace", t.temporal.Namespace}, {"profile", t.temporal.Profile}, {"config-file", t.temporal.ConfigFile}, {"state-dir", t.stateDir},
+	} {
+		if f.value != "" {
+			return f.name
+		}
+	}
+	return ""
+}
+
+// commandLine is the flags as they are written.
+func (f serverFlags) commandLine() string {
+	line := ""
+	for _, g := range []struct{ name, value string }{{serverFlag, f.url}, {"token-file", f.tokenFile}} {
+		if g.value != "" {
+			line += " --" + g.name + " " + agent.ShellWord(g.value)
+		}
+	}
+	if f.plainHTTP {
+		line += " --plain-http"
+	}
+	return line
+}
+
+// refuseServer makes the commands that need Temporal and the store say so when a server is named.
+func refuseServer(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseServer(sub)
+	}
+	if !cmd.Runnable() || cmd.DisableFlagParsing || cmd.Flags().Lookup(serverFlag) != nil {
+		return
+	}
+	cmd.Flags().Var(refusedServer{cmd}, serverFlag, "")
+	cmd.Flags().Lookup(serverFlag).Hidden = true
+}
+
+// refusedServer is the flag of commands that cannot work with a server.
+type refusedServer struct{ cmd *cobra.Command }
+
+func (refusedServer) String() string { return "" }
+func (refusedServer) Type() string   { return "URL" }
+
+func (r refusedServer) Set(string) error {
+	return fmt.Errorf("`%s` works with Temporal and the store themselves, not with a server; leave --%s out", r.cmd.CommandPath(), serverFlag)
+}

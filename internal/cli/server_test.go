@@ -1,0 +1,145 @@
+package cli_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/control"
+)
+
+// away returns a desk on another machine, which knows only the address of a server and a token.
+func (c caller) away() *desk {
+	c.t.Helper()
+	d := newDesk(c.t)
+	d.namespace = ""
+	d.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir, "MAESTRO_SERVER=" + c.url, "MAESTRO_TOKEN=" + c.token}
+	return d
+}
+
+// approvedTeam waits for approval after its first phase.
+const approvedTeam = `
+version: 1
+name: pair
+personas:
+  analyst: {role: Analyst, agent: writer, instructions: "Write docs."}
+  dev: {role: Developer, agent: coder, instructions: "Write code.", attempts: 1}
+phases:
+  - {name: think, personas: [analyst], produces: ["docs/*.md"], approve: true}
+  - {name: build, personas: [dev], checks: [has-code]}
+retry: {rounds: 1, initial: 10ms, max: 10ms}
+`
+
+var (
+	agents = map[string]string{
+		"writer": "mkdir -p docs; echo '# Design' > docs/design.md; echo 'the design is written'",
+		"coder":  "test -f README.md && cat README.md > code.txt; echo done",
+	}
+	// passing is what changes between two looks: spans of time, and times with parts of seconds.
+	passing = regexp.MustCompile(`"seconds": [0-9.e-]+|\b\d+(\.\d+)?(ms|s|m)\b|\d\d:\d\d:\d\d`)
+)
+
+func steady(text string) string { return passing.ReplaceAllString(text, "~") }
+
+// same runs a command line at both desks, and holds the outputs and exit codes against each other.
+func same(t *testing.T, near, far *desk, args ...string) *command {
+	t.Helper()
+	here, there := near.run(args...), far.run(args...)
+	where := strings.Join(args, " ")
+	require.Equal(t, steady(here.stdout.String()), steady(there.stdout.String()), "%s\nstderr: %s", where, there.stderr.String())
+	require.Equal(t, steady(here.stderr.String()), steady(there.stderr.String()), where)
+	require.Equal(t, here.code, there.code, where)
+	return there
+}
+
+func TestCommandsPrintTheSameWithAServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(agents)
+	team := d.file("team.yaml", approvedTeam)
+	readme := d.file("site/README.md", "read me\n")
+	d.must(0, "run", team, "Make it so.", "--session", "whole", "--workspace", filepath.Dir(readme), "--label", "kind=demo")
+	d.must(3, "watch", "whole")
+	d.must(0, "approve", "whole")
+	d.must(0, "watch", "whole")
+	d.must(0, "run", team, "Make it so, too.", "--session", "waits")
+	d.must(3, "watch", "waits")
+	far := d.served(nil, "admin").away()
+	for _, line := range []string{
+		"list", "list -o json", "list --team pair --status completed", "list --label kind=demo -o json", "list --limit 1", "list --limit 0", "list --team nobody",
+		"list --cursor nonsense",
+		"status whole -o json", "status waits -o json", "inbox", "inbox -o json",
+		"resolve waits retry", "resolve --all retry --dry-run", "approve waits build", "approve waits --request think.approval.9", "reject waits",
+		"approve whole", "cancel whole",
+	} {
+		same(t, d, far, strings.Fields(line)...)
+	}
+	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
+		same(t, d, far, "status", s)
+	}
+	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody"} {
+		unknown := far.run(strings.Fields(line)...)
+		require.Equal(t, 2, unknown.code, line)
+		require.Regexp(t, `session "\w+" not found in the Maestro server at http://127`, unknown.stderr.String(), line)
+	}
+	require.Contains(t, far.run("status", "wholes").stderr.String(), `did you mean "whole"?`)
+
+	var answered control.Answered
+	far.json(&answered, "approve", "waits", "--note", "Agreed.")
+	require.True(t, answered.Taken)
+	require.Equal(t, "test", answered.Answer.By, "who answers is who the token is of")
+	again := far.run("approve", "waits", "think", "--request", answered.Answer.Request)
+	require.Equal(t, 1, again.code)
+	require.Regexp(t, "no open request|no request is open", again.stderr.String())
+	refused := far.run("approve", "waits", "--by", "ann")
+	require.Equal(t, 2, refused.code)
+	require.Contains(t, refused.stderr.String(), "it records who the token is of")
+	require.Contains(t, d.must(0, "audit"), "request.approve")
+}
+
+func TestAServerThatRefusesOrIsAway(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(agents)
+	d.must(0, "run", d.file("team.yaml", approvedTeam), "Make it so.", "--session", "s")
+	d.must(3, "watch", "s")
+	viewer := d.served(nil, "viewer").away()
+	viewer.must(0, "status", "s")
+	says := func(far *desk, code int, text string, args ...string) {
+		t.Helper()
+		c := far.run(args...)
+		require.Equal(t, code, c.code, c.stderr.String())
+		require.Contains(t, c.stderr.String(), text)
+		require.Empty(t, c.stdout.String())
+	}
+	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
+	says(viewer, 2, "`maestro usage` works with Temporal and the store themselves", "usage", "--server", "http://127.0.0.1:1")
+	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
+	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
+	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")
+	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")
+	near := viewer.run("list", "--state-dir", d.state, "--address", "127.0.0.1:1")
+	require.Equal(t, 0, near.code, near.stderr.String())
+	require.Contains(t, near.stderr.String(), "Temporal cannot be reached; showing what the store", "a flag counts more than the environment")
+
+	viewer.set("MAESTRO_TOKEN", "wrong")
+	says(viewer, 2, "does not accept the token", "list")
+	viewer.set("MAESTRO_TOKEN", "")
+	says(viewer, 2, "no token for", "list")
+
+	var stray atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stray.Add(1) }))
+	defer elsewhere.Close()
+	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/api/v1/sessions", http.StatusTemporaryRedirect))
+	defer moved.Close()
+	viewer.file("token", "secret\n")
+	says(viewer, 2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
+	require.Zero(t, stray.Load(), "no other host gets the token")
+}

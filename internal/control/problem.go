@@ -1,0 +1,80 @@
+package control
+
+import (
+	"errors"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+)
+
+// ErrNoTemporal says that Temporal cannot be reached now.
+var ErrNoTemporal error = noTemporalError{}
+
+type noTemporalError struct{}
+
+func (noTemporalError) Error() string { return "Temporal cannot be reached" }
+
+// The reasons of problems: causes that mean something to callers besides their kind.
+const (
+	reasonUnknown    = "unknown_session"
+	reasonLost       = "lost"
+	reasonEnded      = "ended"
+	reasonSlow       = "slow"
+	reasonNoTemporal = "temporal_away"
+)
+
+// Problem is an error of an operation as a document, besides its text.
+type Problem struct {
+	Kind Kind `json:"kind,omitempty" doc:"what is wrong: invalid, not_found, conflict or unavailable"`
+	// Field names the wrong input.
+	Field   string `json:"field,omitempty" doc:"the wrong input"`
+	Session string `json:"session,omitempty" doc:"the session that it is about"`
+	// Reason is one of the causes that callers tell apart.
+	Reason string `json:"reason,omitempty" doc:"unknown_session, lost, ended, slow or temporal_away; left out: another"`
+	// State is that of a session that has ended.
+	State session.State `json:"state,omitempty" doc:"the state of a session that has ended"`
+}
+
+// ProblemOf is an error as a document; the zero value where it is not one of an operation.
+func ProblemOf(err error) Problem {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return Problem{}
+	}
+	p := Problem{Kind: failed.Kind, Field: failed.Field, Session: failed.Session}
+	var unknown *NotStoredError
+	var lost *LostError
+	var ended *EndedError
+	var slow *SlowError
+	switch {
+	case errors.As(err, &unknown), errors.Is(err, sessionstatus.ErrUnknown):
+		p.Reason = reasonUnknown
+	case errors.As(err, &lost):
+		p.Reason = reasonLost
+	case errors.As(err, &ended):
+		p.Reason, p.State = reasonEnded, ended.State
+	case errors.As(err, &slow):
+		p.Reason = reasonSlow
+	case errors.Is(err, ErrNoTemporal):
+		p.Reason = reasonNoTemporal
+	}
+	return p
+}
+
+// Err is the error that a document with this text is of.
+func (p Problem) Err(text string) error {
+	cause := errors.New(text)
+	switch p.Reason {
+	case reasonUnknown:
+		cause = sessionstatus.ErrUnknown
+	case reasonLost:
+		cause = &LostError{p.Session}
+	case reasonEnded:
+		cause = &EndedError{p.Session, p.State}
+	case reasonSlow:
+		cause = &SlowError{p.Session}
+	case reasonNoTemporal:
+		cause = ErrNoTemporal
+	}
+	return &Error{Kind: p.Kind, Field: p.Field, Session: p.Session, err: cause}
+}
