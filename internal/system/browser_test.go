@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,18 +106,22 @@ func (b *browser) reload() error { return chromedp.Do(b.ctx, chromedp.Reload()) 
 
 // place returns the middle of the first element of a selector that a person can see
 // and reach, whose first line is the text; any text, if that is empty. It is null
-// while there is none, or while it is covered.
-const place = `((selector, text) => {
+// while there is none, or while it is covered. It may press the element: between a look
+// and a click with the mouse, a page that is being loaded moves something else there.
+const place = `((selector, text, press) => {
 	for (const e of document.querySelectorAll(selector)) {
 		const line = e.innerText.trim().split("\n")[0].trim();
 		if (!e.checkVisibility({visibilityProperty: true, opacityProperty: true}) || e.disabled || text !== "" && line !== text) continue;
 		const r = e.getBoundingClientRect();
 		const at = [r.x + r.width / 2, r.y + r.height / 2];
-		if (e.contains(document.elementFromPoint(...at))) return at;
+		if (e.contains(document.elementFromPoint(...at))) {
+			if (press) { e.focus(); e.click(); }
+			return at;
+		}
 		e.scrollIntoView({block: "center"});
 	}
 	return null;
-})(%s, %s)`
+})(%s, %s, %t)`
 
 // enter types into a field.
 func (b *browser) enter(selector, text string) {
@@ -125,13 +130,13 @@ func (b *browser) enter(selector, text string) {
 	b.check(chromedp.Do(b.ctx, chromedp.KeyEvent(text)), "type "+text)
 }
 
-// click clicks at an element once it stands still.
+// click presses an element once it stands still.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
 	b.check(b.clickWithin(limit, selector, text), fmt.Sprintf("click %s %q", selector, text))
 }
 
-// tries clicks at an element, if it stands still within a time.
+// tries presses an element, if it stands still within a time.
 func (b *browser) tries(patience time.Duration, selector, text string) (bool, error) {
 	err := b.clickWithin(patience, selector, text)
 	if errors.Is(err, context.DeadlineExceeded) && b.ctx.Err() == nil {
@@ -141,18 +146,21 @@ func (b *browser) tries(patience time.Duration, selector, text string) (bool, er
 }
 
 func (b *browser) clickWithin(patience time.Duration, selector, text string) error {
-	script := fmt.Sprintf(place, quoted(selector), quoted(text))
 	var before []float64
-	err := b.within(patience, func() (bool, error) {
-		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](script))
-		still := len(at) == 2 && len(before) == 2 && at[0] == before[0] && at[1] == before[1]
+	return b.within(patience, func() (bool, error) {
+		at, err := b.place(selector, text, false)
+		still := len(at) == 2 && slices.Equal(at, before)
 		before = at
-		return still, err
+		if err != nil || !still {
+			return false, err
+		}
+		at, err = b.place(selector, text, true)
+		return at != nil, err
 	})
-	if err != nil {
-		return err
-	}
-	return chromedp.Do(b.ctx, chromedp.MouseClickXY(before[0], before[1]))
+}
+
+func (b *browser) place(selector, text string, press bool) ([]float64, error) {
+	return chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](fmt.Sprintf(place, quoted(selector), quoted(text), press)))
 }
 
 func quoted(s string) string {
