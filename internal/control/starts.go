@@ -197,6 +197,9 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 	if err := session.CheckLabels(in.Labels); err != nil {
 		return next, &Error{Kind: Invalid, Field: "labels", err: err}
 	}
+	if err := session.CheckDecisions(in.Decisions); err != nil {
+		return next, &Error{Kind: Invalid, Field: "decisions", err: err}
+	}
 	if next.Course, err = in.course(t); err != nil {
 		return next, err
 	}

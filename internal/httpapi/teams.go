@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -33,7 +34,7 @@ func teams(api huma.API, t control.Teams) {
 		})
 	register(api, operation("GET /teams/{team}/form", "read-team-form", "Read what a start of a session of a registered team takes, as a JSON Schema"),
 		func(ctx context.Context, in *ofTeamVersion) (control.TeamForm, error) {
-			return t.Form(ctx, in.Team, in.Version)
+			return t.Form(ctx, control.TeamInput{Name: strings.TrimSuffix(in.Team+"@"+in.Version, "@")})
 		})
 	put := operation("PUT /teams/{team}", "register-team", "Register a version of a team; the same content again changes nothing")
 	put.MaxBodyBytes = maxTeamFile

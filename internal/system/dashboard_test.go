@@ -23,14 +23,16 @@ type dashboard struct {
 	*world
 	at     string
 	server *process
+	// flags are those of `maestro serve` besides its address.
+	flags []string
 }
 
-func newDashboard(t *testing.T, agents string) *dashboard {
+func newDashboard(t *testing.T, agents string, flags ...string) *dashboard {
 	t.Helper()
 	w := newWorldAlone(t)
 	w.write("agents.yaml", agents)
 	w.startWorker()
-	d := &dashboard{world: w, at: "127.0.0.1:" + proctest.FreePort(t)}
+	d := &dashboard{world: w, at: "127.0.0.1:" + proctest.FreePort(t), flags: flags}
 	d.serve()
 	return d
 }
@@ -38,7 +40,7 @@ func newDashboard(t *testing.T, agents string) *dashboard {
 // serve starts `maestro serve`, or starts it again.
 func (d *dashboard) serve() {
 	d.t.Helper()
-	d.server = d.start(filepath.Join(programs, "maestro"), "serve", "--listen", d.at)
+	d.server = d.start(filepath.Join(programs, "maestro"), append([]string{"serve", "--listen", d.at}, d.flags...)...)
 	d.eventually("the dashboard is served", func() bool { return strings.Contains(d.server.output.String(), "sign in") })
 }
 

@@ -19,6 +19,37 @@ func (f fakeTeams) Read(_ context.Context, name, _ string) (control.RegisteredTe
 	}}, nil
 }
 
+// webTeam is the file of the team web.
+const webTeam = `version: 1
+name: web
+description: A <b>web</b> service
+personas:
+  architect: {role: Architect, agent: claude, instructions: Design it.}
+  developer: {role: Developer, agent: claude, instructions: Build it.}
+phases:
+  - {name: design, personas: [architect], approve: true}
+  - {name: frontend, personas: [developer], needs: [design]}
+`
+
+// Form is that of the control plane.
+func (f fakeTeams) Form(ctx context.Context, in control.TeamInput) (control.TeamForm, error) {
+	if in.Name != "" {
+		in = control.TeamInput{File: webTeam}
+	}
+	directory := control.Directory{Name: "shop"}
+	return control.Teams{Base: &control.Base{Directories: []control.Directory{directory}}}.Form(ctx, in)
+}
+
+func (f fakeTeams) Register(ctx context.Context, in control.Registration) (control.TeamChange, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	form, err := f.Form(ctx, control.TeamInput{File: in.Text})
+	if err == nil {
+		f.registered = append(f.registered, in)
+	}
+	return control.TeamChange{Name: form.Team, Changed: len(f.registered) == 1}, err
+}
+
 func (f fakeStarts) Upload(_ context.Context, _ string, archive io.Reader) (control.Workspace, error) {
 	data, err := io.ReadAll(archive)
 	if err != nil {

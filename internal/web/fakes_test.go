@@ -47,16 +47,18 @@ type plane struct {
 	plan     control.Plan
 	foreseen control.Foreseen
 	// invalid is the error of previews; nil: there is none.
-	invalid  error
-	uploads  [][]byte
-	kept     []map[string]string
-	started  []control.NewSession
-	resumed  []control.Resume
-	forks    []control.Fork
-	days     []control.Day
-	views    []control.SavedView
-	open     control.Budgets
-	examined control.Examination
+	invalid error
+	uploads [][]byte
+	kept    []map[string]string
+	started []control.NewSession
+	// registered are the teams that were.
+	registered []control.Registration
+	resumed    []control.Resume
+	forks      []control.Fork
+	days       []control.Day
+	views      []control.SavedView
+	open       control.Budgets
+	examined   control.Examination
 	// settled are the calls that were, and as what.
 	settled []string
 }

@@ -100,9 +100,11 @@ type Checkpoints interface {
 	List(ctx context.Context, session string) (control.CheckpointList, error)
 }
 
-// Teams lists the registered teams.
+// Teams lists, reads and registers teams.
 type Teams interface {
 	List(context.Context) (control.TeamList, error)
+	Form(context.Context, control.TeamInput) (control.TeamForm, error)
+	Register(context.Context, control.Registration) (control.TeamChange, error)
 	Read(ctx context.Context, name, version string) (control.RegisteredTeam, error)
 }
 

@@ -277,6 +277,8 @@ var saidTexts = map[string]string{
 	"cancel":                      "Session %s ends as soon as its agents have stopped.",
 	"settled":                     "The cost of session %s is settled.",
 	"day":                         "The daily budget of team %s is raised, until midnight UTC.",
+	"registered":                  "The version is registered. New sessions of the team get it.",
+	"unchanged":                   "This is the newest version already.",
 	"kept":                        "The view is saved.",
 	"removed":                     "The view is removed.",
 	"examined":                    "Everything was examined again.",

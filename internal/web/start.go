@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -29,161 +32,280 @@ type Starts interface {
 // maxTeamFile bounds a team file in a form, in bytes.
 const maxTeamFile = 1 << 20
 
-// startPage is the content of the page that starts a session.
+// teamText is a team file in a form, and what is wrong with it.
+type teamText struct {
+	Text     string
+	Problem  string
+	Problems []config.Problem
+}
+
+// choicePage is the content of the page that asks for the team of a session.
+type choicePage struct {
+	Teams []control.ListedTeam
+	teamText
+	CSRF string
+}
+
+// startPage is the content of the page that starts a session of a team.
 type startPage struct {
 	startForm
-	// Teams are the registered ones.
-	Teams []control.ListedTeam
+	Form control.TeamForm
+	// Main are the fields that most starts need, Phases those that select some of the work.
+	Main, Phases, More []formField
 	// Plan is what the session would do; nil: that was not asked.
-	Plan    *control.Plan
+	Plan *control.Plan
+	// Problem is what is wrong and belongs to no field.
 	Problem string
-	CSRF    string
+	// Errors are what is wrong with fields, by their names.
+	Errors map[string]string
+	CSRF   string
 }
 
-// startForm is what a person has entered.
-type startForm struct {
-	// Team names a registered one; File is the text of a team file instead.
-	Team, File              string
-	Requirement, Session    string
-	From, Until, PauseAfter string
-	Decisions, Labels       string
-	Workspace, Note         string
-}
-
-func startFormOf(r *http.Request) startForm {
-	f := startForm{}
-	for name, field := range map[string]*string{
-		"team": &f.Team, "file": &f.File, "requirement": &f.Requirement, "session": &f.Session, "from": &f.From, "until": &f.Until,
-		"pause_after": &f.PauseAfter, "decisions": &f.Decisions, "labels": &f.Labels, "workspace": &f.Workspace, "workspace_note": &f.Note,
-	} {
-		*field = strings.TrimSpace(strings.ReplaceAll(r.FormValue(name), "\r\n", "\n"))
-	}
-	return f
-}
-
-// input is the session that the form describes.
-func (f startForm) input() control.NewSession {
-	in := control.NewSession{
-		Session: f.Session, Team: f.team(), Requirement: f.Requirement, Workspace: spec.Digest(f.Workspace),
-		PhaseSelection: control.PhaseSelection{From: f.From, Until: f.Until, PauseAfter: words(f.PauseAfter)},
-	}
-	in.Decisions, in.Labels = pairs(f.Decisions), pairs(f.Labels)
-	return in
-}
-
-// pairs are the lines of a text, each NAME=VALUE; nil: there are none.
-func pairs(text string) map[string]string {
-	var all map[string]string
-	for line := range strings.Lines(text) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name+value != "" {
-			if all == nil {
-				all = map[string]string{}
-			}
-			all[strings.TrimSpace(name)] = strings.TrimSpace(value)
-		}
-	}
-	return all
-}
-
-// words are the names in a text, separated by commas or spaces.
-func words(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
-}
-
-// start shows the form.
+// start shows the form of a team, or asks for the team.
 func (s *site) start(w http.ResponseWriter, r *http.Request) {
-	s.showStart(w, r, http.StatusOK, startPage{startForm: startFormOf(r)})
+	f := startFormOf(r)
+	if f.Team != "" {
+		s.showStart(w, r, startPage{startForm: f})
+		return
+	}
+	teams, err := s.Teams.List(r.Context())
+	if err == nil && len(teams.Teams) == 1 && !r.URL.Query().Has("choose") {
+		f.Team = teams.Teams[0].Name
+		s.showStart(w, r, startPage{startForm: f})
+		return
+	}
+	s.showChoice(w, r, teamText{})
 }
 
-func (s *site) showStart(w http.ResponseWriter, r *http.Request, status int, p startPage) {
+func (s *site) showChoice(w http.ResponseWriter, r *http.Request, text teamText) {
 	teams, err := s.Teams.List(r.Context())
 	if err != nil && !unavailable(err) {
 		s.failed(w, r, err, "/sessions")
 		return
 	}
-	p.Teams, p.CSRF = teams.Teams, s.csrf(r.Context())
-	if p.Team == "" && p.File == "" && len(p.Teams) == 1 {
-		p.Team = p.Teams[0].Name
-	}
-	s.show(w, r, status, page{View: "start", Title: "Start a session", Tab: "sessions", Content: p})
+	s.show(w, r, text.status(), page{View: "choose", Title: "Start a session", Tab: "sessions", Content: choicePage{Teams: teams.Teams, teamText: text, CSRF: s.csrf(r.Context())}})
 }
 
-// startNow is the form's answer: a preview, or a session.
+// showStart shows a form with what was entered into it.
+func (s *site) showStart(w http.ResponseWriter, r *http.Request, p startPage) {
+	form, err := s.Teams.Form(r.Context(), p.team())
+	if err != nil {
+		s.noForm(w, r, p.startForm, err)
+		return
+	}
+	p.Form, p.CSRF = form, s.csrf(r.Context())
+	p.layOut()
+	status := http.StatusOK
+	if p.Problem != "" || len(p.Errors) > 0 {
+		status = http.StatusUnprocessableEntity
+	}
+	s.show(w, r, status, page{View: "start", Title: "Start a session of " + form.Team, Tab: "sessions", Content: &p})
+}
+
+// noForm asks for another team where one has no form.
+func (s *site) noForm(w http.ResponseWriter, r *http.Request, f startForm, err error) {
+	var wrong *control.Error
+	if f.File == "" || !errors.As(err, &wrong) || wrong.Kind != control.Invalid {
+		s.failed(w, r, err, "/start?choose")
+		return
+	}
+	s.showChoice(w, r, wrongTeamText(f.File, err))
+}
+
+// startNow is the form's answer: the form of a team file, a preview, or a session.
 func (s *site) startNow(w http.ResponseWriter, r *http.Request) {
 	p := startPage{startForm: startFormOf(r)}
 	if text, err := uploadedText(r, "team_file"); err != nil {
-		p.Problem = err.Error()
+		s.showChoice(w, r, teamText{Problem: err.Error()})
+		return
 	} else if text != "" {
 		p.Team, p.File = "", text
 	}
-	if p.Problem == "" {
-		started, err := s.begin(r, &p)
-		var wrong *control.Error
-		switch {
-		case err == nil && started != "":
-			lead(w, r, sessionURL(started))
-			return
-		case errors.As(err, &wrong) && (wrong.Kind == control.Invalid || wrong.Kind == control.Conflict):
-			p.Problem = err.Error()
-			if wrong.Field != "" && !strings.HasPrefix(p.Problem, wrong.Field) {
-				p.Problem = strings.ReplaceAll(wrong.Field, "_", " ") + ": " + p.Problem
-			}
-		case err != nil:
-			s.failed(w, r, err, "/start")
-			return
-		}
+	if p.Team == "" && p.File == "" {
+		s.showChoice(w, r, teamText{Problem: "Choose a team file, or paste its text."})
+		return
 	}
-	status := http.StatusOK
-	if p.Problem != "" {
-		status = http.StatusUnprocessableEntity
+	form, err := s.Teams.Form(r.Context(), p.team())
+	if err != nil {
+		s.noForm(w, r, p.startForm, err)
+		return
 	}
-	s.showStart(w, r, status, p)
+	started, err := s.begin(r, form, &p)
+	var wrong *control.Error
+	switch {
+	case err == nil && started != "":
+		lead(w, r, sessionURL(started))
+		return
+	case errors.As(err, &wrong) && (wrong.Kind == control.Invalid || wrong.Kind == control.Conflict):
+		p.wrong(wrong.Field, err)
+	case err != nil:
+		s.failed(w, r, err, "/start?choose")
+		return
+	}
+	s.showStart(w, r, p)
 }
 
-// begin previews the session of a form, or starts it and returns its id.
-func (s *site) begin(r *http.Request, p *startPage) (started string, err error) {
-	ctx := r.Context()
-	in := p.input()
-	plan, err := s.Starts.Preview(ctx, in)
+// wrong says at a field what is wrong with it, or above the form where it has no such field.
+func (p *startPage) wrong(field string, err error) {
+	if labelOf[field] == "" {
+		p.Problem = err.Error()
+		return
+	}
+	p.Errors = map[string]string{field: err.Error()}
+}
+
+// begin shows the form, previews its session, or starts it and returns its id.
+func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (started string, err error) {
+	action := r.FormValue("action")
+	if action == "" { // the team was chosen
+		return "", nil
+	}
+	if field, err := s.upload(r, form.Team, &p.startForm); err != nil {
+		var wrong *control.Error
+		if errors.As(err, &wrong) && wrong.Kind == control.Invalid {
+			p.wrong(field, err)
+			return "", nil
+		}
+		return "", err
+	}
+	in, field, err := p.input(form.Schema)
 	if err != nil {
-		return "", err
+		p.wrong(field, err)
+		return "", nil
 	}
-	if in.Workspace, err = s.uploaded(r, plan.Team, p); err != nil {
-		return "", err
-	}
-	if r.FormValue("action") == "start" {
-		doc, err := s.Starts.Start(ctx, in)
+	if action == "start" {
+		doc, err := s.Starts.Start(r.Context(), in)
 		return doc.Session, err
 	}
-	p.Plan = &plan
+	plan, err := s.Starts.Preview(r.Context(), in)
+	if err == nil {
+		p.Plan = &plan
+	}
+	return "", err
+}
+
+// upload stores the files that a form brings. Of a failure it returns the field.
+func (s *site) upload(r *http.Request, team string, f *startForm) (field string, err error) {
+	if r.MultipartForm == nil {
+		return "", nil
+	}
+	for name, headers := range r.MultipartForm.File {
+		place, ok := strings.CutPrefix(name, uploadPrefix)
+		if !ok || len(headers) == 0 || headers[0].Size == 0 {
+			continue
+		}
+		if f.Stored[place], err = s.store(r.Context(), team, headers[0]); err != nil {
+			field, _, _ = strings.Cut(place, "/")
+			return field, err
+		}
+	}
 	return "", nil
 }
 
-// team is the team that the form names.
-func (f startForm) team() control.TeamInput {
-	if f.File != "" {
-		return control.TeamInput{File: f.File}
-	}
-	return control.TeamInput{Name: f.Team}
-}
-
-// uploaded stores the files that a form brings, or names those that it brought before.
-func (s *site) uploaded(r *http.Request, team string, p *startPage) (spec.Digest, error) {
-	file, header, err := r.FormFile("files")
-	if err != nil || header.Size == 0 {
-		return spec.Digest(p.Workspace), nil
-	}
-	defer file.Close() //nolint:errcheck // only read
-	doc, err := s.Starts.Upload(r.Context(), team, file)
+// store stores the files of an archive.
+func (s *site) store(ctx context.Context, team string, header *multipart.FileHeader) (storedFiles, error) {
+	file, err := header.Open()
 	if err != nil {
 		return "", err
 	}
-	p.Workspace, p.Note = string(doc.Workspace), textfmt.Count(doc.Files, "file")+", "+textfmt.Size(doc.Bytes)
-	if n := len(doc.Private); n > 0 {
-		p.Note += "; left out, because they look like secrets: " + textfmt.FirstOf(doc.Private, 5)
+	defer file.Close() //nolint:errcheck // only read
+	doc, err := s.Starts.Upload(ctx, team, file)
+	if err != nil {
+		return "", err
 	}
-	return doc.Workspace, nil
+	note := textfmt.Count(doc.Files, "file") + ", " + textfmt.Size(doc.Bytes)
+	if len(doc.Private) > 0 {
+		note += "; left out, because they look like secrets: " + textfmt.FirstOf(doc.Private, 5)
+	}
+	return storedFiles(string(doc.Workspace) + " " + note), nil
 }
+
+// wrongTeamText is a team file with what is wrong with it.
+func wrongTeamText(text string, err error) teamText {
+	t := teamText{Text: text, Problem: "The team file is not right."}
+	var found *config.Problems
+	if errors.As(err, &found) {
+		t.Problems = found.List
+	} else {
+		t.Problem = err.Error()
+	}
+	return t
+}
+
+func (t teamText) status() int {
+	if t.Problem != "" {
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusOK
+}
+
+// registerPage is the content of the page that registers a team.
+type registerPage struct {
+	teamText
+	// Team is the registered one that gets another version; empty: any.
+	Team string
+	CSRF string
+}
+
+// register shows the form that registers a team, with the newest version of one.
+func (s *site) register(w http.ResponseWriter, r *http.Request) {
+	p := registerPage{Team: r.URL.Query().Get("team")}
+	if p.Team != "" {
+		doc, err := s.Teams.Read(r.Context(), p.Team, "")
+		if err != nil {
+			s.failed(w, r, err, "/teams")
+			return
+		}
+		if safetext.Block(doc.File) == doc.File { // a person edits only what can be seen
+			p.Text = doc.File
+		}
+	}
+	s.showRegister(w, r, p)
+}
+
+func (s *site) showRegister(w http.ResponseWriter, r *http.Request, p registerPage) {
+	p.CSRF = s.csrf(r.Context())
+	if !may(r.Context(), access.Admin, p.Team) && p.Team != "" {
+		s.failed(w, r, access.Check(r.Context(), access.Admin, p.Team), teamURL(p.Team))
+		return
+	}
+	s.show(w, r, p.status(), page{View: "register", Title: "Register a team", Tab: "sessions", Content: p})
+}
+
+// registerNow registers a team.
+func (s *site) registerNow(w http.ResponseWriter, r *http.Request) {
+	p := registerPage{Team: r.FormValue("team")}
+	text, err := uploadedText(r, "team_file")
+	if p.Text = text; text == "" {
+		p.Text = unixLines(r.FormValue("file"))
+	}
+	switch {
+	case err != nil:
+		p.Problem = err.Error()
+	case strings.TrimSpace(p.Text) == "":
+		p.Problem = "Choose a team file, or paste its text."
+	}
+	if p.Problem != "" {
+		s.showRegister(w, r, p)
+		return
+	}
+	doc, err := s.Teams.Register(r.Context(), control.Registration{Name: p.Team, Text: p.Text})
+	var wrong *control.Error
+	switch {
+	case errors.As(err, &wrong) && wrong.Kind == control.Invalid:
+		p.teamText = wrongTeamText(p.Text, err)
+		s.showRegister(w, r, p)
+	case err != nil:
+		s.failed(w, r, err, "/teams")
+	case doc.Changed:
+		done(w, r, teamURL(doc.Name), "registered", "")
+	default:
+		done(w, r, teamURL(doc.Name), "unchanged", "")
+	}
+}
+
+// unixLines is a text of a form, whose lines end as browsers have it.
+func unixLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
 // uploadedText is a text file in a form; empty: there is none.
 func uploadedText(r *http.Request, field string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,38 +42,91 @@ func submit(t *testing.T, address string, fields, files map[string]string) (*htt
 	return answer, string(text)
 }
 
+// digest is one of files.
+var digest = strings.Repeat("0123", 16)
+
 func TestASessionIsPreviewedAndStarted(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
 	server := dashboard(t, p)
-	fields := map[string]string{"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web", "pause_after": "design, frontend", "action": "preview"}
-	answer, text := submit(t, server.URL+"/start", fields, map[string]string{"files": "an archive"})
+	_, text := visit(t, server.URL+"/start?team=web")
+	says(t, text, "Start a session of web", "A &lt;b&gt;web&lt;/b&gt; service", `<option value="shop">`, `name="only" value="frontend"`, `name="upload:supplied/design"`, "architect; needs approval", `maxlength="262144" required`)
+	fields := map[string]string{
+		"team": "web", "requirement": "Build <b>it</b>.\r\nSoon.", "decisions": "port=8081\r\n", "labels": "area=web", "pause_after": "design", "from": "frontend",
+		"stored:supplied/design": digest + " 2 files", "action": "preview",
+	}
+	answer, text := submit(t, server.URL+"/start", fields, map[string]string{"upload:workspace": "an archive"})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	inert(t, text)
-	says(t, text, "Team web would do this", "Build &lt;b&gt;it&lt;/b&gt;.\nSoon.", "3 files", ".env", `name="workspace" value="0123"`, "left out", "supplied: 2 files", `value="web" selected`)
+	says(t, text, "Team web would do this", "Build &lt;b&gt;it&lt;/b&gt;.\nSoon.", "3 files", ".env", `name="stored:workspace" value="0123 3 files`, "left out", "supplied: 2 files",
+		`name="pause_after" value="design" checked`, `<option value="frontend" selected>`, "area=web", "port=8081", `name="stored:supplied/design" value="`+digest+` 2 files" checked`)
 	require.Empty(t, p.started, "a preview starts nothing")
 	require.Equal(t, [][]byte{[]byte("an archive")}, p.uploads)
 
-	fields["action"], fields["workspace"] = "start", "0123"
+	fields["action"], fields["stored:workspace"] = "start", digest+" 3 files"
 	answer, _ = submit(t, server.URL+"/start", fields, nil)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Equal(t, "/sessions/web-8", answer.Header.Get("Location"))
 	require.Equal(t, []control.NewSession{{
-		Team: control.TeamInput{Name: "web"}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: "0123", Decisions: map[string]string{"port": "8081"}, Labels: map[string]string{"area": "web"},
-		PhaseSelection: control.PhaseSelection{PauseAfter: []string{"design", "frontend"}},
+		Team: control.TeamInput{Name: "web"}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: spec.Digest(digest), Decisions: map[string]string{"port": "8081"}, Labels: map[string]string{"area": "web"},
+		PhaseSelection: control.PhaseSelection{PauseAfter: []string{"design"}, From: "frontend"}, Supplied: map[string]spec.Digest{"design": spec.Digest(digest)},
 	}}, p.started)
 }
 
+// What is wrong stands at its field, and the form keeps what was entered.
 func TestAWrongFormKeepsWhatWasEntered(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()
-	p.invalid = invalid("phase \"desing\" not found")
-	answer, text := submit(t, dashboard(t, p).URL+"/start", map[string]string{"requirement": "Build it.", "from": "desing", "action": "start"}, map[string]string{"team_file": "name: web\n"})
+	p.invalid = invalid("no phase lies between them")
+	server := dashboard(t, p)
+	answer, text := submit(t, server.URL+"/start", map[string]string{"requirement": "Build it.", "from": "frontend", "action": "preview"}, map[string]string{"team_file": webTeam})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
-	says(t, text, `role="alert"`, "from: phase &#34;desing&#34; not found", "Build it.", `value="desing"`, "name: web")
+	inert(t, text)
+	says(t, text, `role="alert"`, `<a href="#field-from">From phase</a>: no phase lies between them`, `aria-invalid="true" aria-describedby="error-from"`, `id="session-phases" open`, "Build it.", `<option value="frontend" selected>`, "name: web")
+	_, text = submit(t, server.URL+"/start", map[string]string{"team": "web", "labels": "area", "action": "start"}, nil)
+	says(t, text, `id="error-labels">&#34;area&#34; is not of the form NAME=VALUE`)
 	require.Empty(t, p.started)
-	_, text = submit(t, dashboard(t, p).URL+"/start", nil, map[string]string{"team_file": "\xff\xfe"})
-	says(t, text, "not text")
+}
+
+// A team without a name is chosen first: a registered one, or a file.
+func TestATeamIsChosenFirst(t *testing.T) {
+	t.Parallel()
+	server := dashboard(t, samplePlane())
+	_, text := visit(t, server.URL+"/start?choose")
+	inert(t, text)
+	says(t, text, `href="/start?team=web"`, `name="team_file"`)
+	answer, text := submit(t, server.URL+"/start", nil, map[string]string{"team_file": webTeam})
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	says(t, text, "Start a session of web", "instructions: Design it.")
+	require.NotContains(t, text, `name="team" value`)
+	for file, wrong := range map[string]string{"\xff\xfe": "not text", strings.Replace(webTeam, "needs:", "need:", 1): `<span class="chip">line 9</span> <code>phases[1].need</code>`} {
+		answer, text = submit(t, server.URL+"/start", nil, map[string]string{"team_file": file})
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+		says(t, text, wrong)
+	}
+}
+
+func TestATeamIsRegistered(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/register-team?team=web")
+	inert(t, text)
+	says(t, text, "Register a version of web", `name="team" value="web"`)
+	answer, text := submit(t, server.URL+"/register-team", map[string]string{"file": strings.Replace(webTeam, "agent: claude", "agent: <b>", 1)}, nil)
+	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
+	inert(t, text)
+	says(t, text, `<span class="chip">line 5</span> <code>personas.architect.agent</code>`, "name: web")
+	_, text = submit(t, server.URL+"/register-team", nil, nil)
+	says(t, text, "Choose a team file")
+	require.Empty(t, p.registered)
+	for _, said := range []string{"registered", "unchanged"} {
+		answer, _ = submit(t, server.URL+"/register-team", map[string]string{"file": strings.ReplaceAll(webTeam, "\n", "\r\n")}, nil)
+		require.Equal(t, "/teams/web?said="+said, answer.Header.Get("Location"))
+	}
+	require.Equal(t, control.Registration{Text: webTeam}, p.registered[0])
+	_, text = visit(t, server.URL+"/teams/web?said=registered")
+	says(t, text, "The version is registered.", `href="/register-team?team=web"`)
 }
 
 func TestASessionIsResumedAndForkedAfterAPreview(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -15,6 +16,15 @@ import (
 type teamPage struct {
 	control.RegisteredTeam
 	Graph Graph
+	// MayRegister: the person may register another version.
+	MayRegister bool
+	Said        string
+}
+
+// teamsPage is the content of the page of all registered teams.
+type teamsPage struct {
+	control.TeamList
+	MayRegister bool
 }
 
 func (s *site) teams(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +33,7 @@ func (s *site) teams(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, "/sessions")
 		return
 	}
-	s.show(w, r, http.StatusOK, page{View: "teams", Title: "Teams", Tab: "sessions", Content: content})
+	s.show(w, r, http.StatusOK, page{View: "teams", Title: "Teams", Tab: "sessions", Content: teamsPage{content, may(r.Context(), access.Admin, access.AllTeams)}})
 }
 
 func (s *site) team(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +42,8 @@ func (s *site) team(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err, "/teams")
 		return
 	}
-	s.show(w, r, http.StatusOK, page{View: "team", Title: "Team " + doc.Name, Tab: "sessions", Content: teamPage{doc, teamGraph(doc.Team)}})
+	content := teamPage{doc, teamGraph(doc.Team), may(r.Context(), access.Admin, doc.Name), said(r)}
+	s.show(w, r, http.StatusOK, page{View: "team", Title: "Team " + doc.Name, Tab: "sessions", Content: content})
 }
 
 // teamGraph draws the phases of a team. Each leads to its line in the table.

@@ -48,6 +48,8 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /sessions/{session}/checkpoints", s.checkpoints)
 	mux.HandleFunc("GET /teams", s.teams)
 	mux.HandleFunc("GET /teams/{team}", s.team)
+	mux.HandleFunc("GET /register-team", s.register)
+	mux.HandleFunc("POST /register-team", s.registerNow)
 	mux.HandleFunc("GET /history", s.history)
 	mux.HandleFunc("POST /history/views", s.keepView)
 	mux.HandleFunc("GET /compare", s.beside)
@@ -77,7 +79,7 @@ func New(o Options, operations Operations) http.Handler {
 
 // TakesFiles reports whether a form with files is sent to a path.
 func TakesFiles(path string) bool {
-	return path == "/start" || strings.HasPrefix(path, "/sessions/") && strings.HasSuffix(path, "/supply")
+	return path == "/start" || path == "/register-team" || strings.HasPrefix(path, "/sessions/") && strings.HasSuffix(path, "/supply")
 }
 
 // page is what a handler shows.
@@ -91,6 +93,9 @@ func (s *site) show(w http.ResponseWriter, r *http.Request, status int, p page) 
 	f := frame{
 		Title: p.Title, Tab: p.Tab, Open: s.open(r.Context()), Who: who(r.Context()), CSRF: s.csrf(r.Context()),
 		Events: s.Events, Version: s.Version, Now: s.Now(), Content: p.Content,
+	}
+	if r.Method == http.MethodPost { // its address shows another page
+		f.Events = ""
 	}
 	text, err := s.views.render(p.View, f)
 	if err != nil {
