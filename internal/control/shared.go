@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // sharedPatience bounds how long an answer is waited for that callers share.
@@ -12,59 +14,54 @@ const sharedPatience = 2 * time.Minute
 // shared is an answer that takes a while: callers at the same time wait for one, and others get it for
 // as long as it is fresh. Its zero value is ready. An error is only for those that waited.
 type shared[T any] struct {
+	calls singleflight.Group
+
 	mu    sync.Mutex
 	value T
-	at    time.Time
-	// making is closed when the answer that is being made is there.
-	making chan struct{}
-	err    error
+	at    time.Time // when the value was asked for; zero: there is none
+}
+
+// last is the last answer.
+func (s *shared[T]) last() (T, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value, s.at
 }
 
 // get returns an answer that is at most so old, or makes one. A caller that cannot wait for it gets the
 // one before, if there is one.
 func (s *shared[T]) get(ctx context.Context, now func() time.Time, fresh time.Duration, ask func(context.Context) (T, error)) (T, time.Time, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.at.IsZero() && now().Sub(s.at).Abs() <= fresh {
-		return s.value, s.at, nil
+	isFresh := func(at time.Time) bool { return !at.IsZero() && now().Sub(at).Abs() <= fresh }
+	if value, at := s.last(); isFresh(at) {
+		return value, at, nil
 	}
-	if s.making == nil {
-		s.begin(ctx, now, ask)
-	}
-	made := s.making
-	s.mu.Unlock()
-	var err error
-	select {
-	case <-made:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	s.mu.Lock()
-	switch {
-	case err == nil:
-		return s.value, s.at, s.err
-	case !s.at.IsZero():
-		return s.value, s.at, nil
-	}
-	return s.value, s.at, err
-}
-
-// begin makes an answer, also if its caller does not wait for it.
-func (s *shared[T]) begin(ctx context.Context, now func() time.Time, ask func(context.Context) (T, error)) {
-	done, at := make(chan struct{}), now()
-	s.making = done
-	go func() {
+	asked := s.calls.DoChan("", func() (any, error) { // goes on if its caller does not wait
+		if _, at := s.last(); isFresh(at) { // since this caller has looked
+			return nil, nil
+		}
+		at := now()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedPatience)
 		defer cancel()
 		value, err := ask(bounded)
+		if err != nil {
+			return nil, err
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if err == nil {
-			s.value, s.at = value, at
+		s.value, s.at = value, at
+		return nil, nil
+	})
+	select {
+	case answer := <-asked:
+		value, at := s.last()
+		return value, at, answer.Err
+	case <-ctx.Done():
+		value, at := s.last()
+		if at.IsZero() {
+			return value, at, ctx.Err()
 		}
-		s.err, s.making = err, nil
-		close(done)
-	}()
+		return value, at, nil
+	}
 }
 
 // maxShares bounds how many answers are kept of a kind.
