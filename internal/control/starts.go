@@ -86,18 +86,11 @@ type Started struct {
 
 // Check refuses a session that cannot start, before its files are stored.
 func (s Starts) Check(ctx context.Context, in NewSession) error {
-	t, err := s.team(ctx, in.Team)
+	t, err := s.permitted(ctx, in.Team)
 	if err != nil {
 		return err
 	}
-	if err := access.Check(ctx, access.Operate, t.Name); err != nil {
-		return err
-	}
-	l, err := s.launcher(ctx)
-	if err != nil {
-		return err
-	}
-	next, err := s.fresh(ctx, l.Store, t, in)
+	l, next, err := s.prepared(ctx, t, in)
 	if err != nil {
 		return err
 	}
@@ -106,11 +99,8 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 
 // Preview says what a session would do. It needs neither Temporal nor workers, and no requirement.
 func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
-	t, err := s.team(ctx, in.Team)
+	t, err := s.permitted(ctx, in.Team)
 	if err != nil {
-		return Plan{}, err
-	}
-	if err := access.Check(ctx, access.Operate, t.Name); err != nil {
 		return Plan{}, err
 	}
 	st, err := s.stored()
@@ -142,11 +132,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		if err := CheckRequirement(in.Requirement); err != nil {
 			return err
 		}
-		l, err := s.launcher(ctx)
-		if err != nil {
-			return err
-		}
-		next, err := s.fresh(ctx, l.Store, t, in)
+		l, next, err := s.prepared(ctx, t, in)
 		if err != nil {
 			return err
 		}
@@ -154,6 +140,15 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		return startError(err)
 	})
 	return doc, err
+}
+
+// permitted is the team that an input names, if the caller may start sessions of it.
+func (s Starts) permitted(ctx context.Context, in TeamInput) (spec.Team, error) {
+	t, err := s.team(ctx, in)
+	if err != nil {
+		return t, err
+	}
+	return t, access.Check(ctx, access.Operate, t.Name)
 }
 
 // team is the team that an input names.
@@ -184,6 +179,16 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	conn, err := s.connected()
 	who, _ := access.Of(ctx)
 	return &launch.Launcher{Conn: conn, Store: st, By: who.Person(), Now: s.Now}, err
+}
+
+// prepared is a new session of a team, and what starts it.
+func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*launch.Launcher, launch.Session, error) {
+	l, err := s.launcher(ctx)
+	if err != nil {
+		return l, launch.Session{}, err
+	}
+	next, err := s.fresh(ctx, l.Store, t, in)
+	return l, next, err
 }
 
 // fresh is a new session of a team.

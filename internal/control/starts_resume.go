@@ -189,9 +189,7 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 		return found, t, faults, err
 	}
 	if team != (TeamInput{}) {
-		if t, err = s.team(ctx, team); err == nil {
-			err = access.Check(ctx, access.Operate, t.Name)
-		}
+		t, err = s.permitted(ctx, team)
 		return found, t, faults, err
 	}
 	if t, err = launch.TeamOf(ctx, st, found.Checkpoint); err != nil {
