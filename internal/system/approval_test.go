@@ -78,7 +78,7 @@ phases:
 	require.Equal(t, 1, own.code, own.stdout)
 	require.Contains(t, own.stderr, "started the session; it needs another person")
 	say(cem, "ship.approval.1", approve, http.StatusOK)
-	require.Equal(t, session.Completed, d.ends("s").Status)
+	d.completes("s")
 	kept := d.must("checkpoints", "show", "s")
 	require.Regexp(t, `build: approve by ana[^\n]*\n(.*\n)*.*build: approve by [^\n]*\n(.*\n)*.*ship: approve by cem`, kept)
 	require.Regexp(t, `bob .*request\.approve .* denied`, d.must("audit", "--session", "s"))

@@ -110,8 +110,7 @@ func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
 	teamFile := w.withHoldingAgent()
 	w.startWorker()
 	require.Equal(t, "plain\n", w.must("run", teamFile, "a very special requirement", "--session", "plain"))
-	s := w.ends("plain")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("plain")
 	require.LessOrEqual(t, s.HistoryEvents, int64(52))
 	require.Equal(t, int64(55), s.Usage.Tokens())
 	history := w.history("plain")
@@ -137,8 +136,7 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w.startServer()
 	w.startWorker()
 
-	s := w.ends("crash")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("crash")
 	require.Equal(t, map[string]int{
 		"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1,
 	}, w.executed("crash"), "what was recorded is not executed again")
@@ -167,8 +165,7 @@ func TestKilledServerCostsNothing(t *testing.T) {
 	w.release("design")
 	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.startServer()
-	s := w.ends("outage")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("outage")
 	require.Equal(t, 1, w.executed("outage")["design"])
 	w.sound(s)
 }
@@ -185,8 +182,7 @@ func TestAnOutageEndsNoAttempt(t *testing.T) {
 	w.eventually("the activity is started anew", func() bool { return attemptOf(t, c, "outage") > 1 })
 	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
 	w.release("design")
-	s := w.ends("outage")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("outage")
 	require.Equal(t, 1, w.executed("outage")["design"])
 	design := s.Phases[1].Assignments[0]
 	require.Equal(t, 1, design.Attempts)
@@ -223,8 +219,7 @@ func TestKilledCommandsChangeNothing(t *testing.T) {
 	watch.kill()
 	require.NoError(t, syscall.Kill(agent, 0), "the agent works on")
 	w.release("design")
-	s := w.ends("watched")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("watched")
 	require.Equal(t, 1, w.executed("watched")["design"])
 	w.sound(s)
 }
@@ -247,8 +242,7 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before its worker")
 	w.release("design")
 	w.startWorker()
-	s := w.ends("drain")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	s := w.completes("drain")
 	require.Equal(t, 2, w.executed("drain")["design"])
 	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
 	require.Zero(t, s.Phases[1].Assignments[0].LostWorkers)

@@ -12,8 +12,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // twoAgents work without a model: one writes a design, the other builds from it.
@@ -71,7 +69,7 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	b.reads("article.request", "build/builder needs a larger budget")
 	b.enter("article.request input[name=tokens]", "500")
 	b.click("article.request button", "Raise and continue")
-	require.Equal(t, session.Completed, d.ends("web-1").Status)
+	d.completes("web-1")
 	b.reads("main", "Completed")
 
 	b.visit("http://" + d.at + "/sessions/web-1/checkpoints")
@@ -82,7 +80,7 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	b.click("button", "Preview again")
 	b.click("button", "Start the fork")
 	b.reads("main h1", "web-2")
-	require.Equal(t, session.Completed, d.ends("web-2").Status)
+	d.completes("web-2")
 
 	b.visit("http://" + d.at + "/sessions/web-1/phases/design")
 	b.click("main a", "Edit this file and go on from it")
@@ -91,7 +89,7 @@ func TestASessionIsStartedAndContinuedInTheDashboard(t *testing.T) {
 	b.reads("main", "build/builder runs")
 	b.click("button", "Resume the session")
 	b.reads("main", "Session web-1 goes on.")
-	require.Equal(t, session.Completed, d.ends("web-1").Status)
+	d.completes("web-1")
 	out := filepath.Join(d.dir, "out")
 	d.must("artifacts", "get", "web-1", "--out", out)
 	work, err := os.ReadFile(filepath.Join(out, "work.txt"))

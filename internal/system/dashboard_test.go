@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // dashboard is a server, a worker and `maestro serve`, all of which a test may kill.
@@ -110,7 +109,7 @@ func TestASessionIsAnsweredInTheDashboard(t *testing.T) {
 	b.click("article.request a", "Review the changes")
 	b.enter("article.request textarea", "Agreed.")
 	b.click("article.request button", "Approve")
-	require.Equal(t, session.Completed, d.ends("web-1").Status)
+	d.completes("web-1")
 	other.until("the request is gone from the other browser", func() (bool, error) { return other.shown("article.request") == "", nil })
 	b.visit("http://" + d.at + "/sessions/web-1")
 	b.reads("main", "Completed")
@@ -159,6 +158,6 @@ func TestTheDashboardOutlivesItsServers(t *testing.T) {
 	b.reads("main", "build needs approval") // the page has found the new server by itself
 	status, answer = d.call(approver, http.MethodPost, "/sessions/web-1/requests/build.approval.1/answer", `{"action":"approve"}`)
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, session.Completed, d.ends("web-1").Status)
+	d.completes("web-1")
 	b.reads("main", "Completed")
 }

@@ -50,7 +50,7 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			w.must("run", modest, "go on", "--session", "modest-"+name)
 			w.must("run", greedy, "fill it", "--session", "greedy-"+name)
 
-			require.Equal(t, session.Completed, w.ends("modest-"+name).Status)
+			w.completes("modest-" + name)
 			s := w.ends("greedy-" + name)
 			require.Equal(t, session.Failed, s.Status, "%+v", s)
 			failed := s.Phases[0].Assignments[0].Failures

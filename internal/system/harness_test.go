@@ -276,6 +276,14 @@ func (w *world) ends(sessionID string) session.Status {
 	return s
 }
 
+// completes waits for the session's end, which has to be completed.
+func (w *world) completes(sessionID string) session.Status {
+	w.t.Helper()
+	s := w.ends(sessionID)
+	require.Equal(w.t, session.Completed, s.Status, "%+v", s)
+	return s
+}
+
 // shows waits until a condition holds for a session's status, and returns it.
 func (w *world) shows(sessionID, what string, condition func(session.Status) bool) session.Status {
 	w.t.Helper()

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
@@ -98,7 +97,7 @@ func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
 
 	w.release("requirements")
 	w.startWorker()
-	require.Equal(t, session.Completed, w.ends("s").Status)
+	w.completes("s")
 }
 
 func TestMetricsAndHealthShareAListener(t *testing.T) {

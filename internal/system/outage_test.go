@@ -30,8 +30,7 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 		worker = w.startWorker()
 	}
 	require.NoError(t, os.Remove(w.ledger("down")))
-	s := w.ends("s")
-	require.Equal(t, session.Completed, s.Status)
+	s := w.completes("s")
 	a := s.Phases[0].Assignments[0]
 	require.Equal(t, 1, a.Attempts)
 	require.Equal(t, 1, a.Rounds)
@@ -59,8 +58,7 @@ func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
 	w.startWorker()
 	require.NoError(t, os.Remove(w.ledger("hold")))
 	first.signal(syscall.SIGCONT)
-	s := w.ends("s")
-	require.Equal(t, session.Completed, s.Status)
+	s := w.completes("s")
 	require.Zero(t, s.Phases[0].Assignments[0].LostWorkers)
 	require.Equal(t, 1, w.executions())
 }

@@ -49,14 +49,6 @@ func (s started) reason(phase string) string {
 	return ""
 }
 
-// completes waits for the session's end, which has to be completed.
-func (w *world) completes(sessionID string) session.Status {
-	w.t.Helper()
-	s := w.ends(sessionID)
-	require.Equal(w.t, session.Completed, s.Status, "%+v", s)
-	return s
-}
-
 // states is where each phase stands.
 func states(s session.Status) map[string]session.State {
 	out := map[string]session.State{}

@@ -98,8 +98,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.held("t", "design") // beside the first, with two slots
 	w.release("design")
 	for _, sessionID := range []string{"s", "t"} {
-		s := w.ends(sessionID)
-		require.Equal(t, session.Completed, s.Status)
+		s := w.completes(sessionID)
 		for _, p := range s.Phases {
 			require.Equal(t, 1, p.Assignments[0].Attempts, "%s", p.Name)
 			require.Zero(t, p.Assignments[0].LostWorkers, "%s", p.Name)
@@ -127,7 +126,7 @@ func TestAnotherConcurrencyHoldsBesideWhatIsUnderWay(t *testing.T) {
 	w.held("c", "requirements")
 	w.release("requirements")
 	for _, sessionID := range []string{"a", "b", "c"} {
-		require.Equal(t, session.Completed, w.ends(sessionID).Status)
+		w.completes(sessionID)
 		require.Equal(t, 1, w.executed(sessionID)["requirements"], sessionID)
 	}
 }
@@ -165,7 +164,7 @@ phases:
 	w.must("run", teamFile, "log", "--session", "s")
 	w.shows("s", "it waits for approval", func(s session.Status) bool { return s.Status == session.AwaitingApproval })
 	w.must("approve", "s")
-	require.Equal(t, session.Completed, w.ends("s").Status)
+	w.completes("s")
 	worker.signal(syscall.SIGTERM)
 	w.dies(worker)
 
@@ -307,7 +306,7 @@ func TestAWorkerOfAnotherVersionTakesUpWhatTheOldOneHad(t *testing.T) {
 	require.Less(t, time.Since(back), 20*time.Second, "before the heartbeat's timeout")
 	require.Contains(t, again.output.String(), tookUp)
 	w.release("requirements")
-	require.Equal(t, session.Completed, w.ends("s").Status)
+	w.completes("s")
 }
 
 func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
@@ -335,7 +334,7 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 
 			w.startWorker()
 			w.release("requirements")
-			require.Equal(t, session.Completed, w.ends("s").Status)
+			w.completes("s")
 		})
 	}
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // earlyAgent has done everything by the time that it holds.
@@ -112,8 +110,7 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 				return strings.Contains(w.must("status", "waits", "-o", "json"), "resource_error: waiting for the store: ")
 			}, limit, 250*time.Millisecond, "the session says what it waits for")
 			require.NoError(t, c.mend(w))
-			s := w.ends("waits")
-			require.Equal(t, session.Completed, s.Status, "%+v", s)
+			s := w.completes("waits")
 			for _, p := range s.Phases {
 				require.Equal(t, 1, p.Assignments[0].Attempts, "%s: waiting uses up nothing", p.Name)
 			}
@@ -144,8 +141,7 @@ func TestWorkWaitsForTheStatusDocument(t *testing.T) {
 	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session waits: resource_error: waiting for the store")
 	require.Equal(t, map[string]int{"requirements": 1}, w.executed("waits"))
 	require.NoError(t, os.Remove(lock))
-	s := w.ends("waits")
-	require.Equal(t, session.Completed, s.Status)
+	w.completes("waits")
 	require.NotContains(t, w.must("status", "waits"), "waiting for the store")
 	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
 	w.must("checkpoints", "verify", "--all")

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // reachableByNobody lets nobody get to the world's directory.
@@ -54,8 +52,7 @@ phases:
 `)
 	w.startWorker()
 	w.must("run", teamFile, "who", "--session", "who")
-	s := w.ends("who")
-	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	w.completes("who")
 	w.must("artifacts", "get", "who", "--out", filepath.Join(w.dir, "out"))
 	data, err := os.ReadFile(filepath.Join(w.dir, "out", "who.txt"))
 	require.NoError(t, err)
@@ -92,9 +89,9 @@ true
 			return err == nil && len(left) == 1
 		})
 	}
-	require.Equal(t, session.Completed, w.ends("spy").Status)
+	w.completes("spy")
 	require.NoError(t, os.WriteFile(w.ledger("seen"), nil, 0o600))
-	require.Equal(t, session.Completed, w.ends("private").Status)
+	w.completes("private")
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "spy", "--out", out)
 	found, err := os.ReadFile(filepath.Join(out, "found.txt"))

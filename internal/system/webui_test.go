@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // stuckAgent does its work only once a person has told it how. What it complains of
@@ -89,8 +87,7 @@ help: {mode: ask}
 	require.NotContains(t, page, "needed")
 	b.reads("[data-testid=execution-status]", "COMPLETED")
 
-	s := w.ends("web-1")
-	require.Equal(t, session.Completed, s.Status)
+	s := w.completes("web-1")
 	require.Equal(t, 3, s.Phases[0].Assignments[0].Attempts)
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "web-1", "--out", out)
@@ -131,7 +128,6 @@ budget: {tokens: 100, on_exceeded: ask}
 	b.accepted()
 	b.details("Session money-1 of team spenders: completed")
 	b.reads("[data-testid=execution-status]", "COMPLETED")
-	s := w.ends("money-1")
-	require.Equal(t, session.Completed, s.Status)
+	s := w.completes("money-1")
 	require.Equal(t, int64(140), s.Usage.Tokens())
 }
