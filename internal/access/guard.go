@@ -40,6 +40,11 @@ type Options struct {
 	Public []string
 	// API are paths of programs, which get no pages for people. As Public.
 	API []string
+	// Signed are paths that only calls reach which Signature accepts, as Public.
+	Signed []string
+	// Signature returns who has signed a call, and the request for the handler; [ErrSignature]:
+	// nobody whom this server knows.
+	Signature func(*http.Request) (Actor, *http.Request, error)
 	// OIDC is the provider by which people sign in; nil: there is none.
 	OIDC *OIDCOptions
 	// BodyLimit is the largest body of a request, in bytes; zero: DefaultBody. Nil: so for all.
@@ -112,7 +117,13 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		c, err := g.identify(r, v)
+		var c credential
+		var err error
+		if matches(g.options.Signed, r.URL.Path) {
+			c, r, err = g.identifySigned(w, r, v)
+		} else {
+			c, err = g.identify(r, v)
+		}
 		if err != nil {
 			g.refuse(w, r, v, err)
 			return

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // credential is what a request has shown of who sends it.
@@ -70,6 +71,23 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 		_, ok, err := g.tokens.find(secret)
 		return ok || err != nil
 	}}, nil
+}
+
+// signedPatience bounds how long the body of a call takes whose sender is not known yet.
+const signedPatience = 30 * time.Second
+
+// identifySigned returns who has signed a call, and the request that goes on.
+func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
+	late := time.AfterFunc(signedPatience, func() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the read ends now
+	})
+	actor, verified, err := g.options.Signature(r)
+	late.Stop()
+	if err != nil {
+		return credential{}, r, err
+	}
+	actor.From, actor.ReadOnly = v.client, g.options.ReadOnly
+	return credential{actor: actor, again: func() bool { return true }}, verified, nil
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {

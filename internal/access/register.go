@@ -85,7 +85,7 @@ func (r *register[E]) load() (map[string]E, storage.Version, error) {
 		return nil, "", fmt.Errorf("read %s: %w", r.key, err)
 	}
 	if err := json.Unmarshal(data, &entries); err != nil {
-		return nil, "", fmt.Errorf("read %s: it is damaged (%w); restore it from a backup, or remove it: everybody has to sign in again, and tokens are lost", r.key, err)
+		return nil, "", fmt.Errorf("read %s: it is damaged (%w); restore it from a backup, or remove it: what it has is lost, like tokens, hooks or who is signed in", r.key, err)
 	}
 	return entries, version, nil
 }

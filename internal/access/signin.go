@@ -136,6 +136,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 
 // refuse answers a request that was not let in.
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err error) {
+	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, errForged):
 		g.answer(w, r, fault{status: http.StatusForbidden, title: "Refused", text: err.Error()})
@@ -148,6 +149,11 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 		wait := g.failures.note(r.Context(), v, "token.use", err.Error())
 		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Invalid token", text: err.Error()}, wait))
+	case errors.Is(err, ErrSignature):
+		wait := g.failures.note(r.Context(), v, "hook.call", safetext.Clip(r.URL.Path, 80)+": "+err.Error())
+		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Not signed", text: err.Error()}, wait))
+	case errors.As(err, &tooLarge):
+		g.answer(w, r, fault{status: http.StatusRequestEntityTooLarge, title: "Too large", text: "the body of the request is too large"})
 	case errors.Is(err, errProvider):
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
 	default:

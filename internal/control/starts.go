@@ -55,6 +55,8 @@ type NewSession struct {
 	// the ticket that the requirement came from. Only callers in this process know them.
 	Source   *session.Source `json:"-"`
 	ReportTo string          `json:"-"`
+	// unattended: the caller does not wait until it is admitted.
+	unattended bool
 }
 
 // Foreseen is the document of a preview of a resume or a fork.
@@ -136,7 +138,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		if err != nil {
 			return err
 		}
-		doc, err = begin(ctx, l, next)
+		doc, err = begin(ctx, l, next, !in.unattended)
 		return startError(err)
 	})
 	return doc, err
@@ -215,8 +217,8 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 	return next, supply(ctx, st, t, &next.Course, in.Supplied)
 }
 
-// begin starts a session that can start, and waits until it is admitted.
-func begin(ctx context.Context, l *launch.Launcher, next launch.Session) (doc Started, err error) {
+// begin starts a session that can start, and may wait until it is admitted.
+func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (doc Started, err error) {
 	if err := l.Check(ctx, next); err != nil {
 		return doc, err
 	}
@@ -225,6 +227,9 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session) (doc St
 		return doc, err
 	}
 	doc = Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
+	if !wait {
+		return doc, nil
+	}
 	v, err := l.Admitted(ctx, run)
 	doc.Incarnation, doc.Plan, doc.Admitted = max(v.Incarnation, 1), v.Plan, err == nil
 	if errors.Is(err, launch.ErrNotAdmitted) {

@@ -97,7 +97,7 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 			doc = Started{Foreseen: foreseen, RunID: e.RunID, Store: l.Store.ID(), Admitted: true}
 			return nil
 		}
-		doc, err = begin(ctx, l, next)
+		doc, err = begin(ctx, l, next, true)
 		doc.Faults = foreseen.Faults
 		return startError(err)
 	})
@@ -208,7 +208,7 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		l, next, faults, err := s.forked(ctx, sessionID, in)
 		if err == nil {
-			doc, err = begin(ctx, l, next)
+			doc, err = begin(ctx, l, next, true)
 		}
 		doc.Faults = faults
 		return startError(err)

@@ -34,6 +34,7 @@ func New(o Options) http.Handler {
 	attempts(api, control.Attempts{Base: o.Base})
 	pool(api, control.Pool{Base: o.Base})
 	who(api, control.Access{Base: o.Base})
+	hooks(api, control.Hooks{Base: o.Base})
 	reviews(api, control.Reviews{Base: o.Base})
 	checkpoints(api, control.Checkpoints{Base: o.Base})
 	teams(api, control.Teams{Base: o.Base})

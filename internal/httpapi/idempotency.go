@@ -58,7 +58,7 @@ type kept struct {
 func repeatable(base *control.Base, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
-		hasSecret := strings.HasPrefix(r.URL.Path, Prefix+tokensPath)
+		hasSecret := strings.HasPrefix(r.URL.Path, Prefix+tokensPath) || strings.HasPrefix(r.URL.Path, Prefix+hooksPath)
 		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || hasSecret {
 			next.ServeHTTP(w, r)
 			return

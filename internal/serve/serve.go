@@ -80,9 +80,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	audit := access.NewAudit(o.Store.Storage(), o.Now)
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now}
+	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
 		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
 		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path}, BodyLimit: bodyLimit,
+		Signed: []string{control.HooksPath}, Signature: inbound.Identify,
 	})
 	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
 		s.Stop(ctx)
@@ -93,21 +96,21 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.Stop(ctx)
 		return nil, err
 	}
-	s.index = x
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Index: x, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now}
+	s.index, base.Index = x, x
 	feed := control.NewFeed(base, x, o.Log)
 	go feed.Run(s.life)
-	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed))))
+	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
 	go s.stayConnected()
 	go s.sweep(base)
 	return s, nil
 }
 
 // routes are what is behind the guard.
-func (s *Server) routes(base *control.Base, feed *control.Feed) http.Handler {
+func (s *Server) routes(base *control.Base, feed *control.Feed, inbound http.Handler) http.Handler {
 	mux, health := http.NewServeMux(), control.NewHealth(base, doctor.ExamineStore)
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.Handle(httpapi.Prefix+"/", httpapi.New(httpapi.Options{Base: base, Feed: feed, Health: health, Version: s.o.Version}))
+	mux.Handle(control.HooksPath, inbound)
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
 	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
 	return mux

@@ -1,0 +1,192 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+const (
+	hooksKey = "access/hooks.json"
+
+	// HookSecretPrefix is what secrets of hooks begin with, as Standard Webhooks wants it.
+	HookSecretPrefix = "whsec_"
+
+	maxHooks = 200
+)
+
+// HookKind says who calls a hook, and how it signs.
+type HookKind string
+
+// The kinds of hooks.
+const (
+	// HookGeneric is called as Standard Webhooks says.
+	HookGeneric HookKind = "generic"
+	// HookGitHub is called by GitHub, with events of issues and their comments.
+	HookGitHub HookKind = "github"
+)
+
+// Hook is what is known of a hook, besides its secret: an address by which another system starts
+// sessions of one team with signed calls.
+type Hook struct {
+	Name string   `json:"name"`
+	Kind HookKind `json:"kind"`
+	// Team is a registered team, NAME or NAME@DIGEST.
+	Team string `json:"team"`
+	// Directory is one of the server's, by name, from whose files sessions start; empty: from none.
+	Directory string `json:"directory,omitempty"`
+	// Labels are those of its sessions, by key.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Map says where in a generic call the texts are, as JSON pointers: of requirement, of
+	// decision.NAME and of label.KEY.
+	Map map[string]string `json:"map,omitempty"`
+	// On are the events of GitHub that start a session.
+	On []string `json:"on,omitempty"`
+	// By is who added it.
+	By        string    `json:"by"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// TeamName is the name of the hook's team, without a version.
+func (h Hook) TeamName() string {
+	name, _, _ := strings.Cut(h.Team, "@")
+	return name
+}
+
+// Actor is who a hook acts as: an operator of its team.
+func (h Hook) Actor() Actor {
+	return Actor{Name: "hook " + h.Name, Via: ViaHook, Roles: Roles{h.TeamName(): {RoleOperator}}}
+}
+
+// ErrSignature says that a call has no signature of a hook that there is. It does not say more.
+var ErrSignature = errors.New("the hook is unknown, or the signature or its time is wrong")
+
+// HookError says that there is no such hook, or that a new one cannot be as it is asked for.
+type HookError struct {
+	// Unknown: there is no such hook.
+	Unknown bool
+	text    string
+}
+
+// Error says what is wrong.
+func (e *HookError) Error() string { return e.text }
+
+// secretHook is a hook as it is stored. A signature is computed from the secret itself, so that
+// its hash is not enough.
+type secretHook struct {
+	Hook
+	Secret string `json:"secret"`
+}
+
+// Hooks are those of a store, by name.
+type Hooks struct {
+	known *register[secretHook]
+	audit *Audit
+	now   func() time.Time
+}
+
+// NewHooks returns the hooks in a store's storage.
+func NewHooks(docs storage.Storage, audit *Audit, now func() time.Time) *Hooks {
+	return &Hooks{newRegister[secretHook](docs, hooksKey, now), audit, now}
+}
+
+// Add adds a hook, for an admin of its team, and returns its secret, which is not shown again. What
+// the hook is to do has been checked.
+func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err error) {
+	if err := spec.CheckName(made.Name); err != nil {
+		return "", Hook{}, &HookError{text: "name of the hook: " + err.Error()}
+	}
+	actor, _ := Of(ctx)
+	made.By, made.CreatedAt = actor.Person(), h.now().UTC()
+	secret = newHookSecret()
+	event := Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name, Detail: string(made.Kind)}
+	err = h.audit.Change(ctx, Admin, event, func(context.Context) error {
+		return h.known.change(func(all map[string]secretHook) error {
+			if _, taken := all[made.Name]; taken {
+				return &HookError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
+			}
+			if len(all) >= maxHooks {
+				return &HookError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", len(all))}
+			}
+			all[made.Name] = secretHook{made, secret}
+			return nil
+		})
+	})
+	if err != nil {
+		return "", Hook{}, err
+	}
+	return secret, made, nil
+}
+
+// newHookSecret returns 256 random bits as Standard Webhooks writes them.
+func newHookSecret() string {
+	bits, _ := base64.RawURLEncoding.DecodeString(newSecret())
+	return HookSecretPrefix + base64.StdEncoding.EncodeToString(bits)
+}
+
+// List returns the hooks of teams that the actor is an admin of, sorted by name.
+func (h *Hooks) List(ctx context.Context) ([]Hook, error) {
+	all, err := h.known.all()
+	if err != nil {
+		return nil, err
+	}
+	hooks := []Hook{}
+	var denied error
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if err := Check(ctx, Admin, all[name].TeamName()); err != nil {
+			denied = err
+			continue
+		}
+		hooks = append(hooks, all[name].Hook)
+	}
+	if len(hooks) == 0 {
+		return hooks, cmp.Or(denied, Check(ctx, Admin, AllTeams))
+	}
+	return hooks, nil
+}
+
+// Remove removes a hook, at once, for an admin of its team.
+func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
+	all, _, err := h.known.load()
+	if err != nil {
+		return Hook{}, err
+	}
+	removed, ok := all[name]
+	team := AllTeams
+	if ok {
+		team = removed.TeamName()
+	}
+	err = h.audit.Change(ctx, Admin, Event{Action: "hook.remove", Team: team, Subject: name}, func(context.Context) error {
+		if !ok {
+			return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
+		}
+		return h.known.change(func(all map[string]secretHook) error {
+			delete(all, name)
+			return nil
+		})
+	})
+	return removed.Hook, err
+}
+
+// Find returns a hook and its secret; for an unknown name, one with a secret that nobody knows, so
+// that checking a signature takes as long.
+func (h *Hooks) Find(name string) (found Hook, secret string, err error) {
+	all, err := h.known.all()
+	if err != nil {
+		return found, "", err
+	}
+	if known, ok := all[name]; ok {
+		return known.Hook, known.Secret, nil
+	}
+	return Hook{Kind: HookGeneric}, newHookSecret(), nil
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/terminal"
+)
+
+// hookCommand is the commands on hooks.
+type hookCommand struct {
+	*console
+	*storeOpener
+}
+
+func newHook(a *app) *cobra.Command {
+	c := hookCommand{a.console, a.storeOpener}
+	return group("hook", "Let other systems start sessions with signed calls", c.newAdd(a), c.newList(a), c.newRemove(a))
+}
+
+func (c hookCommand) newAdd(a *app) *cobra.Command {
+	var in control.NewHook
+	var kind string
+	var labels, mapping []string
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a hook, and print its address and its secret once",
+		Long: "Add a hook: an address of `maestro serve` by which another system starts sessions of one registered team. The call is signed with the hook's secret, which is printed once.\n\n" +
+			"A hook of the kind generic is called as Standard Webhooks says, with JSON; --map says where in it the texts are. " +
+			"One of the kind github is the address of a webhook of GitHub; --on says which events of issues and comments start a session.",
+		Example: "  maestro hook add tickets --team web --map requirement=/issue/text --map label.ticket=/issue/key\n  maestro hook add github --kind github --team web --workspace site --on issues.labeled:agent",
+		Args:    cmdline.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if in.Team == "" {
+				return usagef("missing --team; name a registered team, as `maestro team list` lists them")
+			}
+			in.Name, in.Kind = args[0], access.HookKind(kind)
+			if in.Labels, err = session.ParseLabels(labels); err != nil {
+				return usagef("--label: %w", err)
+			}
+			in.Map = map[string]string{}
+			for _, text := range mapping {
+				key, pointer, err := pair("--map", "KEY=POINTER", text)
+				if err != nil {
+					return err
+				}
+				in.Map[key] = pointer
+			}
+			return c.add(cmd.Context(), in)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&in.Team, "team", "", "registered team whose sessions it starts, NAME or NAME@DIGEST")
+	flags.StringVar(&kind, "kind", string(access.HookGeneric), "who calls it: generic or github")
+	flags.StringVar(&in.Directory, "workspace", "", "directory that sessions start from, by the name that `serve --workspace NAME=DIR` gives it")
+	flags.StringArrayVar(&labels, "label", nil, "KEY=VALUE: label of its sessions; repeatable")
+	flags.StringArrayVar(&mapping, "map", nil, "KEY=POINTER: where requirement, decision.NAME or label.KEY is in a call, as a JSON pointer; repeatable (default: requirement=/requirement)")
+	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub that starts a session: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; repeatable (default: the label maestro and the command /maestro)")
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
+	hooks, err := c.hooks(c.openStoreToWrite)
+	if err != nil {
+		return err
+	}
+	doc, err := hooks.Add(ctx, in)
+	if err != nil {
+		return hookError(err)
+	}
+	return c.result(doc, func() {
+		c.print("URL     %s", doc.URL)
+		c.print("secret  %s", doc.Secret)
+		c.printErr("hook %s starts sessions of team %s; the secret is not shown again. Remove it with `maestro hook remove %[1]s`", doc.Name, doc.Team)
+		if strings.HasPrefix(doc.URL, "/") {
+			c.printErr("no server has run for this store; its address goes before the path. Start one with `maestro serve`")
+		}
+	})
+}
+
+func (c hookCommand) newList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List hooks, without their secrets",
+		Args:  cmdline.Arguments(0, 0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.list(cmd.Context()) },
+	}
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c hookCommand) list(ctx context.Context) error {
+	hooks, err := c.hooks(c.openStore)
+	if err != nil {
+		return err
+	}
+	doc, err := hooks.List(ctx)
+	if err != nil {
+		return err
+	}
+	return c.result(doc, func() {
+		if len(doc.Hooks) == 0 {
+			c.printErr("no hooks")
+			return
+		}
+		table := c.table("NAME", "KIND", "TEAM", "WORKSPACE", "STARTS WITH", "BY", "CREATED")
+		for _, h := range doc.Hooks {
+			with := slices.Clone(h.On)
+			for _, key := range slices.Sorted(maps.Keys(h.Map)) {
+				with = append(with, key+"="+h.Map[key])
+			}
+			table.Add(terminal.Plain(h.Name), terminal.Plain(string(h.Kind)), terminal.Plain(h.Team), terminal.Plain(terminal.Dash(h.Directory)),
+				terminal.Plain(strings.Join(with, ", ")), terminal.Plain(h.By), terminal.Plain(terminal.Moment(&h.CreatedAt)))
+		}
+		c.writeFitted(table, "CREATED", "BY")
+	})
+}
+
+func (c hookCommand) newRemove(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a hook, at once; its sessions go on",
+		Args:  cmdline.Arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hooks, err := c.hooks(c.openStoreToWrite)
+			if err != nil {
+				return err
+			}
+			doc, err := hooks.Remove(cmd.Context(), args[0])
+			if err != nil {
+				return hookError(err)
+			}
+			return c.result(doc, func() { c.print("hook %s is removed", doc.Name) })
+		},
+	}
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+// hooks are those of the store, which open opens.
+func (c hookCommand) hooks(open func() (*store.Store, error)) (control.Hooks, error) {
+	s, err := open()
+	if err != nil {
+		return control.Hooks{}, err
+	}
+	return control.Hooks{Base: &control.Base{Store: s, Audit: access.NewAudit(s.Storage(), c.now), Now: c.now}}, nil
+}
+
+// hookError adds the exit code of bad input.
+func hookError(err error) error {
+	var wrong *control.Error
+	if errors.As(err, &wrong) && wrong.Kind != control.Unavailable {
+		return usagef("%w", err)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+func TestHooksAreAddedListedAndRemoved(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
+	got := d.run("hook", "add", "tickets", "--team", "pair", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key", "--label", "from=tickets")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	secret := regexp.MustCompile(`whsec_\S+`).FindString(got.stdout.String())
+	require.Len(t, secret, len("whsec_")+44)
+	require.Contains(t, got.stdout.String(), "/hooks/tickets")
+	require.Contains(t, got.stderr.String(), "not shown again")
+	d.must(0, "hook", "add", "github", "--team", "pair", "--kind", "github")
+
+	list := d.must(0, "hook", "list")
+	require.Regexp(t, `github +github +pair .*issues.labeled:maestro, issue_comment.created:/maestro`, list)
+	require.Contains(t, list, "requirement=/issue/text")
+	for _, out := range []string{list, d.must(0, "hook", "list", "-o", "json"), d.must(0, "audit", "-o", "json")} {
+		require.NotContains(t, out, secret, "it is shown once")
+	}
+	for _, bad := range []string{
+		"add", "add x", "add x --team nowhere", "add tickets --team pair", "add a/b --team pair", "add x --team pair --kind jira", "add x --team pair --map requirement=title",
+		"add x --team pair --map title=/title", "add x --team pair --map label.a=/a --label a=b", "add x --team pair --label hook=b", "add x --team pair --on issues.opened",
+		"add x --team pair --map requirement=/a~2", "add x --team pair --kind github --on push", "add x --team pair --kind github --on issues.labeled:",
+		"add x --team pair --kind github --map requirement=/a", "add x --team pair --workspace ../x", "remove nowhere",
+	} {
+		require.Equal(t, 2, d.run(append([]string{"hook"}, strings.Fields(bad)...)...).code, bad)
+	}
+	d.must(0, "hook", "remove", "tickets")
+	require.NotContains(t, d.must(0, "hook", "list"), "tickets")
+	audit := d.must(0, "audit")
+	require.Contains(t, audit, "hook.add")
+	require.Contains(t, audit, "hook.remove")
+}
+
+// signed calls a hook as Standard Webhooks says.
+func signed(t *testing.T, url, secret, id, body string) (status int, text string) {
+	t.Helper()
+	key, err := standardwebhooks.NewWebhook(secret)
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	now := time.Now()
+	signature, _ := key.Sign(id, now, []byte(body)) // it cannot fail
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("webhook-id", id)
+	r.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set("webhook-signature", signature)
+	got, err := http.DefaultClient.Do(r)
+	if !assert.NoError(t, err) {
+		return 0, ""
+	}
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	assert.NoError(t, err)
+	return got.StatusCode, string(data)
+}
+
+// dashboard serves the desk's store, and returns the address.
+func (d *desk) dashboard(flags ...string) (url string) {
+	d.t.Helper()
+	server := d.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
+	server.says("sign in")
+	return regexp.MustCompile(`dashboard +(\S+)`).FindStringSubmatch(server.stderr.String())[1]
+}
+
+func TestAHookStartsASessionOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md README.md > code.txt"})
+	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
+	readme := d.file("site/README.md", "of the directory\n")
+	site := []string{"--workspace", "site=" + filepath.Dir(readme)}
+	c := d.served(site, "viewer:pair")
+	var hook control.AddedHook
+	d.json(&hook, "hook", "add", "tickets", "--team", "pair", "--workspace", "site", "--map", "requirement=/text")
+	require.Equal(t, strings.TrimSuffix(c.url, "/api/v1")+"/hooks/tickets", hook.URL)
+
+	// Two servers of one store, and several calls at once at each.
+	urls := []string{hook.URL, d.dashboard(site...) + "/hooks/tickets"}
+	type answer struct {
+		status int
+		text   string
+	}
+	answers := make(chan answer)
+	for i := range 20 {
+		go func() {
+			status, text := signed(t, urls[i%2], hook.Secret, "msg_1", `{"text": "Make it so."}`)
+			answers <- answer{status, text}
+		}()
+	}
+	first := <-answers
+	require.Equal(t, http.StatusOK, first.status, first.text)
+	for range 19 {
+		require.Equal(t, first, <-answers, "every call gets the same answer")
+	}
+	var doc control.Delivered
+	require.NoError(t, json.Unmarshal([]byte(first.text), &doc))
+	c.until(doc.Session, session.Completed)
+	_, text := c.call("GET", "/sessions/"+doc.Session+"/file?path=code.txt", nil, nil)
+	require.Contains(t, text, "of the directory\n")
+
+	d.must(0, "team", "remove", "pair")
+	status, text := signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
+	require.Equal(t, answer{http.StatusOK, first.text}, answer{status, text}, "the id decides, also long after")
+	status, text = signed(t, hook.URL, hook.Secret, "msg_2", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	require.Contains(t, text, "team pair of hook tickets is not registered")
+	status, text = signed(t, d.dashboard("--read-only")+"/hooks/tickets", hook.Secret, "msg_3", `{"text": "x"}`)
+	require.Equal(t, http.StatusForbidden, status, text)
+
+	var list struct{ Sessions []struct{ Session string } }
+	d.json(&list, "list")
+	require.Len(t, list.Sessions, 1)
+	audit := d.must(0, "audit", "--action", "session.start", "-o", "json")
+	require.Contains(t, audit, `"actor": "hook tickets"`)
+	require.Contains(t, audit, `"from": "127.0.0.1"`)
+}

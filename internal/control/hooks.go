@@ -1,0 +1,219 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/hook"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Hooks are the addresses by which other systems start sessions of one team with signed calls.
+type Hooks struct{ *Base }
+
+// HooksPath begins the path of a hook's address, which ends with its name.
+const HooksPath = "/hooks/"
+
+// deliveryPatience bounds a start whose caller may have gone.
+const deliveryPatience = 5 * time.Minute
+
+// HookList is the hooks of teams that the caller is an admin of, by name.
+type HookList struct {
+	Hooks []access.Hook `json:"hooks"`
+}
+
+// NewHook is a hook to add.
+type NewHook struct {
+	Name      string            `json:"name"`
+	Kind      access.HookKind   `json:"kind,omitempty"`
+	Team      string            `json:"team"`
+	Directory string            `json:"directory,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Map       map[string]string `json:"map,omitempty"`
+	On        []string          `json:"on,omitempty"`
+}
+
+// AddedHook is the document of a new hook.
+type AddedHook struct {
+	access.Hook
+	// URL is the address to call: that of the server that was started last. Without one it is
+	// only the path.
+	URL string `json:"url"`
+	// Secret signs calls. It is in this document only.
+	Secret string `json:"secret"`
+}
+
+// Add adds a hook of a registered team, for an admin of the team.
+func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
+	s, err := h.stored()
+	if err != nil {
+		return doc, err
+	}
+	made := access.Hook{Name: in.Name, Kind: in.Kind, Team: in.Team, Directory: in.Directory, Labels: in.Labels, Map: in.Map, On: in.On}
+	if made.Kind == "" {
+		made.Kind = access.HookGeneric
+	}
+	if err := h.mayAdd(ctx, made); err != nil {
+		return doc, err
+	}
+	made = hook.Complete(made)
+	var wrong *hook.FieldError
+	if err := hook.Check(made); errors.As(err, &wrong) {
+		return doc, &Error{Kind: Invalid, Field: wrong.Field, err: err}
+	}
+	if _, err := Teams(h).Named(ctx, made.Team); err != nil {
+		return doc, err
+	}
+	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
+	doc.URL = access.ServedAt(s.Storage()) + HooksPath + made.Name
+	return doc, hookError(err)
+}
+
+// mayAdd refuses, and records, that somebody adds a hook who may not.
+func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
+	if err := spec.CheckName(made.TeamName()); err != nil {
+		return &Error{Kind: Invalid, Field: "team", err: err}
+	}
+	if access.Check(ctx, access.Admin, made.TeamName()) == nil {
+		return nil
+	}
+	event := access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name}
+	return h.Audit.Change(ctx, access.Admin, event, func(context.Context) error { return nil })
+}
+
+// List lists the hooks of teams that the caller is an admin of.
+func (h Hooks) List(ctx context.Context) (HookList, error) {
+	if _, err := h.stored(); err != nil {
+		return HookList{}, err
+	}
+	all, err := h.hooks().List(ctx)
+	return HookList{all}, err
+}
+
+// Remove removes a hook, at once. Its sessions go on.
+func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
+	if _, err := h.stored(); err != nil {
+		return access.Hook{}, err
+	}
+	removed, err := h.hooks().Remove(ctx, name)
+	return removed, hookError(err)
+}
+
+func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.Storage(), h.Audit, h.Now) }
+
+func hookError(err error) error {
+	var refused *access.HookError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Unknown {
+		return notFoundf("%w", err)
+	}
+	return invalidf("name", "%w", err)
+}
+
+// Receiver verifies the calls of hooks, and starts their sessions.
+type Receiver struct {
+	*Base
+	hooks *access.Hooks
+}
+
+// NewReceiver returns what receives the calls of a store's hooks.
+func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
+
+// Delivery is a call whose signature is right.
+type Delivery struct {
+	hook   access.Hook
+	id     string
+	header http.Header
+	body   []byte
+}
+
+// Actor is who has made the call.
+func (d Delivery) Actor() access.Actor { return d.hook.Actor() }
+
+// Delivered is the document of a call.
+type Delivered struct {
+	Hook string `json:"hook"`
+	// Team and Session are those of the session that the call has started, now or when it was
+	// made before.
+	Team    string `json:"team,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Ignored says why the call starts no session.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// Verify returns a call of a hook whose signature is right; otherwise [access.ErrSignature].
+func (r *Receiver) Verify(name string, header http.Header, body []byte) (Delivery, error) {
+	found, secret, err := r.hooks.Find(name)
+	if err != nil {
+		return Delivery{}, err
+	}
+	identity, err := hook.Verify(found.Kind, secret, header, body, r.Now())
+	return Delivery{found, hook.SessionID(found, identity), header, body}, err
+}
+
+// Deliver starts the session of a call, for its hook. The session's id follows from what is signed,
+// and neither Temporal nor the store has two sessions of one id: a call that comes again, to whatever
+// server, finds its session, and nothing else has to be kept of it. With again it was there already.
+func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, again bool, err error) {
+	event := access.Event{Action: "session.start", Session: d.id, Team: d.hook.TeamName(), Subject: d.hook.Directory}
+	if access.Check(ctx, access.Operate, event.Team) != nil { // a server that is read-only
+		return doc, false, r.Audit.Change(ctx, access.Operate, event, func(context.Context) error { return nil })
+	}
+	start, ignored, err := hook.Read(d.hook, d.header, d.body)
+	if err != nil {
+		var wrong *hook.PayloadError
+		_ = errors.As(err, &wrong)
+		return doc, false, &Error{Kind: Invalid, Field: wrong.Pointer, err: err}
+	}
+	doc = Delivered{Hook: d.hook.Name, Ignored: ignored}
+	if start == nil {
+		return doc, false, nil
+	}
+	if err := CheckRequirement(start.Requirement); err != nil {
+		return doc, false, &Error{Kind: Invalid, Field: d.hook.Map["requirement"], err: err}
+	}
+	// A caller that has gone starts its session all the same: not every one calls again.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryPatience)
+	defer cancel()
+	doc.Team, doc.Session = event.Team, d.id
+	if r.teamName(ctx, d.id) == event.Team {
+		return doc, true, nil
+	}
+	err = r.start(ctx, d, *start)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Kind == Conflict && r.teamName(ctx, d.id) == event.Team {
+		return doc, true, nil
+	}
+	return doc, false, err
+}
+
+// start starts the session of a call. What an admin of the hook has to mend is unavailable for its
+// caller, who may call again.
+func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
+	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
+	var failed *Error
+	if errors.As(err, &failed) {
+		return unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name)
+	}
+	if err != nil {
+		return err
+	}
+	dir := d.hook.Directory
+	if dir != "" && !slices.ContainsFunc(r.Directories, func(known Directory) bool { return known.Name == dir }) {
+		return unavailablef("directory %s of hook %s is not one that sessions may start from here; start the server with --workspace %[1]s=DIR", dir, d.hook.Name)
+	}
+	_, err = Starts{r.Base}.Start(ctx, NewSession{
+		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
+		Decisions: in.Decisions, Labels: in.Labels, unattended: true,
+	})
+	if errors.As(err, &failed) && failed.Kind == Invalid && failed.Field == "" { // no worker has the team's agents
+		failed.Kind = Unavailable
+	}
+	return err
+}
