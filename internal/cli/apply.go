@@ -76,7 +76,7 @@ func newApply(a *app) *cobra.Command {
 	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
 	}
-	a.addStoreFlags(cmd)
+	a.addReadingFlags(cmd)
 	return cmd
 }
 
@@ -84,13 +84,14 @@ func (c *applyCommand) run(ctx context.Context, sessionID string, branch bool) e
 	if branch && c.branch == "" {
 		return usagef("--branch is empty; give a branch name")
 	}
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	result, err := control.Reviews{Base: base}.Result(ctx, sessionID)
+	defer p.close()
+	result, err := p.reviews.Result(ctx, sessionID)
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
 	c.printDamage(result.Damage)
 	doc := applyDocument{Result: result, DryRun: c.dryRun, Files: []apply.File{}, Conflicts: []apply.Conflict{}}

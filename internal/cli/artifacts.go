@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -45,7 +44,7 @@ func newArtifactsList(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return c.list(cmd.Context(), args[0]) },
 	}
-	a.addStoreFlags(cmd)
+	a.addReadingFlags(cmd)
 	return cmd
 }
 
@@ -65,18 +64,19 @@ func newArtifactsGet(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.out, "out", "", "directory to write to; created if missing")
 	cmd.Flags().BoolVar(&c.overwrite, "overwrite", false, "overwrite existing files")
-	a.addStoreFlags(cmd)
+	a.addReadingFlags(cmd)
 	return cmd
 }
 
 func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	doc, err := control.Reviews{Base: base}.Artifacts(ctx, sessionID)
+	defer p.close()
+	doc, err := p.reviews.Artifacts(ctx, sessionID)
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
 	c.printDamage(doc.Damage)
 	if c.output == outputJSON {
@@ -99,20 +99,21 @@ func (c *artifactsCommand) list(ctx context.Context, sessionID string) error {
 }
 
 func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []string) error {
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	newest, damage, err := control.Reviews{Base: base}.Newest(ctx, sessionID)
+	defer p.close()
+	newest, err := p.reviews.Selected(ctx, sessionID, wanted)
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
-	c.printDamage(damage)
+	c.printDamage(newest.Damage)
 	out, err := filepath.Abs(c.out)
 	if err != nil {
 		return usagef("--out: %w", err)
 	}
-	files, err := newest.Store.Content.Export(ctx, newest.Tree, wanted, out, c.overwrite)
+	files, err := newest.Work.Store.Content.Export(ctx, newest.Work.Tree, wanted, out, c.overwrite)
 	if errors.Is(err, session.ErrNotFound) && len(wanted) > 0 {
 		return usagef("%w", err)
 	}
@@ -120,11 +121,11 @@ func (c *artifactsCommand) get(ctx context.Context, sessionID string, wanted []s
 		return err
 	}
 	if c.output == outputJSON {
-		return c.printJSON(exportDocument{Session: sessionID, Checkpoint: newest.Name, Out: out, Files: files})
+		return c.printJSON(exportDocument{Session: sessionID, Checkpoint: newest.Checkpoint, Out: out, Files: files})
 	}
 	for _, f := range files {
 		c.print("%s", safetext.Name(f))
 	}
-	c.printErr("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, newest.CurrentPhase)
+	c.printErr("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, newest.Phase)
 	return nil
 }

@@ -59,7 +59,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	flags.BoolVar(&c.Stat, "stat", false, "list files with counts of added and removed lines")
 	flags.BoolVar(&c.Binary, "binary", false, "include binary files in the patch")
 	cmd.MarkFlagsMutuallyExclusive("with", "dir")
-	a.addStoreFlags(cmd)
+	a.addReadingFlags(cmd)
 	return cmd
 }
 
@@ -71,21 +71,25 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 	case (c.With != "" || c.dir != "") && strings.Contains(c.Which, ".."):
 		return usagef("%s compares two phases; with --with or --dir, give at most one phase", c.Which)
 	}
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	reviews := control.Reviews{Base: base}
+	defer p.close()
 	if c.dir != "" {
-		if err := c.storeDirectory(ctx, reviews); err != nil {
-			return c.explain(ctx, base, err)
+		if p.base == nil {
+			return usagef("--dir needs the session's store; with a server, write the session's files to a directory with `%s`, and compare that", c.commandLine("artifacts get "+c.Session+" --out DIR"))
+		}
+		if err := c.storeDirectory(ctx, control.Reviews{Base: p.base}); err != nil {
+			return c.explainIn(ctx, p, err)
 		}
 	}
-	doc, err := reviews.Diff(ctx, c.DiffInput)
+	doc, err := p.reviews.Diff(ctx, c.DiffInput)
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
 	c.printDamage(doc.Damage)
+	c.printOmitted(doc)
 	switch {
 	case c.output == outputJSON:
 		return c.printJSON(doc)
@@ -103,6 +107,22 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 		}
 	}
 	return nil
+}
+
+// printOmitted says what a server has left out, because it would be too large.
+func (c *diffCommand) printOmitted(doc control.Diff) {
+	omitted := 0
+	for _, f := range doc.Files {
+		if f.Omitted {
+			omitted++
+		}
+	}
+	if omitted > 0 {
+		c.printErr("the texts of %s are left out, because all would be too large; name files: -- PATH...", textfmt.Count(omitted, "file"))
+	}
+	if doc.Truncated {
+		c.printErr("there are more than %s; name files or directories: -- PATH...", textfmt.Count(len(doc.Files), "file"))
+	}
 }
 
 // storeDirectory takes a directory as `run --workspace` does, and whatever is in it

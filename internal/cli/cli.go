@@ -144,6 +144,12 @@ func (a *app) addServedFlags(cmd *cobra.Command, more ...string) {
 	a.addServerFlags(cmd)
 }
 
+// addReadingFlags gives a command the flags of one that reads the store, or a server.
+func (a *app) addReadingFlags(cmd *cobra.Command) {
+	a.addStoreFlags(cmd)
+	a.addServerFlags(cmd)
+}
+
 // addSessionFlags gives a command the flags of one that needs Temporal: its connection, the
 // store, and -o with the formats table, json and more.
 func (a *app) addSessionFlags(cmd *cobra.Command, more ...string) {

@@ -198,6 +198,14 @@ func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespac
 	return base
 }
 
+// reading has the operations that read only the store, or a server.
+func (c *connector) reading(ctx context.Context) (*plane, error) {
+	return c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
+		base, err := c.storeBase(c.openStore)
+		return base, func() {}, err
+	})
+}
+
 // storeBase is what operations work on that need only the store, which open opens.
 func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base, error) {
 	s, namespace, err := c.inNamespace(open)

@@ -96,7 +96,7 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err == nil && !doc.Admitted {
 		err = launch.ErrNotAdmitted
 	}
-	return watcherOf(base, doc.Session), c.explainStart(ctx, base, err)
+	return watcherOf(base, doc.Session), c.explainStart(ctx, planeOf(base, func() {}), err)
 }
 
 // printResult prints the session's results, and commands to try next.

@@ -52,7 +52,7 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 	}
 	defer done()
 	doc, err := control.Starts{Base: base}.Fork(ctx, sessionID, c.fork)
-	return c.begun(ctx, base, doc, err, c.watch)
+	return c.begun(ctx, planeOf(base, done), doc, err, c.watch)
 }
 
 // teamInput is the team of a file; without one it names none.

@@ -14,11 +14,11 @@ import (
 
 // begun reports a session that an operation has started, or the error why it has not; and follows
 // it if that is wanted.
-func (a *app) begun(ctx context.Context, base *control.Base, doc control.Started, err error, watch bool) error {
+func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err error, watch bool) error {
 	for _, fault := range doc.Faults {
 		a.printErr("damaged: %s", strings.ReplaceAll(fault, "\n", "\n  "))
 	}
-	err = a.explainStart(ctx, base, err)
+	err = a.explainStart(ctx, p, err)
 	if doc.Session == "" || err != nil && exitCode(err) == exitUsage {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a *app) begun(ctx context.Context, base *control.Base, doc control.Started
 	if err := errors.Join(err, announce(a.console, doc)); err != nil || !watch || doc.Unchanged.Closed() {
 		return err
 	}
-	return a.follow(ctx, watcherOf(base, doc.Session))
+	return a.follow(ctx, watcherOf(p.base, doc.Session))
 }
 
 // printUnchanged says of a session that was not started anew what it does.
@@ -56,18 +56,13 @@ func (a *app) printUnchanged(doc control.Started) {
 }
 
 // explainStart adds to the error of a start what a person can do.
-func (a *app) explainStart(ctx context.Context, base *control.Base, err error) error {
-	var taken *launch.TakenError
-	var running *launch.RunningError
+func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
+	var failed *control.Error
 	var none *launch.NoCheckpointError
 	var elsewhere *control.OtherStoreError
 	var atWork *control.NotEndedError
 	var waits *control.WaitsError
 	switch {
-	case errors.As(err, &taken):
-		return usagef("%w; choose another --session, or show it with `%s`", taken, a.commandLine("status "+taken.Session))
-	case errors.As(err, &running):
-		return usagef("%w", running)
 	case errors.As(err, &none):
 		return failf("%w; a session without one cannot be resumed; start a new session with `maestro run`", err)
 	case errors.As(err, &elsewhere):
@@ -76,8 +71,12 @@ func (a *app) explainStart(ctx context.Context, base *control.Base, err error) e
 		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
 	case errors.As(err, &waits):
 		return a.openRequests(waits)
+	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session":
+		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))
+	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "run":
+		return usagef("%w", err)
 	}
-	return a.explain(ctx, base, inputError(err))
+	return a.explainIn(ctx, p, inputError(err))
 }
 
 // openRequests is the error of resuming a session that waits for answers, with the commands that

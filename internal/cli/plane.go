@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,6 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // plane has the operations that commands work with: those of the control plane in this process, on
@@ -23,6 +26,8 @@ import (
 type plane struct {
 	sessions sessionOperations
 	requests requestOperations
+	reviews  reviewOperations
+	starts   startOperations
 	// base is what the operations of this process work on; nil with a server, whose address server is.
 	base   *control.Base
 	server string
@@ -47,14 +52,44 @@ type requestOperations interface {
 	Leave(ctx context.Context, session string, answer session.Answer) (control.Answered, error)
 }
 
+// reviewOperations are those of [control.Reviews] that commands use.
+type reviewOperations interface {
+	Artifacts(ctx context.Context, session string) (control.Artifacts, error)
+	Diff(context.Context, control.DiffInput) (control.Diff, error)
+	// Result has the files that the session has changed, Selected those of its newest tree that
+	// paths select.
+	Result(ctx context.Context, session string) (control.Result, error)
+	Selected(ctx context.Context, session string, paths []string) (control.Result, error)
+}
+
+// startOperations are those of [control.Starts] that commands use.
+type startOperations interface {
+	Check(context.Context, control.NewSession) error
+	Start(context.Context, control.NewSession) (control.Started, error)
+	// Files is the store that takes a session's files before they are sent to that of the session.
+	Files() (*store.Store, error)
+	Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error
+}
+
 // planeOf has the operations of this process.
 func planeOf(base *control.Base, done func()) *plane {
-	return &plane{sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, base: base, close: done}
+	return &plane{
+		sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, reviews: control.Reviews{Base: base}, starts: localStarts{control.Starts{Base: base}},
+		base: base, close: done,
+	}
 }
 
 // planeAt has the operations of a server.
-func planeAt(c *client.Client) *plane {
-	return &plane{sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c}, server: c.URL(), close: c.Close}
+func planeAt(c *client.Client, now func() time.Time) *plane {
+	between := &transit{now: now}
+	return &plane{
+		sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c},
+		reviews: servedReviews{client.Reviews{Client: c}, between}, starts: servedStarts{client.Starts{Client: c}, between},
+		server: c.URL(), close: func() {
+			between.close()
+			c.Close()
+		},
+	}
 }
 
 // plane is that of the server that a command's flags or the environment name; otherwise local makes it.
@@ -64,7 +99,7 @@ func (c *connector) plane(ctx context.Context, local func(context.Context) (*con
 		return nil, err
 	}
 	if at != nil {
-		return planeAt(at), nil
+		return planeAt(at, c.now), nil
 	}
 	base, done, err := local(ctx)
 	if err != nil {

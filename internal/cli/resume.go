@@ -72,7 +72,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	if missing != nil && errors.As(err, &failed) && failed.Kind == control.Unavailable {
 		err = missing
 	}
-	return c.begun(ctx, base, doc, err, c.watch)
+	return c.begun(ctx, planeOf(base, done), doc, err, c.watch)
 }
 
 // editedFiles stores the files of --edit.

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -51,16 +55,20 @@ func newRun(a *app) *cobra.Command {
 	flags.StringVar(&c.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *runCommand) run(ctx context.Context, args []string) error {
-	t, err := c.teamNamed(ctx, args[0])
+	server, err := c.client()
 	if err != nil {
 		return err
 	}
-	if err := c.check(args[1:]); err != nil {
+	t, reference, err := c.teamFor(ctx, server, args[0])
+	if err != nil {
+		return err
+	}
+	if err := c.check(args[1:], server != nil); err != nil {
 		return err
 	}
 	ticket, requirement, err := c.work(ctx, args[1:])
@@ -70,24 +78,61 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := inputError(c.course.Check(t)); err != nil {
 		return err
 	}
-	base, done, err := c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(false) })
+	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
+		return c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(false) })
+	})
 	if err != nil {
 		return err
 	}
-	defer done()
-	starts := control.Starts{Base: base}
-	in := control.NewSession{Session: c.session, Team: control.TeamInput{Loaded: &t}, Requirement: requirement, PhaseSelection: c.course.PhaseSelection}
+	defer p.close()
+	in := control.NewSession{Session: c.session, Team: control.TeamInput{Name: reference, Loaded: &t}, Requirement: requirement, PhaseSelection: c.course.PhaseSelection}
 	if in.Labels, err = control.ParseLabels(c.labels); err != nil {
 		return inputError(err)
 	}
-	if err := starts.Check(ctx, in); err != nil {
-		return c.explainStart(ctx, base, err)
+	if err := p.starts.Check(ctx, in); err != nil {
+		return c.explainStart(ctx, p, err)
 	}
-	if err := c.storeFiles(ctx, base.Store, t, ticket, &in); err != nil {
+	files, err := p.starts.Files()
+	if err != nil {
 		return err
 	}
-	doc, err := starts.Start(ctx, in)
-	return c.begun(ctx, base, doc, err, c.watch)
+	if err := c.storeFiles(ctx, files, t, ticket, &in); err != nil {
+		return err
+	}
+	if err := c.sendFiles(ctx, p.starts, files, t, in); err != nil {
+		return c.explainStart(ctx, p, err)
+	}
+	doc, err := p.starts.Start(ctx, in)
+	return c.begun(ctx, p, doc, err, c.watch)
+}
+
+// teamFor is the team of a file, or a registered one of the store or server. The latter's reference
+// names its version.
+func (c *runCommand) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
+	team, version, _ := strings.Cut(name, "@")
+	if server == nil || isFile(name) || spec.CheckName(team) != nil {
+		t, err = c.teamNamed(ctx, name)
+		return t, "", err
+	}
+	found, err := client.Teams{Client: server}.Read(ctx, team, version)
+	var failed *control.Error
+	if errors.As(err, &failed) {
+		return t, "", usagef("there is no file %s, and %w", name, err)
+	}
+	return found.Team, team + "@" + string(found.Digest), err
+}
+
+// sendFiles sends stored files to where the session is to start.
+func (c *runCommand) sendFiles(ctx context.Context, to startOperations, from *store.Store, t spec.Team, in control.NewSession) error {
+	for _, files := range append(slices.Collect(maps.Values(in.Supplied)), in.Workspace) {
+		if files == "" {
+			continue
+		}
+		if err := to.Send(ctx, from, t.Name, files); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeFiles stores what the session starts from.
@@ -95,13 +140,18 @@ func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team
 	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
 		return err
 	}
-	in.Source = c.workspace.source(ctx, c.env)
+	if in.Source = c.workspace.source(ctx, c.env); in.Source != nil {
+		in.Commit = in.Source.Commit
+	}
 	if ticket != nil {
 		in.ReportTo = ticket.Key
 		ticket.warnNoNotifier(ctx, c.console, s, c.env.Now())
 		if in.Workspace, err = ticket.addAttachments(ctx, c.console, s, in.Workspace); err != nil {
 			return err
 		}
+	}
+	if c.workspace.dir == "" && ticket == nil {
+		in.Workspace = "" // else the manifest of no files
 	}
 	return c.supplied.store(ctx, c.console, s, t, in)
 }
@@ -121,8 +171,12 @@ func (c *runCommand) work(ctx context.Context, args []string) (*origin, string, 
 }
 
 // check refuses flags that make no sense before anything is contacted.
-func (c *runCommand) check(text []string) error {
+func (c *runCommand) check(text []string, served bool) error {
 	switch {
+	case served && c.fromJira != "":
+		return usagef("--from-jira needs Temporal and the store; leave the server out")
+	case served && c.watch:
+		return usagef("--watch needs Temporal; leave the server out")
 	case c.fromJira != "" && (c.file != "" || len(text) > 0):
 		return usagef("--from-jira %s excludes -f and TEXT; leave one out", c.fromJira)
 	case c.fromJira == "" && c.agents != "":

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // away returns a desk on another machine, which knows only the address of a server and a token.
@@ -48,13 +50,41 @@ var (
 
 func steady(text string) string { return passing.ReplaceAllString(text, "~") }
 
+// places puts directories of the desk into arguments.
+func (d *desk) places(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == strings.ToUpper(a) && len(a) > 2 {
+			out[i] = filepath.Join(d.dir, strings.ToLower(a))
+		}
+	}
+	return out
+}
+
+// tree is the files below a directory of the desk, with their contents.
+func (d *desk) tree(name string) map[string]string {
+	d.t.Helper()
+	all := map[string]string{}
+	root := filepath.Join(d.dir, name)
+	require.NoError(d.t, filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, root)] = string(data)
+		return err
+	}))
+	return all
+}
+
 // same runs a command line at both desks, and holds the outputs and exit codes against each other.
 func same(t *testing.T, near, far *desk, args ...string) *command {
 	t.Helper()
-	here, there := near.run(args...), far.run(args...)
+	here, there := near.run(near.places(args)...), far.run(far.places(args)...)
 	where := strings.Join(args, " ")
-	require.Equal(t, steady(here.stdout.String()), steady(there.stdout.String()), "%s\nstderr: %s", where, there.stderr.String())
-	require.Equal(t, steady(here.stderr.String()), steady(there.stderr.String()), where)
+	printed := func(d *desk, text string) string { return strings.ReplaceAll(steady(text), d.dir, "HOME") }
+	require.Equal(t, printed(near, here.stdout.String()), printed(far, there.stdout.String()), "%s\nstderr: %s", where, there.stderr.String())
+	require.Equal(t, printed(near, here.stderr.String()), printed(far, there.stderr.String()), where)
 	require.Equal(t, here.code, there.code, where)
 	return there
 }
@@ -72,15 +102,27 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	d.must(0, "run", team, "Make it so, too.", "--session", "waits")
 	d.must(3, "watch", "waits")
 	far := d.served(nil, "admin").away()
+	for _, desk := range []*desk{d, far} {
+		desk.file("dir/README.md", "read me\n")
+		desk.file("taken/code.txt", "another\n")
+	}
 	for _, line := range []string{
 		"list", "list -o json", "list --team pair --status completed", "list --label kind=demo -o json", "list --limit 1", "list --limit 0", "list --team nobody",
 		"list --cursor nonsense",
 		"status whole -o json", "status waits -o json", "inbox", "inbox -o json",
 		"resolve waits retry", "resolve --all retry --dry-run", "approve waits build", "approve waits --request think.approval.9", "reject waits",
 		"approve whole", "cancel whole",
+		"artifacts list whole", "artifacts list whole -o json", "artifacts list waits",
+		"artifacts diff whole", "artifacts diff whole build -o json", "artifacts diff whole think..build --stat", "artifacts diff whole --with waits -R",
+		"artifacts diff whole nothing", "artifacts diff whole -- no/such",
+		"artifacts get whole --out OUT", "artifacts get whole docs --out OUT -o json", "artifacts get whole docs --out OUT", "artifacts get whole no/such --out OUT",
+		"apply whole --dir DIR --dry-run", "apply whole --dir DIR --patch", "apply whole --dir DIR", "apply whole --dir DIR -o json", "apply waits --dir DIR", "apply waits --dir DIR --partial -o json",
+		"apply whole --dir TAKEN", "apply whole --dir TAKEN --branch b",
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
+	require.Equal(t, d.tree("dir"), far.tree("dir"))
+	require.Equal(t, d.tree("out"), far.tree("out"))
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
@@ -142,4 +184,54 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	viewer.file("token", "secret\n")
 	says(viewer, 2, "a redirect to", "list", "--server", moved.URL, "--token-file", filepath.Join(viewer.dir, "token"))
 	require.Zero(t, stray.Load(), "no other host gets the token")
+}
+
+func TestRunApplyAndTeamsWithAServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(agents)
+	d.must(0, "team", "register", d.file("registered.yaml", strings.ReplaceAll(approvedTeam, "approve: true", "approve: false")))
+	server := d.served(nil, "operator", "approver")
+	far := server.away()
+	far.file("prompts/dev.md", "Write code.\n")
+	team := far.file("team.yaml", strings.Replace(approvedTeam, `instructions: "Write code."`, "instructions_file: prompts/dev.md", 1))
+	far.file("site/README.md", "from far\n")
+	far.file("site/.env", "SECRET=1\n")
+	far.file("site/ignored.log", "x\n")
+	far.file("site/.gitignore", "*.log\n")
+	require.NoError(t, os.Chmod(far.file("site/run.sh", "#!/bin/sh\n"), 0o700))
+	require.NoError(t, os.Symlink("run.sh", filepath.Join(far.dir, "site", "link")))
+	site := filepath.Join(far.dir, "site")
+
+	run := far.run("run", team, "Make it so.", "--session", "one", "--workspace", site, "--include", "ignored.log", "--label", "kind=far", "--pause-after", "build")
+	require.Equal(t, 0, run.code, run.stderr.String())
+	require.Equal(t, "one\n", run.stdout.String())
+	require.Contains(t, run.stderr.String(), "the session starts from 5 files")
+	require.Contains(t, run.stderr.String(), "not taken, because they look like secrets: .env")
+	server.until("one", session.AwaitingApproval)
+	far.must(0, "approve", "one", "think")
+	for _, s := range []struct {
+		code int
+		text string
+		args []string
+	}{
+		{2, "already exists", []string{"run", team, "Again.", "--session", "one"}},
+		{2, "there is no file nothing, and team \"nothing\" is not registered", []string{"run", "nothing", "x"}},
+		{2, "--only: ", []string{"run", team, "x", "--only", "nothing"}},
+		{2, "KEY=VALUE", []string{"run", team, "x", "--label", "nothing"}},
+		{2, "cannot be read", []string{"run", team, "x", "--input", "think=" + filepath.Join(site, "no-such")}},
+		{2, "--from-jira needs Temporal", []string{"run", team, "--from-jira", "MD-1"}},
+	} {
+		c := far.run(s.args...)
+		require.Contains(t, c.stderr.String(), s.text)
+		require.Equal(t, s.code, c.code, c.stderr.String())
+	}
+	var started control.Started
+	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+filepath.Dir(filepath.Dir(far.file("given/docs/design.md", "# Given\n"))))
+	require.True(t, started.Admitted)
+	server.until(started.Session, session.Completed)
+	far.cwd = filepath.Join(far.dir, "site")
+	far.must(0, "apply", started.Session)
+	require.Equal(t, "from far\n", far.tree("site")["/code.txt"])
+	require.Contains(t, d.must(0, "audit"), "session.start")
 }

@@ -185,7 +185,7 @@ func (c teamCommand) newRemove(a *app) *cobra.Command {
 // NAME@DIGEST with the beginning of a version's digest.
 func (o *storeOpener) teamNamed(ctx context.Context, name string) (spec.Team, error) {
 	reference, _, _ := strings.Cut(name, "@")
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) || spec.CheckName(reference) != nil {
+	if isFile(name) || spec.CheckName(reference) != nil {
 		return config.LoadTeam(name)
 	}
 	s, err := o.findStore()
@@ -200,6 +200,12 @@ func (o *storeOpener) teamNamed(ctx context.Context, name string) (spec.Team, er
 		return t, usagef("there is no file %s, and %w", name, err)
 	}
 	return t, nil
+}
+
+// isFile reports whether a name is that of something in the file system.
+func isFile(name string) bool {
+	_, err := os.Lstat(name)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // teams are those of the store, which open opens.

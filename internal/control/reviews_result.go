@@ -44,10 +44,11 @@ type Completeness struct {
 	Part string `json:"-"`
 }
 
-// Newest is what a session's newest checkpoint has.
-func (r Reviews) Newest(ctx context.Context, sessionID string) (apply.Work, Damage, error) {
+// Selected is what a session's newest checkpoint has, of which a caller reads the files that paths
+// select. It needs no readable team.
+func (r Reviews) Selected(ctx context.Context, sessionID string, _ []string) (Result, error) {
 	k, err := r.kept(ctx, sessionID)
-	return k.work(), k.Damage, err
+	return Result{Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Damage: k.Damage, Work: k.work()}, err
 }
 
 func (k kept) work() apply.Work {

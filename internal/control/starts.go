@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -51,6 +52,9 @@ type NewSession struct {
 	// Labels are those by which it is found, by key.
 	Labels map[string]string `json:"labels,omitempty"`
 
+	// Commit is the git commit that the workspace was taken from; empty: none, or nobody knows.
+	Commit string `json:"commit,omitempty" pattern:"^([0-9a-f]{40}|[0-9a-f]{64})$" doc:"the git commit that the workspace was taken from"`
+
 	// Source says where on a machine the workspace was taken from, and ReportTo is the key of
 	// the ticket that the requirement came from. Only callers in this process know them.
 	Source   *session.Source `json:"-"`
@@ -58,6 +62,9 @@ type NewSession struct {
 	// unattended: the caller does not wait until it is admitted.
 	unattended bool
 }
+
+// commitName is the full name of a git commit.
+var commitName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 
 // Foreseen is the document of a preview of a resume or a fork.
 type Foreseen struct {
@@ -211,6 +218,12 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 		return next, err
 	}
 	next.Course.Given, next.Course.Source = in.Decisions, in.Source
+	if in.Commit != "" && in.Source == nil {
+		if !commitName.MatchString(in.Commit) {
+			return next, invalidf("commit", "not the full name of a git commit")
+		}
+		next.Course.Source = &session.Source{Commit: in.Commit}
+	}
 	if err := s.files(ctx, st, in, &next); err != nil {
 		return next, err
 	}
@@ -247,7 +260,7 @@ func startError(err error) error {
 	case errors.As(err, &taken):
 		return &Error{Kind: Conflict, Field: "session", Session: taken.Session, err: err}
 	case errors.As(err, &running):
-		return &Error{Kind: Conflict, Session: running.Session, err: err}
+		return &Error{Kind: Conflict, Field: "run", Session: running.Session, err: err}
 	case errors.As(err, &refused):
 		return &Error{Kind: Invalid, err: err}
 	}

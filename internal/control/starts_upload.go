@@ -39,7 +39,12 @@ type Workspace struct {
 
 // Upload stores the files of an archive (tar, tar.gz or zip) for sessions of a team, by the rules
 // for a workspace: ignored files and those that look like secrets are left out.
-func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (doc Workspace, err error) {
+func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (Workspace, error) {
+	return s.UploadIncluding(ctx, team, archive, nil)
+}
+
+// UploadIncluding is like Upload, and takes files also that patterns include.
+func (s Starts) UploadIncluding(ctx context.Context, team string, archive io.Reader, include []string) (doc Workspace, err error) {
 	err = s.Audit.Change(ctx, access.Operate, access.Event{Action: "workspace.upload", Team: team}, func(ctx context.Context) error {
 		if err := spec.CheckName(team); err != nil {
 			return &Error{Kind: Invalid, Field: "team", err: err}
@@ -48,7 +53,7 @@ func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (doc
 		if err != nil {
 			return err
 		}
-		snap, err := unpacked(ctx, st, archive)
+		snap, err := unpacked(ctx, st, archive, include)
 		var refused *cas.RefusedError
 		switch {
 		case errors.As(err, &refused):
@@ -66,7 +71,7 @@ func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (doc
 }
 
 // unpacked stores the files of an archive.
-func unpacked(ctx context.Context, st *store.Store, archive io.Reader) (snap cas.Snapshot, err error) {
+func unpacked(ctx context.Context, st *store.Store, archive io.Reader, include []string) (snap cas.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "maestro-upload-")
 	if err != nil {
 		return snap, err
@@ -93,7 +98,7 @@ func unpacked(ctx context.Context, st *store.Store, archive io.Reader) (snap cas
 	if err := cas.Unpack(ctx, f, tree, cas.Limits{TreeBytes: maxUnpacked}); err != nil {
 		return snap, err
 	}
-	snap, err = st.Content.Snapshot(ctx, tree, cas.SnapshotOptions{})
+	snap, err = st.Content.Snapshot(ctx, tree, cas.SnapshotOptions{Include: include})
 	return snap, errors.Join(err, st.Content.DropIndex(tree))
 }
 

@@ -28,12 +28,13 @@ type diffInput struct {
 	With    string   `query:"with" maxLength:"400" doc:"OTHER[:PHASE]: another session to compare with"`
 	Reverse bool     `query:"reverse" doc:"swap the two sides"`
 	Stat    bool     `query:"stat" doc:"leave out the texts"`
+	Binary  bool     `query:"binary" doc:"include the content of binary files"`
 	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
 }
 
 func (in diffInput) compared() control.DiffInput {
 	return control.DiffInput{
-		Session: in.Session, Which: in.Which, With: in.With, Reverse: in.Reverse, Stat: in.Stat, Paths: in.Paths,
+		Session: in.Session, Which: in.Which, With: in.With, Reverse: in.Reverse, Stat: in.Stat, Binary: in.Binary, Paths: in.Paths,
 		MaxFiles: maxDiffFiles, MaxBytes: maxDiffBytes,
 	}
 }
@@ -58,6 +59,13 @@ type archiveInput struct {
 	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
 	Format  string   `query:"format" enum:"tar.gz,zip" default:"tar.gz"`
 	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern; repeatable"`
+}
+
+// bundleInput says what of a result is put into an archive for another host.
+type bundleInput struct {
+	Session string   `path:"session" maxLength:"200" doc:"the session's id"`
+	Tree    bool     `query:"tree" doc:"the files of the newest tree; otherwise those that the session has changed, as they were and as they are"`
+	Paths   []string `query:"path,explode" maxItems:"100" doc:"a file, directory or pattern of the tree; repeatable"`
 }
 
 // patchInput says which changes are put into a patch.
@@ -87,6 +95,13 @@ func reviews(api huma.API, r control.Reviews) {
 		func(_ context.Context, in *archiveInput) (download, error) {
 			return download{in.Session + "." + in.Format, 0, func(ctx context.Context, w io.Writer) error {
 				_, err := r.Archive(ctx, in.Session, in.Format, in.Paths, w)
+				return err
+			}}, nil
+		})
+	registerDownload(api, operation("GET /sessions/{session}/bundle", "bundle-session", "Get a session's result for another host: a tar.gz archive with result.json, and the manifests and files as objects named by their SHA-256"), "application/octet-stream",
+		func(_ context.Context, in *bundleInput) (download, error) {
+			return download{in.Session + ".bundle.tar.gz", 0, func(ctx context.Context, w io.Writer) error {
+				_, err := r.Bundle(ctx, in.Session, control.BundleInput{Tree: in.Tree, Paths: in.Paths}, w)
 				return err
 			}}, nil
 		})

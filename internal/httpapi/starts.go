@@ -35,7 +35,8 @@ type forkInput struct {
 
 // uploadInput is an archive.
 type uploadInput struct {
-	Team    string `query:"team" required:"true" maxLength:"200" doc:"the team whose sessions start from it"`
+	Team    string   `query:"team" required:"true" maxLength:"200" doc:"the team whose sessions start from it"`
+	Include []string `query:"include,explode" maxItems:"100" doc:"patterns of files to take although ignored or looking like secrets; repeatable"`
 	archive io.Reader
 }
 
@@ -73,6 +74,6 @@ func starts(api huma.API, s control.Starts) {
 	upload.RequestBody = &huma.RequestBody{Required: true, Description: "the archive, 512 MiB at most", Content: binary}
 	register(api, upload,
 		func(ctx context.Context, in *uploadInput) (control.Workspace, error) {
-			return s.Upload(ctx, in.Team, in.archive)
+			return s.UploadIncluding(ctx, in.Team, in.archive, in.Include)
 		})
 }

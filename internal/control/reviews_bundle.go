@@ -1,0 +1,191 @@
+package control
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+const (
+	bundleHead    = "result.json"
+	bundleObjects = "objects/"
+	// maxBundleHead bounds the first entry of a bundle, in bytes.
+	maxBundleHead = 1 << 20
+)
+
+// BundleInput says what of a session's result is in a bundle.
+type BundleInput struct {
+	// Tree: the files of the newest tree, of which Paths selects some. Otherwise those that the
+	// session has changed, as they were and as they are.
+	Tree  bool
+	Paths []string
+}
+
+// bundled is the first entry of a bundle.
+type bundled struct {
+	Result
+	// Part is the one of [Completeness].
+	Part string `json:"part"`
+	// Workspace and Tree are the manifests at the session's start and of its newest tree.
+	Workspace spec.Digest `json:"workspace"`
+	Tree      spec.Digest `json:"tree"`
+	// Commit is the git commit that the workspace was taken from.
+	Commit string `json:"commit"`
+}
+
+// Bundle writes a session's result for another host: a tar.gz archive with the document of the result,
+// and the manifests and files as objects, which are named by the digests of their contents.
+// Without begun, nothing was written; with it and an error, what was written must not be used.
+func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w io.Writer) (begun bool, err error) {
+	read := r.Result
+	if in.Tree {
+		read = func(ctx context.Context, sessionID string) (Result, error) {
+			return r.Selected(ctx, sessionID, in.Paths)
+		}
+	}
+	result, err := read(ctx, sessionID)
+	if err != nil {
+		return false, err
+	}
+	content, work := result.Work.Store.Content, result.Work
+	needed, err := bundleBlobs(ctx, content, work, in)
+	if err != nil {
+		return false, err
+	}
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
+	head, err := json.Marshal(bundled{Result: result, Part: result.Part, Workspace: work.Workspace, Tree: work.Tree, Commit: result.Source.Commit})
+	if err != nil {
+		return false, err
+	}
+	if err := archive.WriteHeader(&tar.Header{Name: bundleHead, Mode: 0o644, Size: int64(len(head)), ModTime: earliest}); err != nil {
+		return true, err
+	}
+	if _, err := archive.Write(head); err != nil {
+		return true, err
+	}
+	for _, name := range needed {
+		size, err := content.BlobSize(name)
+		if err == nil {
+			err = archive.WriteHeader(&tar.Header{Name: bundleObjects + string(name), Mode: 0o644, Size: size, ModTime: earliest})
+		}
+		if err == nil {
+			_, err = content.CopyBlob(ctx, name, archive)
+		}
+		if err != nil {
+			return true, err
+		}
+	}
+	return true, errors.Join(archive.Close(), compressed.Close())
+}
+
+// bundleBlobs lists the manifests and files that a bundle has.
+func bundleBlobs(ctx context.Context, content *cas.Store, work apply.Work, in BundleInput) ([]spec.Digest, error) {
+	before, err := content.Manifest(ctx, work.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	after, err := content.Manifest(ctx, work.Tree)
+	if err != nil {
+		return nil, err
+	}
+	names := map[spec.Digest]bool{work.Workspace: true, work.Tree: true}
+	if in.Tree {
+		selected, err := after.Select(in.Paths)
+		if err != nil {
+			return nil, unselected(err, in.Paths)
+		}
+		for _, p := range selected {
+			names[after[p].SHA256] = true
+		}
+	} else {
+		for p, e := range after {
+			if before[p] != e {
+				names[e.SHA256], names[before[p].SHA256] = true, true
+			}
+		}
+		for p, e := range before {
+			if after[p] != e {
+				names[e.SHA256] = true
+			}
+		}
+	}
+	delete(names, "") // that of links
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// ReadBundle reads a bundle into a store, and verifies it. The result has no directory that its
+// workspace was taken from.
+func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (Result, error) {
+	plain, err := gzip.NewReader(r)
+	if err != nil {
+		return Result{}, fmt.Errorf("read the result: %w", err)
+	}
+	archive, left := tar.NewReader(plain), int64(maxUnpacked)
+	var head bundled
+	for first := true; ; first = false {
+		h, err := archive.Next()
+		switch {
+		case errors.Is(err, io.EOF) && !first:
+			return head.result(into), nil
+		case err != nil:
+			return Result{}, fmt.Errorf("read the result: %w", err)
+		case first && (h.Name != bundleHead || h.Size > maxBundleHead):
+			return Result{}, errors.New("read the result: the archive is none of a session's result")
+		case !first && path.Dir(h.Name)+"/" != bundleObjects, h.Size > cas.DefaultFileBytes, h.Size > left:
+			return Result{}, fmt.Errorf("read the result: %q is not one of its files, or larger than expected", textfmt.Shorten(h.Name, 80))
+		}
+		left -= h.Size
+		data, err := io.ReadAll(io.LimitReader(archive, h.Size))
+		if err == nil && first {
+			err = json.Unmarshal(data, &head)
+		} else if err == nil {
+			err = put(ctx, into, spec.Digest(path.Base(h.Name)), data)
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("read the result: %w", err)
+		}
+	}
+}
+
+// put stores an object that has to have a name.
+func put(ctx context.Context, into *store.Store, name spec.Digest, data []byte) error {
+	if found := cas.DigestOf(data); found != name {
+		return fmt.Errorf("object %q has the content of %s", textfmt.Shorten(string(name), 80), found.Short())
+	}
+	_, err := into.Content.PutBlob(ctx, data)
+	return err
+}
+
+// result is the result with its files, which a store has.
+func (b bundled) result(in *store.Store) Result {
+	r := b.Result
+	r.Part = b.Part
+	r.Source = session.Source{Commit: b.Commit}
+	r.Work = apply.Work{Store: in}
+	r.Work.Name, r.Work.Workspace, r.Work.Tree, r.Work.CurrentPhase = r.Checkpoint, b.Workspace, b.Tree, r.Phase
+	return r
+}
+
+// Pack writes the files of a manifest as a tar.gz archive, as [Starts.Upload] takes it.
+func Pack(ctx context.Context, content *cas.Store, files spec.Digest, w io.Writer) error {
+	m, err := content.Manifest(ctx, files)
+	if err != nil {
+		return err
+	}
+	return writeTar(ctx, content, "", m, m.Paths(), w)
+}
