@@ -1,9 +1,14 @@
 package cli_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -82,6 +87,39 @@ func signed(t *testing.T, url, secret, id, body string) (status int, text string
 	return got.StatusCode, string(data)
 }
 
+// delivered calls a hook as GitHub does.
+func delivered(t *testing.T, h control.AddedHook, body, id string) (status int, text string) {
+	t.Helper()
+	mac := hmac.New(sha256.New, []byte(h.Secret))
+	mac.Write([]byte(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", "issue_comment")
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer got.Body.Close()
+	data, err := io.ReadAll(got.Body)
+	require.NoError(t, err)
+	return got.StatusCode, string(data)
+}
+
+// pageCalls calls a hook as the example on the page about hooks does.
+func pageCalls(t *testing.T, h control.AddedHook) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/hooks.md")
+	require.NoError(t, err)
+	example := regexp.MustCompile("(?s)```sh\n(SECRET=.*?)```").FindStringSubmatch(string(page))
+	require.NotNil(t, example)
+	call := exec.Command("sh", "-c", regexp.MustCompile(`(?m)^(SECRET|URL)=.*$`).ReplaceAllString(example[1], ""))
+	call.Env = append(os.Environ(), "SECRET="+h.Secret, "URL="+h.URL)
+	out, err := call.Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
 // dashboard serves the desk's store, and returns the address.
 func (d *desk) dashboard(flags ...string) (url string) {
 	d.t.Helper()
@@ -123,11 +161,36 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	var doc control.Delivered
 	require.NoError(t, json.Unmarshal([]byte(first.text), &doc))
 	c.until(doc.Session, session.Completed)
-	_, text := c.call("GET", "/sessions/"+doc.Session+"/file?path=code.txt", nil, nil)
-	require.Contains(t, text, "of the directory\n")
+	_, code := c.call("GET", "/sessions/"+doc.Session+"/file?path=code.txt", nil, nil)
+	require.Contains(t, code, "of the directory\n")
+
+	// GitHub's deliveries have ids that are not signed.
+	var gh control.AddedHook
+	d.json(&gh, "hook", "add", "gh", "--team", "pair", "--kind", "github", "--workspace", "site")
+	event := `{"action": "created", "issue": {"number": 7, "title": "Prices", "body": null, "user": {"login": "eve", "type": "User"}, "author_association": "NONE"},
+		"comment": {"body": "/maestro in euros", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
+		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
+	status, text := delivered(t, gh, event, "11")
+	require.Equal(t, http.StatusOK, status, text)
+	status, again := delivered(t, gh, event, "12")
+	require.Equal(t, answer{http.StatusOK, text}, answer{status, again})
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
+	c.until(doc.Session, session.Completed)
+	var list struct{ Sessions []struct{ Session string } }
+	d.json(&list, "list", "--label", "repository=octo/site", "--label", "issue=7", "--label", "hook=gh")
+	require.Len(t, list.Sessions, 1)
+
+	if _, err := exec.LookPath("openssl"); err == nil {
+		var page control.AddedHook
+		d.json(&page, "hook", "add", "page", "--team", "pair", "--workspace", "site", "--map", "requirement=/issue/text", "--map", "label.ticket=/issue/key")
+		require.Contains(t, pageCalls(t, page), `"session":"page-`)
+		d.json(&list, "list", "--label", "ticket=WEB-7")
+		require.Len(t, list.Sessions, 1)
+		c.until(list.Sessions[0].Session, session.Completed)
+	}
 
 	d.must(0, "team", "remove", "pair")
-	status, text := signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
+	status, text = signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
 	require.Equal(t, answer{http.StatusOK, first.text}, answer{status, text}, "the id decides, also long after")
 	status, text = signed(t, hook.URL, hook.Secret, "msg_2", `{"text": "Make it so."}`)
 	require.Equal(t, http.StatusServiceUnavailable, status, text)
@@ -135,8 +198,7 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	status, text = signed(t, d.dashboard("--read-only")+"/hooks/tickets", hook.Secret, "msg_3", `{"text": "x"}`)
 	require.Equal(t, http.StatusForbidden, status, text)
 
-	var list struct{ Sessions []struct{ Session string } }
-	d.json(&list, "list")
+	d.json(&list, "list", "--label", "hook=tickets")
 	require.Len(t, list.Sessions, 1)
 	audit := d.must(0, "audit", "--action", "session.start", "-o", "json")
 	require.Contains(t, audit, `"actor": "hook tickets"`)

@@ -74,15 +74,16 @@ func readGitHub(h access.Hook, event string, p payload) (start *Start, ignored s
 	}
 	number, _ := p.at("/issue/number")
 	n, isNumber := number.(float64)
-	if !isNumber || p.string("/issue/title") == "" || p.string("/repository/full_name") == "" {
+	labels := map[string]string{
+		labelRepository: textfmt.Shorten(p.string("/repository/full_name"), session.MaxLabelValue),
+		labelIssue:      strconv.FormatFloat(n, 'f', -1, 64),
+	}
+	if !isNumber || p.string("/issue/title") == "" || session.CheckLabels(labels) != nil {
 		return nil, "the event has no repository, number and title of an issue"
 	}
 	texts := []string{strings.TrimSpace(p.string("/issue/title")), strings.TrimSpace(p.string("/issue/body")), rest}
 	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
-	return &Start{Requirement: strings.Join(texts, "\n\n"), Labels: map[string]string{
-		labelRepository: textfmt.Shorten(p.string("/repository/full_name"), session.MaxLabelValue),
-		labelIssue:      strconv.FormatFloat(n, 'f', -1, 64),
-	}}, ""
+	return &Start{Requirement: strings.Join(texts, "\n\n"), Labels: labels}, ""
 }
 
 // issueIgnored says why an event of an issue starts nothing; empty: it starts a session.
