@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -16,6 +17,21 @@ const WebhookName = "webhook"
 
 // WebhookID is the workflow id of what hands one notice to the webhook.
 func WebhookID(store, notice string) string { return "webhook/" + store + "/" + notice }
+
+// WebhookOf is the workflow that hands a notice to the webhook: one for each id of a notice.
+func WebhookOf(store string, n session.Notice) entityworkflow.Workflow {
+	return entityworkflow.Workflow{
+		ID: WebhookID(store, n.ID), Queue: spec.WorkflowQueue(store), Name: WebhookName, Input: WebhookInput{Store: store, Notice: n},
+		Summary: webhookSummary(n),
+	}
+}
+
+func webhookSummary(n session.Notice) string {
+	if n.Session == "" {
+		return string(n.Event) + " of the store"
+	}
+	return string(n.Event) + " of session " + n.Session
+}
 
 // How long, and how often, a notice is handed to the webhook.
 const (
@@ -42,7 +58,7 @@ func Webhook(ctx workflow.Context, in WebhookInput) error {
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: webhookFirstWait, BackoffCoefficient: 2, MaximumInterval: webhookLastWait,
 		},
-		Summary: string(in.Notice.Event) + " of session " + in.Notice.Session,
+		Summary: webhookSummary(in.Notice),
 	})
 	return workflow.ExecuteActivity(ctx, string(activities.CallWebhookName), in.Notice).Get(ctx, nil)
 }

@@ -35,6 +35,7 @@ func New(o Options) http.Handler {
 	pool(api, control.Pool{Base: o.Base})
 	who(api, control.Access{Base: o.Base})
 	hooks(api, control.Hooks{Base: o.Base})
+	alerts(api, control.Alerts{Base: o.Base})
 	reviews(api, control.Reviews{Base: o.Base})
 	checkpoints(api, control.Checkpoints{Base: o.Base})
 	teams(api, control.Teams{Base: o.Base})

@@ -165,6 +165,9 @@ func (e *entry) ofStatus(x session.Execution) {
 			e.Phases = append(e.Phases, p.Name)
 		}
 	}
+	if n := len(x.Alerts); n > 0 {
+		e.AlertedAt = &x.Alerts[n-1].At
+	}
 	for _, h := range x.Help {
 		if len(h.Actions) == 0 || e.Status.Closed() {
 			continue

@@ -4,7 +4,7 @@ import "strings"
 
 // schemaVersion is that of the tables below and of what is put into them. It is part of the
 // file's name, so that programs of two versions do not replace each other's file.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // schema makes the tables. Times are nanoseconds since 1970.
 //
@@ -27,12 +27,13 @@ CREATE TABLE sessions (
   started INTEGER NOT NULL, closed INTEGER NOT NULL, day TEXT NOT NULL, updated INTEGER NOT NULL,
   incarnation INTEGER NOT NULL, run TEXT NOT NULL, first_run TEXT NOT NULL, origin TEXT NOT NULL,
   requests INTEGER NOT NULL, waiting INTEGER NOT NULL, answers INTEGER NOT NULL, waited INTEGER NOT NULL,
-  approvals INTEGER NOT NULL, approving INTEGER NOT NULL,
+  approvals INTEGER NOT NULL, approving INTEGER NOT NULL, alerted INTEGER NOT NULL,
   tokens INTEGER NOT NULL, cost INTEGER NOT NULL,
   labels TEXT NOT NULL, reason TEXT NOT NULL, requirement TEXT NOT NULL, search TEXT NOT NULL,
   UNIQUE (namespace, session));
 CREATE INDEX newest ON sessions (namespace, started DESC, session);
 CREATE INDEX changed ON sessions (namespace, sequence);
+CREATE INDEX alerted ON sessions (namespace, alerted);
 CREATE TABLE removed (
   namespace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL,
   PRIMARY KEY (namespace, session)) WITHOUT ROWID;

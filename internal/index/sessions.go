@@ -48,6 +48,8 @@ type Session struct {
 	// Approvals is how many of them were approvals of phases, and Approving how long these waited.
 	Approvals int           `json:"approvals,omitempty"`
 	Approving time.Duration `json:"approving,omitempty"`
+	// AlertedAt is when the session has raised its last alert.
+	AlertedAt *time.Time `json:"alerted_at,omitempty"`
 	// Labels are those that the session was given.
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -60,6 +62,8 @@ type Filter struct {
 	Status []session.State
 	// Since and Until bound when the session was started: not before Since, before Until.
 	Since, Until time.Time
+	// AlertedSince selects sessions that have raised an alert then or later.
+	AlertedSince time.Time
 	// Labels have to be there, with these values.
 	Labels map[string]string
 	// Text is in the session's name or its requirement, in upper or lower case.
@@ -122,6 +126,9 @@ func (f Filter) sessions() *condition {
 	if !f.Until.IsZero() {
 		c.add("s.started < ?", nanoseconds(f.Until))
 	}
+	if !f.AlertedSince.IsZero() {
+		c.add("s.alerted >= ?", nanoseconds(f.AlertedSince))
+	}
 	for name, value := range f.Labels {
 		c.add("s.labels <> '' AND EXISTS (SELECT 1 FROM json_each(s.labels) AS l WHERE l.key = ? AND l.value = ?)", name, value)
 	}
@@ -132,7 +139,7 @@ func (f Filter) sessions() *condition {
 }
 
 var shownColumns = strings.Fields(`namespace session team status phases requirement reason tokens cost store started closed updated
-	incarnation run first_run origin requests waiting answers waited approvals approving labels`)
+	incarnation run first_run origin requests waiting answers waited approvals approving alerted labels`)
 
 // Sessions lists the sessions that have a status document and that the filter selects, the
 // newest first, and of those that were started at the same time by name.
@@ -187,6 +194,7 @@ func sessionOf(row *values) (Session, error) {
 	s.Requests, s.WaitingSince = int(row.integer()), optionalTime(row.integer())
 	s.Answers, s.Waited = int(row.integer()), time.Duration(row.integer())
 	s.Approvals, s.Approving = int(row.integer()), time.Duration(row.integer())
+	s.AlertedAt = optionalTime(row.integer())
 	if labels := row.text(); labels != "" && json.Unmarshal([]byte(labels), &s.Labels) != nil {
 		return s, errValue
 	}

@@ -142,7 +142,7 @@ func (s seen) columns() (journals string, again int) {
 
 var sessionColumns = strings.Fields(`namespace session sequence
 	listed store team status phases started closed day updated incarnation run first_run origin
-	requests waiting answers waited approvals approving tokens cost labels reason requirement search`)
+	requests waiting answers waited approvals approving alerted tokens cost labels reason requirement search`)
 
 var putSession = "INSERT INTO sessions (" + columns(sessionColumns, "", "") + ") VALUES (?" + strings.Repeat(", ?", len(sessionColumns)-1) +
 	") ON CONFLICT (namespace, session) DO UPDATE SET " + assignments(sessionColumns[2:], "%s = excluded.%s") + " RETURNING id"
@@ -173,7 +173,7 @@ func (w *writing) putSession(e *entry) (id int64, err error) {
 		e.Namespace, e.Session.Session, w.sequence,
 		e.Listed, e.Store, e.Team, string(e.Status), strings.Join(e.Phases, " "), nanosecondsOf(e.StartedAt), nanosecondsOf(e.ClosedAt), e.day(), nanoseconds(e.UpdatedAt),
 		e.Incarnation, e.Run, e.FirstRun, e.Origin,
-		e.Requests, nanosecondsOf(e.WaitingSince), e.Answers, int64(e.Waited), e.Approvals, int64(e.Approving), e.Tokens, int64(e.CostUSD), labels, e.Reason, e.Requirement, e.search(),
+		e.Requests, nanosecondsOf(e.WaitingSince), e.Answers, int64(e.Waited), e.Approvals, int64(e.Approving), nanosecondsOf(e.AlertedAt), e.Tokens, int64(e.CostUSD), labels, e.Reason, e.Requirement, e.search(),
 	}, &id)
 	return id, err
 }

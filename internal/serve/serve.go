@@ -30,6 +30,9 @@ const (
 	healthPause = 5 * time.Second
 	// sweepPause is between removals of answers that need not be kept any more.
 	sweepPause = time.Hour
+	// alertPause is between evaluations of the store's alert rules, and alertLimit bounds one.
+	alertPause = 10 * time.Second
+	alertLimit = time.Minute
 	// healthPath answers who is not signed in.
 	healthPath = "/healthz"
 )
@@ -102,6 +105,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
 	go s.stayConnected()
 	go s.sweep(base)
+	if !o.ReadOnly {
+		go s.evaluate(control.Alerts{Base: base})
+	}
 	return s, nil
 }
 
@@ -183,6 +189,20 @@ func (s *Server) sweep(base *control.Base) {
 		if !s.wait(sweepPause) {
 			return
 		}
+	}
+}
+
+// evaluate raises the alerts of the store's rules.
+func (s *Server) evaluate(alerts control.Alerts) {
+	failing := false
+	for s.wait(alertPause) {
+		bounded, cancel := context.WithTimeout(s.life, alertLimit)
+		err := alerts.Evaluate(bounded)
+		cancel()
+		if err != nil && !failing && s.life.Err() == nil {
+			s.o.Log.Warn("the alert rules of the store cannot be evaluated; they are tried again", "error", err)
+		}
+		failing = err != nil
 	}
 }
 

@@ -61,10 +61,12 @@ type plane struct {
 	examined   control.Examination
 	// settled are the calls that were, and as what.
 	settled []string
+	// alerts has the rules of the store.
+	alerts control.AlertList
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}, Alerts: fakeAlerts{p}}
 }
 
 type (
@@ -80,6 +82,7 @@ type (
 	fakeTeams       struct{ *plane }
 	fakeHealth      struct{ *plane }
 	fakeViews       struct{ *plane }
+	fakeAlerts      struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -279,6 +282,26 @@ func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, 
 	}}, nil
 }
 
+func (f fakeAlerts) List(context.Context) (control.AlertList, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return control.AlertList{Rules: slices.Clone(f.alerts.Rules), Alerts: f.alerts.Alerts}, nil
+}
+
+func (f fakeAlerts) Add(_ context.Context, rule string) (control.AlertRule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alerts.Rules = append(f.alerts.Rules, control.AlertRule{Rule: rule})
+	return control.AlertRule{}, nil
+}
+
+func (f fakeAlerts) Remove(_ context.Context, rule string) (control.AlertRule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alerts.Rules = slices.DeleteFunc(f.alerts.Rules, func(r control.AlertRule) bool { return r.Rule == rule })
+	return control.AlertRule{}, nil
+}
+
 func samplePool(p *plane) {
 	until := testNow.Add(4 * time.Minute)
 	p.roster = workerpool.Roster{
@@ -393,6 +416,7 @@ func samplePlane() *plane {
 	p.inbox.Waiting[1].Raise = &session.BudgetRaise{Scope: session.BudgetOfPhase, Name: "design", Tokens: true, USD: true}
 	samplePool(p)
 	sampleMoney(p)
+	p.alerts = sampleAlerts()
 	p.views = []control.SavedView{{Name: "Web, a week", Query: "by=model&since=7d&team=web"}}
 	return p
 }

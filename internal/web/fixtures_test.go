@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -125,5 +126,15 @@ func sampleFiles() []diffview.Source {
 		{Path: "server.go", Change: "changed", Added: 5, Removed: 3, Patch: samplePatch},
 		{Path: "web/logo.png", Change: "added", Binary: true, Patch: "new file mode 100644\nBinary files /dev/null and b/web/logo.png differ\n"},
 		{Path: "web/package-lock.json", Change: "added", Added: 2, Patch: "new file mode 100644\nindex 0..1\n@@ -0,0 +1,2 @@\n+{\n+}\n"},
+	}
+}
+
+func sampleAlerts() control.AlertList {
+	return control.AlertList{
+		Rules: []control.AlertRule{{Rule: "breaker_open=any", By: "alice", At: ago(48 * time.Hour)}, {Rule: "day_cost_usd=100", By: "bob", At: ago(24 * time.Hour)}},
+		Alerts: []control.RaisedAlert{
+			{Session: "web-7", Team: "web-service", Alert: session.Alert{Rule: "waiting: 30m", Value: 1800, Threshold: 1800, Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute)}},
+			{Alert: session.Alert{Rule: "breaker_open=any", Value: 5, Threshold: 5, Message: "breaker claude is open: 5 consecutive failures", At: ago(time.Hour)}},
+		},
 	}
 }

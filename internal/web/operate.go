@@ -19,7 +19,12 @@ type operatePage struct {
 	workerpool.Roster
 	Breakers []BreakerView
 	Days     []DayView
-	Store    *control.StoreSize
+	// Rules are the alert rules of the store, and Alerts what they have raised.
+	Rules  []control.AlertRule
+	Alerts AlertsView
+	// MayRule: the person who looks may change the rules.
+	MayRule bool
+	Store   *control.StoreSize
 	// Examined is the newest examination; nil: there is none yet, or the person may not see it.
 	Examined *ExaminationView
 	// MayExamine: the person who looks may.
@@ -49,6 +54,7 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 		content.Trouble = append(content.Trouble, "Workers: "+err.Error())
 	}
 	content.readBudgets(ctx, s)
+	content.readAlerts(ctx, s)
 	content.readHealth(ctx, s)
 	breakers, err := s.Pool.Breakers(ctx)
 	if err != nil {

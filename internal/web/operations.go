@@ -30,6 +30,7 @@ type Operations struct {
 	Teams       Teams
 	Health      Health
 	Views       Views
+	Alerts      Alerts
 }
 
 // Sessions lists, reads and ends sessions.
@@ -78,6 +79,13 @@ type Views interface {
 	Remove(ctx context.Context, name string) error
 }
 
+// Alerts lists alerts, and changes the alert rules of the store.
+type Alerts interface {
+	List(context.Context) (control.AlertList, error)
+	Add(ctx context.Context, rule string) (control.AlertRule, error)
+	Remove(ctx context.Context, rule string) (control.AlertRule, error)
+}
+
 // Audit reads the audit log.
 type Audit interface {
 	Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
@@ -112,7 +120,7 @@ type Teams interface {
 func NewOperations(base *control.Base, health *control.Health) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base}, Alerts: control.Alerts{Base: base},
 	}
 }
 

@@ -137,7 +137,9 @@ func (s *site) cardsOf(ctx context.Context, v session.Status, back string) []Req
 // inboxPage is the content of the inbox.
 type inboxPage struct {
 	Open, Notices []RequestCard
-	Said          string
+	// Alerts are those of the last 24 hours.
+	Alerts AlertsView
+	Said   string
 }
 
 func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
@@ -147,6 +149,12 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	content := inboxPage{Said: said(r)}
+	alerts, err := s.Alerts.List(r.Context())
+	if err != nil && !unavailable(err) {
+		s.failed(w, r, err, "")
+		return
+	}
+	content.Alerts = alertsView(alerts.Alerts, false, s.Now())
 	for _, e := range doc.Waiting {
 		c := s.card(r.Context(), e, "/inbox")
 		if c.Notice {
@@ -284,6 +292,8 @@ var saidTexts = map[string]string{
 	"examined":                    "Everything was examined again.",
 	"trip":                        "The breaker is open.",
 	"reset":                       "The breaker is closed.",
+	"rule":                        "The alert rule is added.",
+	"no-rule":                     "The alert rule is removed.",
 }
 
 // done leads from a form to the page that it is on, which says what was done.

@@ -19,6 +19,7 @@ type sessionPage struct {
 	Budgets  []BudgetRow
 	Open     *UnsettledView
 	Cards    []RequestCard
+	Alerts   AlertsView
 	Said     string
 	// MayCancel: the person who looks may end it, and it has not ended.
 	MayCancel bool
@@ -46,7 +47,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 	addTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
-		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now,
+		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now, Alerts: alertsOf(v.Status, now),
 		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),

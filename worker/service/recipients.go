@@ -2,12 +2,9 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/workflow"
 
@@ -52,20 +49,7 @@ func (r *Recipients) notify(ctx context.Context, name string, n activities.Ticke
 
 // NotifyWebhook starts the workflow that calls the webhook, once for each notice.
 func (r *Recipients) NotifyWebhook(ctx context.Context, n session.Notice) error {
-	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: workflows.WebhookID(r.Store, n.ID), TaskQueue: spec.WorkflowQueue(r.Store),
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		WorkflowTaskTimeout:      entityworkflow.WorkflowTaskTimeout,
-		StaticSummary:            fmt.Sprintf("%s of session %s", n.Event, n.Session),
-
-		WorkflowExecutionErrorWhenAlreadyStarted: true,
-	}, workflows.WebhookName, workflows.WebhookInput{Store: r.Store, Notice: n})
-	var exists *serviceerror.WorkflowExecutionAlreadyStarted
-	if err == nil || errors.As(err, &exists) {
-		return nil
-	}
-	return fmt.Errorf("start the webhook's workflow: %w", err)
+	return entityworkflow.Once(ctx, r.Temporal, workflows.WebhookOf(r.Store, n))
 }
 
 // ReadTicket returns what the newest run of a ticket's workflow shows: of the ticket of a

@@ -1,0 +1,222 @@
+package control
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
+	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// keptAlerts is how many alerts of the store are kept, besides those whose period goes on.
+const keptAlerts = 500
+
+// storeAlert is an alert of the store, as its document has it.
+type storeAlert struct {
+	// ID names the rule and the period: the day, or the opening of the breaker.
+	ID string `json:"id"`
+	session.Alert
+	// Told: the webhook's workflow has it.
+	Told bool `json:"told,omitempty"`
+}
+
+// Evaluate raises the alerts of the store's rules, each once in its period, and hands them to the
+// webhook. Several processes may do so at once, and one that ends on the way leaves nothing undone:
+// an alert is recorded by compare-and-swap before it is sent, and its workflow's id names the rule
+// and the period. The store itself asks for it, so nobody's role is checked.
+func (a Alerts) Evaluate(ctx context.Context) error {
+	if _, err := a.stored(); err != nil {
+		return err
+	}
+	due, err := a.due(ctx)
+	if err != nil {
+		return err
+	}
+	raised, _, err := readAlerts[[]storeAlert](&a, "raised")
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(due, func(s storeAlert) bool { return !hasAlert(raised, s.ID) }) {
+		err = updateAlerts(&a, "raised", func(before []storeAlert) ([]storeAlert, error) {
+			raised = withAlerts(before, due)
+			return raised, nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return a.tell(ctx, raised)
+}
+
+func hasAlert(raised []storeAlert, id string) bool {
+	return slices.ContainsFunc(raised, func(s storeAlert) bool { return s.ID == id })
+}
+
+// withAlerts adds the alerts that are due and not there yet, and drops old ones.
+func withAlerts(raised, due []storeAlert) []storeAlert {
+	out := slices.Clone(raised)
+	for _, s := range due {
+		if !hasAlert(out, s.ID) {
+			out = append(out, s)
+		}
+	}
+	old := len(out) - keptAlerts
+	n := 0
+	return slices.DeleteFunc(out, func(s storeAlert) bool {
+		n++
+		return n <= old && !hasAlert(due, s.ID)
+	})
+}
+
+// due are the alerts whose thresholds are reached now.
+func (a Alerts) due(ctx context.Context) ([]storeAlert, error) {
+	kept, _, err := readAlerts[[]AlertRule](&a, "rules")
+	if err != nil {
+		return nil, err
+	}
+	var days, breakers []storeRule
+	for _, k := range kept {
+		rule, err := parseRule(k.Rule)
+		switch {
+		case err != nil:
+			return nil, err
+		case rule.dayCost > 0:
+			days = append(days, rule)
+		default:
+			breakers = append(breakers, rule)
+		}
+	}
+	var due []storeAlert
+	if len(days) > 0 {
+		if due, err = a.expensive(ctx, days); err != nil {
+			return nil, err
+		}
+	}
+	if len(breakers) > 0 {
+		open, err := a.open(ctx, breakers)
+		if err != nil {
+			return nil, err
+		}
+		due = append(due, open...)
+	}
+	return due, nil
+}
+
+// expensive are the alerts about the cost of today, by UTC.
+func (a Alerts) expensive(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
+	x, _, done, err := a.indexed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	today := budget.Date(a.Now())
+	rows, _, err := x.Usage(ctx, []string{"day"}, today, index.Filter{Namespace: a.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	var spent cost.USD
+	for _, row := range rows {
+		if row.Day == today {
+			spent += row.Usage.CostUSD
+		}
+	}
+	for _, rule := range rules {
+		if spent >= rule.dayCost {
+			due = append(due, a.alert(rule, today, session.Alert{
+				Value: spent.Dollars(), Threshold: rule.dayCost.Dollars(),
+				Message: fmt.Sprintf("the sessions of the store have cost %s USD on %s; the threshold is %s USD", spent.Rounded(), today, rule.dayCost),
+			}))
+		}
+	}
+	return due, nil
+}
+
+// open are the alerts about breakers that are open. An opening lasts until the breaker is closed: a
+// probe that fails does not begin another one.
+func (a Alerts) open(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
+	all, err := a.Store.Breakers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range all {
+		if b.State != session.BreakerIsOpen {
+			continue
+		}
+		why := fmt.Sprintf("%d consecutive failures", b.Failures)
+		if b.Forced != nil {
+			why = "opened manually"
+		}
+		for _, rule := range rules {
+			if rule.breaker == b.Name || rule.breaker == anyBreaker {
+				opening := fmt.Sprintf("%s %d %d", b.Name, b.Since.UnixNano(), b.Generation-int64(b.Trips))
+				due = append(due, a.alert(rule, opening, session.Alert{
+					Value: float64(b.Failures), Threshold: float64(b.Settings.Threshold), Message: fmt.Sprintf("breaker %s is open: %s", b.Name, why),
+				}))
+			}
+		}
+	}
+	return due, nil
+}
+
+// alert is the alert of a rule in a period.
+func (a Alerts) alert(rule storeRule, period string, raised session.Alert) storeAlert {
+	raised.Rule, raised.At = rule.text, a.Now().UTC()
+	sum := sha256.Sum256([]byte(a.Namespace + "\n" + rule.text + "\n" + period))
+	return storeAlert{ID: "alert-" + hex.EncodeToString(sum[:10]), Alert: raised}
+}
+
+// tell hands to the webhook what it does not have yet, for as long as alerts are listed. Without a
+// webhook nobody is told.
+func (a Alerts) tell(ctx context.Context, raised []storeAlert) error {
+	since := a.Now().Add(-alertsFor)
+	pending := slices.DeleteFunc(slices.Clone(raised), func(s storeAlert) bool { return s.Told || s.At.Before(since) })
+	conn := a.conn()
+	if len(pending) == 0 || conn == nil {
+		return nil
+	}
+	offers, err := a.Store.Offers(ctx)
+	if err != nil || !spec.Webhook(offers, a.Now()) {
+		return err
+	}
+	var told []string
+	for _, s := range pending {
+		if err = entityworkflow.Once(ctx, conn.Client, workflows.WebhookOf(a.Store.ID(), a.notice(s))); err != nil {
+			break
+		}
+		told = append(told, s.ID)
+	}
+	if len(told) == 0 {
+		return err
+	}
+	marked := updateAlerts(&a, "raised", func(now []storeAlert) ([]storeAlert, error) {
+		for i, s := range now {
+			now[i].Told = s.Told || slices.Contains(told, s.ID)
+		}
+		return now, nil
+	})
+	if err != nil {
+		return err
+	}
+	return marked
+}
+
+// notice is what the webhook gets of an alert.
+func (a Alerts) notice(s storeAlert) session.Notice {
+	n := session.Notice{
+		Schema: session.NoticeSchema, ID: s.ID, Event: session.AlertRaised, At: s.At, Namespace: a.Namespace, Store: a.Store.ID(),
+		Alert: &s.Alert, Commands: []string{"maestro alert list"},
+	}
+	if at := access.ServedAt(a.Store.Storage()); at != "" {
+		n.Dashboard = at + "/operate"
+	}
+	return n
+}
