@@ -35,6 +35,7 @@ func TestCommandFailures(t *testing.T) {
 		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
 		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
 		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
+		{"prints too much and ends", `yes | head -c 11000000; echo "cannot do it" >&2; exit 4`, failures.InvalidOutput, "printed more than"},
 		{"no stderr", `exit 7`, failures.Unknown, "agent x: exit status 7"},
 		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
 		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -119,6 +120,16 @@ func (s *Stream) within(data []byte) []byte {
 		return data[:max(left, 0)]
 	}
 	return data
+}
+
+// exceeded is the failure of a process that printed more than it may; nil: it has not.
+func (c *Capture) exceeded() *failures.Failure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.total <= c.limit {
+		return nil
+	}
+	return failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
 }
 
 // Close ends the stream.

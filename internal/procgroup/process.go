@@ -20,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // self opens as the executable of the current process, also after a deploy replaced the file.
@@ -134,6 +133,9 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	pipes := s.pump(c, p.Stdin, l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(pipes)
+	if e.Stopped == nil && e.Cancelled == nil {
+		e.Stopped = c.exceeded() // what was read only after its end counts, too
+	}
 	if n := e.Leftover; n > 0 {
 		c.Note("%d processes were still running at its end and were killed", n)
 	}
@@ -292,7 +294,7 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 		case <-idle.C:
 			stopped = failures.Failf(failures.Timeout, "printed nothing for %s (idle_timeout)", p.IdleTimeout)
 		case <-c.full:
-			stopped = failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
+			stopped = c.exceeded()
 		}
 	}
 	close(s.stop)
