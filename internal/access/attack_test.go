@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,12 +245,17 @@ func TestAProxyIsBelievedOnlyWhereItIsNamed(t *testing.T) {
 
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
+	var done atomic.Int64
 	s := newSite(t, func(o *access.Options) {
-		o.BodyLimit = func(r *http.Request) int64 {
-			if r.URL.Path == "/api/upload" {
-				return 4 << 20
+		o.Body = func(r *http.Request) (int64, func(), error) {
+			actor, _ := access.Of(r.Context())
+			switch r.URL.Path {
+			case "/api/upload":
+				return 4 << 20, func() { done.Add(1) }, nil
+			case "/full":
+				return 0, nil, &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "Full", Text: "no room for " + actor.Name, After: time.Second}
 			}
-			return 0
+			return 0, func() {}, nil
 		}
 	})
 	u := s.browser()
@@ -257,8 +263,14 @@ func TestBodiesAreBounded(t *testing.T) {
 	big := strings.Repeat("x", 2<<20)
 	require.Equal(t, 413, u.send("POST", "/api/x", big, headers...).StatusCode)
 	require.Equal(t, 413, s.user().send("POST", "/health", big).StatusCode)
-	require.Equal(t, 413, s.user().send("POST", "/login", big).StatusCode)
+	require.Equal(t, 401, s.user().send("POST", "/login", big).StatusCode)
 	require.Equal(t, len(big), u.send("POST", "/api/upload", big, headers...).seen(t).Body)
+	require.Equal(t, 413, u.send("POST", "/api/upload", strings.Repeat("x", 5<<20), headers...).StatusCode)
+	require.EqualValues(t, 2, done.Load())
+	full := u.send("POST", "/full", "csrf=", "Origin: "+s.url, "Content-Type: application/x-www-form-urlencoded")
+	require.Equal(t, 507, full.StatusCode, "before the form is read for its token")
+	require.Equal(t, "1", full.Header.Get("Retry-After"))
+	require.Contains(t, full.text, "no room for ann@desk")
 	form := []string{"Origin: " + s.url, "Content-Type: application/x-www-form-urlencoded"}
 	require.Equal(t, 413, u.send("POST", "/x", "csrf="+big, form...).StatusCode)
 

@@ -47,9 +47,24 @@ type Options struct {
 	Signature func(*http.Request) (Actor, *http.Request, error)
 	// OIDC is the provider by which people sign in; nil: there is none.
 	OIDC *OIDCOptions
-	// BodyLimit is the largest body of a request, in bytes; zero: DefaultBody. Nil: so for all.
-	BodyLimit func(*http.Request) int64
+	// Body says before the body of a request is read how large it may be, in bytes; zero:
+	// DefaultBody. The request has its actor. Its error, a [*DeniedError] or a [*RefusedError],
+	// refuses the request; done is called when it is answered. Nil: DefaultBody for all.
+	Body func(*http.Request) (limit int64, done func(), err error)
 }
+
+// RefusedError says why a request is refused although its sender may make it.
+type RefusedError struct {
+	Status      int
+	Title, Text string
+	// After is what to wait before another try; zero: nothing is known.
+	After time.Duration
+}
+
+func (e *RefusedError) Error() string { return e.Text }
+
+// errTooLarge refuses a body that is longer than it may be.
+var errTooLarge = &RefusedError{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Text: "the body of the request is too large"}
 
 // Guard lets only those in who may, and says to handlers who it is; see [Of].
 type Guard struct {
@@ -104,25 +119,26 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			g.answer(w, r, fault{status: http.StatusMisdirectedRequest, title: "Unknown host", text: unknownHost(v.host)})
 			return
 		}
-		limit := g.bodyLimit(r)
-		if r.ContentLength > limit {
-			g.answer(w, r, fault{status: http.StatusRequestEntityTooLarge, title: "Too large", text: "the body of the request is too large"})
+		large, body := r.ContentLength > DefaultBody, r.Body
+		r.Body = http.MaxBytesReader(w, body, DefaultBody)
+		if !large && g.serveSignIn(w, r, v) {
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		if handled := g.serveSignIn(w, r, v); handled {
+		public, signed := matches(g.options.Public, r.URL.Path), matches(g.options.Signed, r.URL.Path)
+		switch {
+		case large && (public || signed):
+			g.refuse(w, r, v, errTooLarge)
 			return
-		}
-		if matches(g.options.Public, r.URL.Path) {
+		case public:
 			next.ServeHTTP(w, r)
 			return
 		}
 		var c credential
 		var err error
-		if matches(g.options.Signed, r.URL.Path) {
+		if signed {
 			c, r, err = g.identifySigned(w, r, v)
 		} else {
-			c, err = g.identify(r, v)
+			c, err = g.find(r, v)
 		}
 		if err != nil {
 			g.refuse(w, r, v, err)
@@ -135,15 +151,37 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		if c.csrf != "" {
 			ctx = context.WithValue(ctx, csrfKey{}, c.csrf)
 		}
-		next.ServeHTTP(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		if !signed { // its body was read for its signature
+			limit, done, err := g.body(r)
+			if err == nil {
+				defer done()
+				r.Body = http.MaxBytesReader(w, body, limit)
+				err = checkBrowser(r, v, c.csrf)
+			}
+			if err != nil {
+				g.refuse(w, r, v, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
-func (g *Guard) bodyLimit(r *http.Request) int64 {
-	if g.options.BodyLimit == nil {
-		return DefaultBody
+// body says how large the body of a request may be, before any of it is read.
+func (g *Guard) body(r *http.Request) (limit int64, done func(), err error) {
+	limit, done = DefaultBody, func() {}
+	if g.options.Body != nil {
+		if limit, done, err = g.options.Body(r); err != nil {
+			return 0, nil, err
+		}
+		limit = cmp.Or(limit, DefaultBody)
 	}
-	return cmp.Or(g.options.BodyLimit(r), DefaultBody)
+	if r.ContentLength > limit {
+		done()
+		return 0, nil, errTooLarge
+	}
+	return limit, done, nil
 }
 
 // ErrSignedOut ends what a credential has begun that is good no more.

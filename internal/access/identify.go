@@ -27,9 +27,18 @@ var (
 	errForged  = errors.New("the request does not come from a page of this server; load the page again and repeat it")
 )
 
-// identify returns who sends a request. Where a request has an Authorization header, its
-// cookies do not count.
+// identify returns who sends a request, which no page of another server has led a browser to.
 func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
+	c, err := g.find(r, v)
+	if err == nil {
+		err = checkBrowser(r, v, c.csrf)
+	}
+	return c, err
+}
+
+// find returns who sends a request, and reads nothing of its body. Where a request has an
+// Authorization header, its cookies do not count.
+func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if given, ok := r.Header["Authorization"]; ok {
 		return g.identifyToken(given, v)
 	}
@@ -49,7 +58,7 @@ func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
 		_, ok, err := g.browsers.find(id)
 		return ok || err != nil
 	}
-	return c, checkBrowser(r, v, c.csrf)
+	return c, nil
 }
 
 // identifyToken returns who sends a request with Authorization headers.
@@ -99,8 +108,12 @@ func (g *Guard) actor(who browser, v visit) Actor {
 }
 
 // checkBrowser returns errForged if a browser with a session was led to a request by a page of
-// another server: only this server's pages may embed its answers or change something.
+// another server: only this server's pages may embed its answers or change something. Without
+// a token it is no browser.
 func checkBrowser(r *http.Request, v visit, token string) error {
+	if token == "" {
+		return nil
+	}
 	site := r.Header.Get("Sec-Fetch-Site")
 	if isSafe(r.Method) {
 		navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"

@@ -137,7 +137,13 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 // refuse answers a request that was not let in.
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err error) {
 	var tooLarge *http.MaxBytesError
+	var denied *DeniedError
+	var refused *RefusedError
 	switch {
+	case errors.As(err, &refused):
+		g.answer(w, r, fault{status: refused.Status, title: refused.Title, text: refused.Text, after: refused.After})
+	case errors.As(err, &denied):
+		g.answer(w, r, fault{status: http.StatusForbidden, title: "You may not do this", text: err.Error()})
 	case errors.Is(err, errForged):
 		g.answer(w, r, fault{status: http.StatusForbidden, title: "Refused", text: err.Error()})
 	case errors.Is(err, errNone) && fromElsewhere(r):

@@ -17,7 +17,7 @@ const (
 )
 
 // Keep stores files that are given as texts, by path, as Upload does those of an archive.
-func (s Starts) Keep(ctx context.Context, team string, files map[string]string) (Workspace, error) {
+func (s Starts) Keep(ctx context.Context, to Recipient, files map[string]string) (Workspace, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	if len(files) > maxGiven {
@@ -37,5 +37,5 @@ func (s Starts) Keep(ctx context.Context, team string, files map[string]string) 
 	if err := w.Close(); err != nil {
 		return Workspace{}, err
 	}
-	return s.Upload(ctx, team, &archive)
+	return s.Upload(ctx, to, &archive)
 }

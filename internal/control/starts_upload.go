@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -31,29 +32,87 @@ type Workspace struct {
 	Workspace spec.Digest `json:"workspace"`
 	Files     int         `json:"files"`
 	Bytes     int64       `json:"bytes"`
-	// Private are files that look like secrets, Ignored those that .gitignore files name: both were
-	// left out. Of many the first are named.
+	// Private are files that look like secrets, Ignored those that the team or .gitignore files
+	// name: both were left out. Of many the first are named.
 	Private []string `json:"private"`
 	Ignored []string `json:"ignored"`
 }
 
-// Upload stores the files of an archive (tar, tar.gz or zip) for sessions of a team, by the rules
-// for a workspace: ignored files and those that look like secrets are left out.
-func (s Starts) Upload(ctx context.Context, team string, archive io.Reader) (Workspace, error) {
-	return s.UploadIncluding(ctx, team, archive, nil)
+// Recipient is who an upload is for: sessions of a team, or one that there is.
+type Recipient struct {
+	// Team may also name a team that is not registered, of which no rules are known.
+	Team    TeamInput
+	Session string
+	// Include are patterns of files to take although ignored or looking like secrets.
+	Include []string
 }
 
-// UploadIncluding is like Upload, and takes files also that patterns include.
-func (s Starts) UploadIncluding(ctx context.Context, team string, archive io.Reader, include []string) (doc Workspace, err error) {
-	err = s.Audit.Change(ctx, access.Operate, access.Event{Action: "workspace.upload", Team: team}, func(ctx context.Context) error {
-		if err := spec.CheckName(team); err != nil {
-			return &Error{Kind: Invalid, Field: "team", err: err}
+// MayUpload refuses, and records, an upload of files by who may not upload them.
+func (s Starts) MayUpload(ctx context.Context, to Recipient) error {
+	event, err := s.uploadOf(ctx, to)
+	if err != nil || access.Check(ctx, access.Operate, event.Team) == nil {
+		return err
+	}
+	return s.Audit.Change(ctx, access.Operate, event, func(context.Context) error { return nil })
+}
+
+// uploadOf is the event of an upload.
+func (s Starts) uploadOf(ctx context.Context, to Recipient) (access.Event, error) {
+	e := access.Event{Action: "workspace.upload", Session: to.Session}
+	switch {
+	case to.Session != "":
+		e.Team = s.teamName(ctx, to.Session)
+		return e, nil
+	case to.Team == (TeamInput{}): // refused by ignored
+		return e, nil
+	case to.Team.Name == "": // the team has to be read for its name
+		t, err := s.team(ctx, to.Team)
+		e.Team = t.Name
+		return e, err
+	}
+	e.Team, _, _ = strings.Cut(to.Team.Name, "@")
+	if err := spec.CheckName(e.Team); err != nil {
+		return e, &Error{Kind: Invalid, Field: "team", err: err}
+	}
+	return e, nil
+}
+
+// ignored are the patterns of files that a team leaves out. Of a team that is not registered, and
+// of a session without a checkpoint, none are known.
+func (s Starts) ignored(ctx context.Context, to Recipient) ([]string, error) {
+	var failed *Error
+	if to.Session != "" {
+		k, err := s.keptTeam(ctx, to.Session)
+		if errors.As(err, &failed) && failed.Kind == Conflict {
+			err = nil
 		}
+		return k.team.Ignore, err
+	}
+	t, err := s.team(ctx, to.Team)
+	if errors.As(err, &failed) && failed.Kind == NotFound && !strings.Contains(to.Team.Name, "@") {
+		err = nil
+	}
+	return t.Ignore, err
+}
+
+// Upload stores the files of an archive (tar, tar.gz or zip) for sessions of a team, by the rules
+// for a workspace: files that the team or .gitignore files ignore, and those that look like
+// secrets, are left out.
+func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (doc Workspace, err error) {
+	event, err := s.uploadOf(ctx, to)
+	if err != nil {
+		return doc, err
+	}
+	err = s.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
 		st, err := s.stored()
 		if err != nil {
 			return err
 		}
-		snap, err := unpacked(ctx, st, archive, include)
+		ignored, err := s.ignored(ctx, to)
+		if err != nil {
+			return err
+		}
+		snap, err := unpacked(ctx, st, archive, cas.SnapshotOptions{Ignore: ignored, Include: to.Include})
 		var refused *cas.RefusedError
 		switch {
 		case errors.As(err, &refused):
@@ -71,7 +130,7 @@ func (s Starts) UploadIncluding(ctx context.Context, team string, archive io.Rea
 }
 
 // unpacked stores the files of an archive.
-func unpacked(ctx context.Context, st *store.Store, archive io.Reader, include []string) (snap cas.Snapshot, err error) {
+func unpacked(ctx context.Context, st *store.Store, archive io.Reader, o cas.SnapshotOptions) (snap cas.Snapshot, err error) {
 	dir, err := os.MkdirTemp("", "maestro-upload-")
 	if err != nil {
 		return snap, err
@@ -98,7 +157,7 @@ func unpacked(ctx context.Context, st *store.Store, archive io.Reader, include [
 	if err := cas.Unpack(ctx, f, tree, cas.Limits{TreeBytes: maxUnpacked}); err != nil {
 		return snap, err
 	}
-	snap, err = st.Content.Snapshot(ctx, tree, cas.SnapshotOptions{Include: include})
+	snap, err = st.Content.Snapshot(ctx, tree, o)
 	return snap, errors.Join(err, st.Content.DropIndex(tree))
 }
 

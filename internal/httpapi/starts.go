@@ -3,14 +3,15 @@ package httpapi
 import (
 	"context"
 	"io"
+	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/control"
 )
 
-// WorkspacesPath takes archives: its bodies may have [control.MaxUpload] bytes.
-const WorkspacesPath = Prefix + "/workspaces"
+// workspacesPath takes archives: its bodies may have [control.MaxUpload] bytes.
+const workspacesPath = Prefix + "/workspaces"
 
 // startInput is a session that is to start.
 type startInput struct{ Body control.NewSession }
@@ -35,9 +36,16 @@ type forkInput struct {
 
 // uploadInput is an archive.
 type uploadInput struct {
-	Team    string   `query:"team" required:"true" maxLength:"200" doc:"the team whose sessions start from it"`
+	Team    string   `query:"team" maxLength:"200" doc:"the team whose sessions start from it, or NAME@DIGEST with a version of it: what a registered team ignores is left out"`
+	Session string   `query:"session" maxLength:"200" doc:"the session that it is for, instead of a team"`
 	Include []string `query:"include,explode" maxItems:"100" doc:"patterns of files to take although ignored or looking like secrets; repeatable"`
 	archive io.Reader
+}
+
+// UploadFor is who the files of a request are for; ok is false for one that uploads none.
+func UploadFor(r *http.Request) (to control.Recipient, ok bool) {
+	q := r.URL.Query()
+	return control.Recipient{Team: control.TeamInput{Name: q.Get("team")}, Session: q.Get("session")}, r.Method == http.MethodPost && r.URL.Path == workspacesPath
 }
 
 // Resolve implements [huma.Resolver]: the archive is read as it comes.
@@ -74,6 +82,6 @@ func starts(api huma.API, s control.Starts) {
 	upload.RequestBody = &huma.RequestBody{Required: true, Description: "the archive, 512 MiB at most", Content: binary}
 	register(api, upload,
 		func(ctx context.Context, in *uploadInput) (control.Workspace, error) {
-			return s.UploadIncluding(ctx, in.Team, in.archive, in.Include)
+			return s.Upload(ctx, control.Recipient{Team: control.TeamInput{Name: in.Team}, Session: in.Session, Include: in.Include}, in.archive)
 		})
 }

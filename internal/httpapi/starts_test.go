@@ -97,6 +97,30 @@ func TestAWorkspaceIsUploadedAndASessionIsPlanned(t *testing.T) {
 	require.Len(t, events.Events, 1)
 }
 
+// TestATeamIgnoresFilesOfUploads uploads for a registered team, and for one of its versions.
+func TestATeamIgnoresFilesOfUploads(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	teams, ctx := control.Teams{Base: h.base}, access.With(t.Context(), h.actor)
+	old, err := teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log']\n"})
+	require.NoError(t, err)
+	_, err = teams.Register(ctx, control.Registration{Text: soloTeam + "ignore: ['*.log', dist/]\n"})
+	require.NoError(t, err)
+	archive := tarOf(t, map[string]string{"design.md": "# Design\n", "a.log": "x", "dist/a.js": "x"})
+	for path, ignored := range map[string][]string{
+		"/workspaces?team=web":                       {"a.log", "dist/"},
+		"/workspaces?team=web@" + old.Digest.Short(): {"a.log"},
+		"/workspaces?team=not-registered":            {},
+	} {
+		var files control.Workspace
+		h.upload(path, archive).read(t, &files)
+		require.ElementsMatch(t, ignored, files.Ignored, path)
+		require.Equal(t, 3-len(ignored), files.Files)
+	}
+	require.Equal(t, http.StatusNotFound, h.upload("/workspaces?team=web@ff00", archive).status)
+	require.Equal(t, http.StatusUnprocessableEntity, h.upload("/workspaces", archive).status)
+}
+
 func TestHostileArchivesAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newService(t)

@@ -79,11 +79,7 @@ func (in startInput) session(ctx context.Context, s control.Starts) (control.New
 	if len(in.Files) == 0 {
 		return next, nil
 	}
-	plan, err := s.Preview(ctx, next) // it names the team
-	if err != nil {
-		return next, err
-	}
-	stored, err := s.Keep(ctx, plan.Team, in.Files)
+	stored, err := s.Keep(ctx, control.Recipient{Team: in.Team}, in.Files)
 	next.Workspace = stored.Workspace
 	return next, err
 }

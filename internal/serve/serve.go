@@ -87,8 +87,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
 		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
-		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path}, BodyLimit: bodyLimit,
-		Signed: []string{control.HooksPath}, Signature: inbound.Identify,
+		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path},
+		Signed: []string{control.HooksPath}, Signature: inbound.Identify, Body: newUploads(base).body,
 	})
 	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
 		s.Stop(ctx)
@@ -120,14 +120,6 @@ func (s *Server) routes(base *control.Base, feed *control.Feed, inbound http.Han
 	mux.Handle(mcp.Path, mcp.Handler(base, s.o.Version, s.o.Log))
 	mux.Handle("/", web.New(web.Options{Version: s.o.Version, Events: httpapi.Prefix + "/events", CSRF: access.CSRFToken, Now: s.o.Now, Log: s.o.Log}, web.NewOperations(base, health)))
 	return mux
-}
-
-// bodyLimit is the largest body of a request, in bytes; zero: the usual one.
-func bodyLimit(r *http.Request) int64 {
-	if r.Method == http.MethodPost && (r.URL.Path == httpapi.WorkspacesPath || web.TakesFiles(r.URL.Path)) {
-		return control.MaxUpload
-	}
-	return 0
 }
 
 // whileItRuns ends requests, streams of events too, when the server stops.

@@ -50,7 +50,7 @@ func (f fakeTeams) Register(ctx context.Context, in control.Registration) (contr
 	return control.TeamChange{Name: form.Team, Changed: len(f.registered) == 1}, err
 }
 
-func (f fakeStarts) Upload(_ context.Context, _ string, archive io.Reader) (control.Workspace, error) {
+func (f fakeStarts) Upload(_ context.Context, _ control.Recipient, archive io.Reader) (control.Workspace, error) {
 	data, err := io.ReadAll(archive)
 	if err != nil {
 		return control.Workspace{}, err
@@ -61,7 +61,7 @@ func (f fakeStarts) Upload(_ context.Context, _ string, archive io.Reader) (cont
 	return control.Workspace{Workspace: "0123", Files: 3, Bytes: int64(len(data)), Private: []string{".env"}}, nil
 }
 
-func (f fakeStarts) Keep(_ context.Context, _ string, files map[string]string) (control.Workspace, error) {
+func (f fakeStarts) Keep(_ context.Context, _ control.Recipient, files map[string]string) (control.Workspace, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.kept = append(f.kept, files)

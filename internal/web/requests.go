@@ -193,18 +193,13 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 // supply is a form with the files that stand for the work of an assignment.
 func (s *site) supply(w http.ResponseWriter, r *http.Request) {
 	id, back := r.PathValue("session"), backTo(r)
-	v, err := s.Sessions.Read(r.Context(), id)
-	if err != nil {
-		s.failed(w, r, err, back)
-		return
-	}
 	file, _, err := r.FormFile("files")
 	if err != nil {
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please choose the files", Text: "The form has no archive.", Back: back})
 		return
 	}
 	defer file.Close() //nolint:errcheck // only read
-	files, err := s.Starts.Upload(r.Context(), v.Team, file)
+	files, err := s.Starts.Upload(r.Context(), control.Recipient{Session: id}, file)
 	if err == nil {
 		_, err = s.Requests.Answer(r.Context(), id, session.Answer{Request: r.PathValue("request"), Action: session.AnswerSupply, Files: files.Workspace})
 	}

@@ -171,13 +171,8 @@ func (s *site) edit(w http.ResponseWriter, r *http.Request) {
 // editNow stores an edited file, and leads to the preview of what runs with it.
 func (s *site) editNow(w http.ResponseWriter, r *http.Request) {
 	id, phase, path := r.PathValue("session"), r.PostFormValue("phase"), r.PostFormValue("path")
-	v, err := s.Sessions.Read(r.Context(), id)
-	if err != nil {
-		s.failed(w, r, err, "/sessions")
-		return
-	}
-	text := strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n")
-	doc, err := s.Starts.Keep(r.Context(), v.Team, map[string]string{path: text})
+	text := unixLines(r.PostFormValue("text"))
+	doc, err := s.Starts.Keep(r.Context(), control.Recipient{Session: id}, map[string]string{path: text})
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))
 		return

@@ -19,8 +19,8 @@ import (
 
 // Starts begins sessions: new ones, the next runs of those that have ended, and forks.
 type Starts interface {
-	Upload(ctx context.Context, team string, archive io.Reader) (control.Workspace, error)
-	Keep(ctx context.Context, team string, files map[string]string) (control.Workspace, error)
+	Upload(ctx context.Context, to control.Recipient, archive io.Reader) (control.Workspace, error)
+	Keep(ctx context.Context, to control.Recipient, files map[string]string) (control.Workspace, error)
 	Preview(context.Context, control.NewSession) (control.Plan, error)
 	Start(context.Context, control.NewSession) (control.Started, error)
 	PreviewResume(ctx context.Context, session string, in control.Resume) (control.Foreseen, error)
@@ -160,7 +160,7 @@ func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (star
 	if action == "" { // the team was chosen
 		return "", nil
 	}
-	if field, err := s.upload(r, form.Team, &p.startForm); err != nil {
+	if field, err := s.upload(r, &p.startForm); err != nil {
 		var wrong *control.Error
 		if errors.As(err, &wrong) && wrong.Kind == control.Invalid {
 			p.wrong(field, err)
@@ -185,7 +185,7 @@ func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (star
 }
 
 // upload stores the files that a form brings. Of a failure it returns the field.
-func (s *site) upload(r *http.Request, team string, f *startForm) (field string, err error) {
+func (s *site) upload(r *http.Request, f *startForm) (field string, err error) {
 	if r.MultipartForm == nil {
 		return "", nil
 	}
@@ -194,7 +194,7 @@ func (s *site) upload(r *http.Request, team string, f *startForm) (field string,
 		if !ok || len(headers) == 0 || headers[0].Size == 0 {
 			continue
 		}
-		if f.Stored[place], err = s.store(r.Context(), team, headers[0]); err != nil {
+		if f.Stored[place], err = s.store(r.Context(), f.team(), headers[0]); err != nil {
 			field, _, _ = strings.Cut(place, "/")
 			return field, err
 		}
@@ -203,13 +203,13 @@ func (s *site) upload(r *http.Request, team string, f *startForm) (field string,
 }
 
 // store stores the files of an archive.
-func (s *site) store(ctx context.Context, team string, header *multipart.FileHeader) (storedFiles, error) {
+func (s *site) store(ctx context.Context, team control.TeamInput, header *multipart.FileHeader) (storedFiles, error) {
 	file, err := header.Open()
 	if err != nil {
 		return "", err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	doc, err := s.Starts.Upload(ctx, team, file)
+	doc, err := s.Starts.Upload(ctx, control.Recipient{Team: team}, file)
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/control"
 )
 
 // Options are what the dashboard is made of.
@@ -78,9 +80,19 @@ func New(o Options, operations Operations) http.Handler {
 	return mux
 }
 
-// TakesFiles reports whether a form with files is sent to a path.
-func TakesFiles(path string) bool {
-	return path == "/start" || path == "/register-team" || strings.HasPrefix(path, "/sessions/") && strings.HasSuffix(path, "/supply")
+// UploadFor is who the files of a form are for; ok is false for one that has none.
+func UploadFor(r *http.Request) (to control.Recipient, ok bool) {
+	if r.Method != http.MethodPost {
+		return to, false
+	}
+	if team := r.URL.Query().Get("for"); r.URL.Path == "/start" && team != "" {
+		return control.Recipient{Team: control.TeamInput{Name: team}}, true
+	}
+	parts := strings.Split(r.URL.Path, "/") // as in /sessions/web-1/requests/r-1/supply
+	if len(parts) == 6 && parts[1] == "sessions" && parts[5] == "supply" {
+		return control.Recipient{Session: parts[2]}, true
+	}
+	return to, false
 }
 
 // page is what a handler shows.

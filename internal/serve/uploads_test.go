@@ -1,0 +1,144 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/serve"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+)
+
+// host is a server of a store that Temporal cannot be reached for.
+type host struct {
+	t      *testing.T
+	url    string
+	tokens *access.Tokens
+	audit  *access.Audit
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	server, err := serve.Start(t.Context(), serve.Options{
+		Store: s, Namespace: "default", Listen: "127.0.0.1:0", User: "ann@desk", Host: "desk", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Dial: func(context.Context) (*temporalutil.Connection, error) { return nil, errors.New("nothing is there") },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Stop(context.Background()) })
+	audit := access.NewAudit(s.Storage(), time.Now)
+	return &host{t, server.URL(), access.NewTokens(s.Storage(), audit, time.Now), audit}
+}
+
+// token is one with a role.
+func (h *host) token(name, role string) string {
+	h.t.Helper()
+	roles, err := access.ParseRoles(role)
+	require.NoError(h.t, err)
+	secret, _, err := h.tokens.Create(access.With(h.t.Context(), access.Local("ann@desk")), access.NewToken{Name: name, Roles: roles})
+	require.NoError(h.t, err)
+	return secret
+}
+
+// send sends a body and returns the answer. A body whose end the server does not wait for is cut off.
+func (h *host) send(token, path string, body io.Reader, size int64) *http.Response {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodPost, h.url+path, body)
+	require.NoError(h.t, err)
+	r.ContentLength = size
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	got, err := http.DefaultClient.Do(r)
+	require.NoError(h.t, err)
+	require.NoError(h.t, got.Body.Close())
+	return got
+}
+
+// counted is a body that never ends, and counts what was sent of it.
+type counted struct{ sent atomic.Int64 }
+
+func (c *counted) Read(p []byte) (int, error) {
+	c.sent.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestNothingIsReadOfAnUploadThatIsRefused sends 400 MiB with roles that may not upload, to the API
+// and to forms.
+func TestNothingIsReadOfAnUploadThatIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	viewer, other, operator := h.token("eve", "viewer"), h.token("oscar", "operator:api"), h.token("olga", "operator")
+	const size = 400 << 20
+	for _, refused := range []struct {
+		token, path string
+		status      int
+	}{
+		{viewer, "/api/v1/workspaces?team=web", http.StatusForbidden},
+		{other, "/api/v1/workspaces?team=web", http.StatusForbidden},
+		{viewer, "/api/v1/workspaces?session=web-1", http.StatusForbidden},
+		{viewer, "/start?for=web", http.StatusForbidden},
+		{other, "/start?for=web", http.StatusForbidden},
+		{viewer, "/sessions/web-1/requests/r-1/supply", http.StatusForbidden},
+		{operator, "/api/v1/workspaces?team=../x", http.StatusUnprocessableEntity},
+		{operator, "/start", http.StatusRequestEntityTooLarge},
+		{operator, "/register-team", http.StatusRequestEntityTooLarge},
+		{operator, "/api/v1/sessions", http.StatusRequestEntityTooLarge},
+		{operator, "/api/v1/workspaces?team=web", http.StatusRequestEntityTooLarge},
+	} {
+		body, length := &counted{}, int64(size)
+		if refused.token == operator && refused.path == "/api/v1/workspaces?team=web" {
+			length = 513 << 20
+		}
+		require.Equal(t, refused.status, h.send(refused.token, refused.path, body, length).StatusCode, refused.path)
+		require.Less(t, body.sent.Load(), int64(32<<20), "%s: no more is sent than what lies between two programs", refused.path)
+	}
+	page, err := h.audit.Events(access.With(t.Context(), access.Local("ann@desk")), access.EventFilter{Action: "workspace.upload"}, "")
+	require.NoError(t, err)
+	require.NotEmpty(t, page.Events)
+	require.Equal(t, access.Denied, page.Events[0].Outcome)
+}
+
+// TestFewUploadsRunAtOnce holds uploads open: one two of a token, and four in all.
+func TestFewUploadsRunAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	tokens := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "late"} {
+		tokens[name] = h.token(name, "operator:web")
+	}
+	var ends []*io.PipeWriter
+	answers := make(chan int, 8)
+	begin := func(name string) {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		token := tokens[name]
+		go func() { answers <- h.send(token, "/api/v1/workspaces?team=web", body, -1).StatusCode }()
+		_, err := end.Write(make([]byte, 32<<20)) // more than lies between two programs: the server reads it
+		require.NoError(t, err)
+	}
+	for _, name := range []string{"a", "a", "b", "c"} {
+		begin(name)
+	}
+	for name, status := range map[string]int{"late": http.StatusServiceUnavailable, "a": http.StatusTooManyRequests} {
+		got := h.send(tokens[name], "/api/v1/workspaces?team=web", &counted{}, 400<<20)
+		require.Equal(t, status, got.StatusCode)
+		require.Equal(t, "10", got.Header.Get("Retry-After"))
+	}
+	require.NoError(t, ends[0].Close())
+	require.Equal(t, http.StatusUnprocessableEntity, <-answers, "it was no archive")
+	begin("a")
+	for _, end := range ends[1:] {
+		require.NoError(t, end.Close())
+		require.Equal(t, http.StatusUnprocessableEntity, <-answers)
+	}
+}
