@@ -1,11 +1,15 @@
 package workflows_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -158,4 +162,68 @@ func TestRulesWithoutCauseIssueNoCommands(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Empty(t, s.marked)
 	require.Equal(t, []session.Event{session.SessionCompleted}, s.events())
+}
+
+// TestAlertsAreRaisedExactlyWhenTheirThresholdsAreReached has sessions of random rules, costs and
+// failures, which continue as new at some time: each alert is raised once, and only if the sums say so.
+func TestAlertsAreRaisedExactlyWhenTheirThresholdsAreReached(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(130) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			tm := newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c"))
+			tm.Retry.Rounds = 4
+			for range 1 + r.IntN(8) {
+				switch rule := (spec.Alert{Tokens: 1 + r.Int64N(400)}); {
+				case r.IntN(2) == 0 && !slices.Contains(tm.Alerts, rule):
+					tm.Alerts = append(tm.Alerts, rule)
+				case !slices.ContainsFunc(tm.Alerts, func(a spec.Alert) bool { return a.FailureRate > 0 }):
+					tm.Alerts = append(tm.Alerts, spec.Alert{FailureRate: 0.25 * float64(1+r.IntN(4)), Of: 1 + r.IntN(6)})
+				}
+			}
+			s := &stage{team: tm, webhook: true}
+			var ended []bool
+			used := map[string]int64{}
+			fails := map[string]int{"a": r.IntN(3), "b": r.IntN(3), "c": r.IntN(3)}
+			var env *testsuite.TestWorkflowEnvironment
+			pause := r.IntN(6)
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+				if len(s.rounds) == pause {
+					suggested := make(chan struct{})
+					env.RegisterDelayedCallback(func() { suggest(env); close(suggested) }, 0)
+					<-suggested
+				}
+				if in.Round <= fails[in.Persona] {
+					used[in.Persona], ended = 7, append(ended, true, true)
+					return session.RoundResult{}, failedRound(failures.TestFailure, "no")
+				}
+				used[in.Persona], ended = 110, append(ended, false)
+				return session.RoundResult{}, nil
+			}
+			env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
+			if workflow.IsContinueAsNewError(env.GetWorkflowError()) {
+				env = s.playFrom(t, next(t, env), func(e *testsuite.TestWorkflowEnvironment) { env = e })
+			}
+			require.NoError(t, env.GetWorkflowError())
+			var want []string
+			for _, rule := range tm.Resolved().Alerts {
+				reached := rule.Tokens > 0 && used["a"]+used["b"]+used["c"] >= rule.Tokens
+				for end := rule.Of; rule.Of > 0 && end <= len(ended); end++ {
+					failed := 0
+					for _, f := range ended[end-rule.Of : end] {
+						if f {
+							failed++
+						}
+					}
+					reached = reached || float64(failed) >= rule.FailureRate*float64(rule.Of)
+				}
+				if reached {
+					want = append(want, rule.String()+" ")
+				}
+			}
+			require.ElementsMatch(t, want, s.raised())
+			require.Len(t, status(t, env).Alerts, len(want))
+		})
+	}
 }
