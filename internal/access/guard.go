@@ -75,6 +75,8 @@ type Guard struct {
 	tokens   *Tokens
 	oidc     *oidcProvider
 	failures *failures
+	// unverified are the calls whose signatures are not checked yet, by network.
+	unverified inFlight
 }
 
 // NewGuard returns a guard.

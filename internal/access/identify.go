@@ -19,11 +19,12 @@ type credential struct {
 	again func() bool
 }
 
-// What is wrong with a request: there is no credential, there is one that is not good, or a
-// browser was led to it from elsewhere.
+// What is wrong with a request: there is no credential, there is one that is not good, too many come
+// at once, or a browser was led to it from elsewhere.
 var (
 	errNone    = errors.New("sign in, or send a token")
 	errInvalid = errors.New("the token is unknown, revoked or expired")
+	errTooMany = errors.New("too many calls at once come from this address")
 	errForged  = errors.New("the request does not come from a page of this server; load the page again and repeat it")
 )
 
@@ -82,11 +83,20 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 	}}, nil
 }
 
-// signedPatience bounds how long the body of a call takes whose sender is not known yet.
-const signedPatience = 30 * time.Second
+// The bounds of calls whose senders are not known yet, because their bodies have to be read first: how
+// long a body takes, and how many a network sends at once.
+const (
+	signedPatience = 30 * time.Second
+	signedAtOnce   = 32
+)
 
 // identifySigned returns who has signed a call, and the request that goes on.
 func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
+	from := network(v.client)
+	if !g.unverified.begin(from, signedAtOnce) {
+		return credential{}, r, errTooMany
+	}
+	defer g.unverified.end(from)
 	late := time.AfterFunc(signedPatience, func() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the read ends now
 	})

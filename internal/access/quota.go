@@ -1,6 +1,7 @@
 package access
 
 import (
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -37,4 +38,32 @@ func (q *quota) take(key string) (ok bool, after time.Duration) {
 	}
 	missing := 1 - limiter.TokensAt(now)
 	return false, time.Duration(missing / float64(q.every) * float64(time.Second))
+}
+
+// inFlight counts the requests of each key that are in flight. Its zero value is ready.
+type inFlight struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// begin counts one more request of a key, unless there are as many as allowed.
+func (f *inFlight) begin(key string, allowed int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count == nil {
+		f.count = map[string]int{}
+	}
+	if f.count[key] >= allowed {
+		return false
+	}
+	f.count[key]++
+	return true
+}
+
+func (f *inFlight) end(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count[key]--; f.count[key] == 0 {
+		delete(f.count, key)
+	}
 }

@@ -158,6 +158,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 	case errors.Is(err, ErrSignature):
 		wait := g.failures.note(r.Context(), v, "hook.call", safetext.Clip(r.URL.Path, 80)+": "+err.Error())
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Not signed", text: err.Error()}, wait))
+	case errors.Is(err, errTooMany):
+		g.answer(w, r, fault{status: http.StatusTooManyRequests, title: "Too many calls", text: err.Error(), after: time.Second})
 	case errors.As(err, &tooLarge):
 		g.answer(w, r, fault{status: http.StatusRequestEntityTooLarge, title: "Too large", text: "the body of the request is too large"})
 	case errors.Is(err, errProvider):

@@ -260,18 +260,37 @@ func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
 	require.Len(t, list.Hooks, 1)
 }
 
-// TestACallThatDoesNotEnd has a caller send half of a body, and others call meanwhile.
-func TestACallThatDoesNotEnd(t *testing.T) {
+// TestCallsThatDoNotEnd has callers send halves of bodies, and others call meanwhile.
+func TestCallsThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	tickets := s.add(control.NewHook{Name: "tickets"})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-	require.NoError(t, err)
-	_, err = io.WriteString(conn, "POST /hooks/tickets HTTP/1.1\r\nHost: "+strings.TrimPrefix(s.url, "http://")+"\r\nContent-Length: 100\r\n\r\n{")
-	require.NoError(t, err)
+	address := strings.TrimPrefix(s.url, "http://")
 	body := []byte(`{"requirement": "Build it."}`)
-	require.Contains(t, s.post(tickets.URL, body, signature(t, tickets.Secret, "msg_1", time.Now(), body), nil).text, wouldStart)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	answer, _ := io.ReadAll(conn)
-	require.NotContains(t, string(answer), " 200 ")
+	call := func() reply {
+		return s.post(tickets.URL, body, signature(t, tickets.Secret, "msg_1", time.Now(), body), nil)
+	}
+	begin := func() *net.TCPConn {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, "POST /hooks/tickets HTTP/1.1\r\nHost: "+address+"\r\nContent-Length: 100\r\n\r\n{")
+		require.NoError(t, err)
+		return conn.(*net.TCPConn)
+	}
+	first := begin()
+	require.Contains(t, call().text, wouldStart)
+	require.NoError(t, first.CloseWrite())
+	answer, _ := io.ReadAll(first)
+	require.NotContains(t, string(answer), " 200 ", "half a body is not signed")
+
+	var many []*net.TCPConn
+	for range 40 {
+		many = append(many, begin())
+	}
+	require.Eventually(t, func() bool { return call().status == http.StatusTooManyRequests }, 10*time.Second, 20*time.Millisecond, "bodies of unknown callers take memory")
+	for _, conn := range many {
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return call().status == http.StatusServiceUnavailable }, 10*time.Second, 20*time.Millisecond)
 }

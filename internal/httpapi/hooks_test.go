@@ -1,0 +1,49 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/control"
+)
+
+func TestHooksAreAddedByHTTP(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
+	in := map[string]any{"name": "tickets", "team": "web", "map": map[string]any{"requirement": "/text"}, "labels": map[string]any{"from": "tickets"}}
+	var made control.AddedHook
+	h.call("POST", "/hooks", in, "Idempotency-Key", "k").read(t, &made)
+	require.Regexp(t, `^whsec_\S{44}$`, made.Secret)
+	require.Equal(t, "/hooks/tickets", made.URL)
+	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/hooks", in, "Idempotency-Key", "k").status, "an answer with a secret is not kept")
+	kept, err := filepath.Glob(filepath.Join(h.base.Store.Dir(), "requests", "*"))
+	require.NoError(t, err)
+	for _, file := range kept {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotContains(t, string(data), made.Secret)
+	}
+
+	var list control.HookList
+	got := h.call("GET", "/hooks", nil)
+	got.read(t, &list)
+	require.Len(t, list.Hooks, 1)
+	require.NotContains(t, string(got.body), made.Secret)
+	for field, wrong := range map[string]map[string]any{
+		"map":    {"map": map[string]any{"requirement": "text"}},
+		"labels": {"labels": map[string]any{"hook": "x"}},
+		"on":     {"on": []string{"issues.opened"}},
+	} {
+		wrong["name"], wrong["team"] = "other", "web"
+		got := h.call("POST", "/hooks", wrong)
+		require.Equal(t, http.StatusUnprocessableEntity, got.status)
+		require.Contains(t, string(got.body), `"location":"`+field+`"`)
+	}
+	require.Equal(t, http.StatusOK, h.call("DELETE", "/hooks/tickets", nil).status)
+	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
+}
