@@ -17,7 +17,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/transcript"
@@ -32,10 +31,7 @@ type logsDocument struct {
 // attemptLog is an attempt with its texts.
 type attemptLog struct {
 	control.Attempt
-	// Changes is the difference of a failed attempt's files from the input.
-	Changes string `json:"changes,omitempty"`
-	// Text is the content of the transcript; empty for an attempt that left none.
-	Text string `json:"text"`
+	control.AttemptLog
 }
 
 // logsCommand is `logs`.
@@ -85,16 +81,17 @@ func newLogs(a *app) *cobra.Command {
 	flags.IntVar(&c.tail, "tail", c.tail, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
 	flags.BoolVar(&c.full, "full", false, "print complete tool calls and results; -o json always does")
 	flags.DurationVar(&c.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *logsCommand) run(ctx context.Context) error {
-	s, key, err := c.stored(c.session)
+	p, err := c.plane(ctx, c.logsBase)
 	if err != nil {
 		return err
 	}
-	r := &logReader{logsCommand: c, store: s, key: key}
+	defer p.close()
+	r := &logReader{logsCommand: c, plane: p}
 	if c.follow {
 		return r.follow(ctx)
 	}
@@ -116,6 +113,19 @@ func (c *logsCommand) run(ctx context.Context) error {
 	}
 	c.write(doc)
 	return nil
+}
+
+// logsBase is what operations work on that read logs: the store and, to follow them, Temporal.
+func (c *logsCommand) logsBase(ctx context.Context) (*control.Base, func(), error) {
+	s, key, err := c.stored(c.session)
+	if err != nil || !c.follow {
+		return c.base(nil, s, key.Namespace), func() {}, err
+	}
+	conn, err := c.dialToLook(ctx, "following only the store")
+	if err != nil || conn == nil {
+		return c.base(nil, s, key.Namespace), func() {}, err
+	}
+	return c.base(conn, s, key.Namespace), conn.Close, nil
 }
 
 // newestOf selects attempts by --tail and --since, and keeps their order.
@@ -141,25 +151,19 @@ func (c *logsCommand) newestOf(logs []control.Attempt, now time.Time) []control.
 	})
 }
 
-// logReader reads a session's attempts from the store.
+// logReader reads a session's attempts.
 type logReader struct {
 	*logsCommand
-	store *store.Store
-	key   session.Key
+	plane *plane
 }
 
 // attempts lists the selected finished attempts in the order of the team file.
 func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
-	list, err := r.plane().List(ctx, r.key.Session, control.Select(r.selection))
+	list, err := r.plane.attempts.List(ctx, r.session, control.Select(r.selection))
 	if list.Damage.Damage != "" {
 		r.printErr("%s", list.Damage.Damage)
 	}
-	return list, selectionError(err)
-}
-
-// plane has the operations that need no Temporal.
-func (r *logReader) plane() control.Attempts {
-	return control.Attempts{Base: r.base(nil, r.store, r.key.Namespace)}
+	return list, r.explainIn(ctx, r.plane, selectionError(err))
 }
 
 // selectionError is an error of an operation, where only the selection can be wrong.
@@ -187,10 +191,7 @@ func (r *logReader) newest(ctx context.Context, list control.AttemptList) ([]att
 // read reads an attempt's texts.
 func (r *logReader) read(ctx context.Context, a control.Attempt) (l attemptLog, err error) {
 	l.Attempt = a
-	if l.Text, _, err = r.plane().Transcript(ctx, r.key.Session, a); err != nil {
-		return l, err
-	}
-	l.Changes, err = r.plane().Changes(ctx, r.key.Session, a)
+	l.AttemptLog, err = r.plane.attempts.Log(ctx, r.session, a)
 	return l, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -41,7 +42,6 @@ type (
 // logFollower prints a session's logs live.
 type logFollower struct {
 	*logReader
-	address string
 	// briefs shorten the output of the running attempts.
 	briefs map[spec.AssignmentID]*transcript.Brief
 }
@@ -50,19 +50,11 @@ type logFollower struct {
 // ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
 	f := &logFollower{logReader: r, briefs: map[spec.AssignmentID]*transcript.Brief{}}
-	conn, err := r.dialToLook(ctx, "following only the store")
-	if err != nil {
-		return err
-	}
-	if conn != nil {
-		defer conn.Close()
-		f.address = conn.Address
-	}
 	from, err := f.begin(ctx)
 	if err != nil {
 		return err
 	}
-	for e, err := range (control.Attempts{Base: r.base(conn, r.store, r.key.Namespace)}).Follow(ctx, r.key.Session, control.Select(r.selection), from) {
+	for e, err := range r.plane.attempts.Follow(ctx, r.session, control.Select(r.selection), from) {
 		if err == nil {
 			err = f.take(ctx, e)
 		}
@@ -70,13 +62,13 @@ func (r *logReader) follow(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			return selectionError(err)
+			return r.explainIn(ctx, r.plane, selectionError(err))
 		}
 		if e.Kind == control.SessionIs && hasOutcome(e.Status) {
 			return f.end(e)
 		}
 	}
-	r.printErr("session %s continues; follow it again: %s", r.key.Session, r.commandLine("logs -f "+r.key.Session))
+	r.printErr("session %s continues; follow it again: %s", r.session, r.commandLine("logs -f "+r.session))
 	return exit(exitInterrupted)
 }
 
@@ -113,8 +105,10 @@ func (f *logFollower) take(ctx context.Context, e control.Event) error {
 	case control.AttemptProgress:
 		return f.printLine(*e.Of, e.Text)
 	case control.TemporalLost:
-		f.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.address)
-	case control.TemporalBack:
+		f.printErr("lost the connection to %s; following only the store until it is back", f.plane.temporal())
+	case client.ServerLost:
+		f.printErr("lost the connection to %s; retrying (the session is not affected)", f.plane.where())
+	case control.TemporalBack, client.ServerBack:
 		f.printErr("reconnected")
 	case control.SessionIs:
 	}
@@ -180,14 +174,14 @@ func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 // end prints the session's state, and returns its exit code.
 func (f *logFollower) end(status control.Event) error {
 	if f.output == outputJSON {
-		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {
+		if err := f.line(followedEnd{"session", f.session, status.Status, status.Reason}); err != nil {
 			return err
 		}
 		return exit(outcomeCode(status.Status))
 	}
-	f.printErr("session %s: %s", f.key.Session, status.Status)
+	f.printErr("session %s: %s", f.session, status.Status)
 	if code := outcomeCode(status.Status); code != exitDone {
-		f.printErr("more: %s", f.commandLine("status "+f.key.Session))
+		f.printErr("more: %s", f.commandLine("status "+f.session))
 		return exit(code)
 	}
 	return nil

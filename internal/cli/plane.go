@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type plane struct {
 	sessions sessionOperations
 	requests requestOperations
 	reviews  reviewOperations
+	attempts attemptOperations
 	starts   startOperations
 	// base is what the operations of this process work on; nil with a server, whose address server is.
 	base   *control.Base
@@ -62,6 +64,13 @@ type reviewOperations interface {
 	Selected(ctx context.Context, session string, paths []string) (control.Result, error)
 }
 
+// attemptOperations are those of [control.Attempts] that commands use.
+type attemptOperations interface {
+	List(ctx context.Context, session string, selected control.Select) (control.AttemptList, error)
+	Log(ctx context.Context, session string, at control.Attempt) (control.AttemptLog, error)
+	Follow(ctx context.Context, session string, selected control.Select, from string) iter.Seq2[control.Event, error]
+}
+
 // startOperations are those of [control.Starts] that commands use.
 type startOperations interface {
 	Check(context.Context, control.NewSession) error
@@ -75,7 +84,8 @@ type startOperations interface {
 func planeOf(base *control.Base, done func()) *plane {
 	return &plane{
 		sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, reviews: control.Reviews{Base: base}, starts: localStarts{control.Starts{Base: base}},
-		base: base, close: done,
+		attempts: control.Attempts{Base: base},
+		base:     base, close: done,
 	}
 }
 
@@ -85,7 +95,7 @@ func planeAt(c *client.Client, now func() time.Time) *plane {
 	return &plane{
 		sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c},
 		reviews: servedReviews{client.Reviews{Client: c}, between}, starts: servedStarts{client.Starts{Client: c}, between},
-		server: c.URL(), close: func() {
+		attempts: client.Attempts{Client: c}, server: c.URL(), close: func() {
 			between.close()
 			c.Close()
 		},
@@ -121,6 +131,14 @@ func (p *plane) where() string {
 		where = append(where, "the store in "+p.base.Store.Dir())
 	}
 	return strings.Join(where, " and ")
+}
+
+// temporal names the Temporal that the operations work on.
+func (p *plane) temporal() string {
+	if p.base == nil || p.base.Temporal() == nil {
+		return "Temporal"
+	}
+	return "Temporal at " + p.base.Temporal().Address
 }
 
 const (

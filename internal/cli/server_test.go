@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -118,6 +119,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"artifacts get whole --out OUT", "artifacts get whole docs --out OUT -o json", "artifacts get whole docs --out OUT", "artifacts get whole no/such --out OUT",
 		"apply whole --dir DIR --dry-run", "apply whole --dir DIR --patch", "apply whole --dir DIR", "apply whole --dir DIR -o json", "apply waits --dir DIR", "apply waits --dir DIR --partial -o json",
 		"apply whole --dir TAKEN", "apply whole --dir TAKEN --branch b",
+		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing", "logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
@@ -234,4 +236,47 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	far.must(0, "apply", started.Session)
 	require.Equal(t, "from far\n", far.tree("site")["/code.txt"])
 	require.Contains(t, d.must(0, "audit"), "session.start")
+}
+
+// serving serves the desk's store at an address, and returns the server.
+func (d *desk) serving(address string) *command {
+	d.t.Helper()
+	server := d.begin("serve", "--listen", address)
+	server.says("sign in")
+	return server
+}
+
+func TestFollowingContinuesAfterARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	gate := func(n string) string {
+		return "until test -f " + filepath.Join(d.dir, "gate"+n) + "; do sleep 0.1; done; "
+	}
+	d.withWorker(map[string]string{
+		"coder": "echo line one; " + gate("1") + "echo line two; " + gate("2") + "echo line three; echo x > code.txt",
+	})
+	address := "127.0.0.1:" + proctest.FreePort(t)
+	server := d.serving(address)
+	token := strings.TrimSpace(d.must(0, "token", "create", "test", "--role", "operator"))
+	far := caller{t: t, url: "http://" + address, token: token}.away()
+	far.must(0, "run", far.file("team.yaml", oneTeam), "Make it so.", "--session", "s")
+	logs := far.begin("logs", "s", "-f")
+	logs.shows("line one")
+	server.interrupt()
+	server.wait()
+	logs.says("lost the connection to the Maestro server at http://" + address)
+	d.file("gate1", "")
+	server = d.serving(address)
+	logs.shows("line two")
+	require.Contains(t, logs.stderr.String(), "reconnected")
+	d.file("gate2", "")
+	require.Equal(t, 0, logs.wait(), logs.stderr.String())
+	for _, line := range []string{"line one", "line two", "line three"} {
+		require.Equal(t, 1, strings.Count(logs.stdout.String(), line), logs.stdout.String())
+	}
+	server.interrupt()
+	server.wait()
+	away := far.run("logs", "s", "-f")
+	require.Equal(t, 4, away.code, away.stderr.String())
+	require.Contains(t, away.stderr.String(), "cannot be reached")
 }

@@ -47,7 +47,7 @@ type Attempt struct {
 	// Diff is the blob of the difference of a failed attempt's files from the input.
 	Diff spec.Digest `json:"-"`
 	// Again: the assignment has more than one pass.
-	Again bool `json:"-"`
+	Again bool `json:"again,omitempty"`
 }
 
 // Ended is when the attempt ended; zero: it has not.
@@ -169,6 +169,31 @@ func (a Attempts) Changes(ctx context.Context, sessionID string, at Attempt) (st
 		return "", err
 	}
 	return a.orLost(ctx, at.Diff)
+}
+
+// AttemptLog is the texts of an attempt.
+type AttemptLog struct {
+	// Changes is the difference of a failed attempt's files from the input.
+	Changes string `json:"changes,omitempty"`
+	// Text is the content of the transcript; empty for an attempt that left none.
+	Text string `json:"text"`
+}
+
+// Log is the texts of a finished attempt, or why they cannot be read.
+func (a Attempts) Log(ctx context.Context, sessionID string, at Attempt) (l AttemptLog, err error) {
+	if l.Text, _, err = a.Transcript(ctx, sessionID, at); err == nil {
+		l.Changes, err = a.Changes(ctx, sessionID, at)
+	}
+	return l, err
+}
+
+// LogOf is the texts of a finished attempt that is named.
+func (a Attempts) LogOf(ctx context.Context, sessionID string, id AttemptRef) (AttemptLog, error) {
+	_, found, _, err := a.find(ctx, sessionID, id)
+	if err != nil {
+		return AttemptLog{}, err
+	}
+	return a.Log(ctx, sessionID, found)
 }
 
 // orLost reads a text for people, or why it cannot be read.

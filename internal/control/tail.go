@@ -152,11 +152,15 @@ func onOneLine(text string) string { return strings.Join(strings.Fields(text), "
 
 // Rest returns the part of a transcript after the printed output: all of it if the output
 // is not found in it.
-func (l *Tail) Rest(log string) string {
-	if rest, ok := strings.CutPrefix(log, string(l.text)); ok {
+func (l *Tail) Rest(log string) string { return Unprinted(string(l.text), log) }
+
+// Unprinted returns the part of a transcript after the end of what was printed of it: all of it if
+// that is not found.
+func Unprinted(printed, log string) string {
+	if rest, ok := strings.CutPrefix(log, printed); ok {
 		return rest
 	}
-	overlap := string(l.text[max(len(l.text)-maxOverlap, 0):]) // the transcript is cut, or begins differently
+	overlap := printed[max(len(printed)-maxOverlap, 0):] // the transcript is cut, or begins differently
 	if i := strings.LastIndex(log, overlap); i >= 0 {
 		return log[i+len(overlap):]
 	}

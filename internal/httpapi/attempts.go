@@ -66,6 +66,10 @@ func attempts(api huma.API, a control.Attempts) {
 		func(ctx context.Context, in *rangeInput) (control.TranscriptRange, error) {
 			return a.Range(ctx, in.Session, in.ref(), in.From, in.Limit)
 		})
+	register(api, operation(one+"/log", "read-attempt-log", "Read an attempt's whole transcript, and the changes before a failure"),
+		func(ctx context.Context, in *OfAttempt) (control.AttemptLog, error) {
+			return a.LogOf(ctx, in.Session, in.ref())
+		})
 	register(api, operation("GET /sessions/{session}/attempts/{phase}/{persona}/live", "read-live", "Read what the running attempt of an assignment has printed since an offset"),
 		func(ctx context.Context, in *liveInput) (control.LiveLines, error) {
 			return a.Live(ctx, in.Session, spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, in.After)

@@ -52,13 +52,6 @@ func (r *Recipients) NotifyWebhook(ctx context.Context, n session.Notice) error 
 	return entityworkflow.Once(ctx, r.Temporal, workflows.WebhookOf(r.Store, n))
 }
 
-// ReadTicket returns what the newest run of a ticket's workflow shows: of the ticket of a
-// failure, by its fingerprint, or of one with a key. It returns false if there is none.
-func ReadTicket(ctx context.Context, c client.Client, store, name string) (view workflows.TicketView, ok bool, err error) {
-	ok, err = entityworkflow.Memo(ctx, c, workflows.TicketID(store, name), workflows.MemoTicket, &view)
-	return view, ok, err
-}
-
 // How many calls of Jira, and of the webhook, a worker makes at once.
 const (
 	ticketSlots  = 4

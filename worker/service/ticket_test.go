@@ -21,6 +21,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/jiratest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -49,10 +50,17 @@ func helps(sessionID string, event session.Event, n int) activities.NotifyInput 
 	return activities.NotifyInput{Notice: notice(sessionID, event, n), Jira: &spec.HelpJira{Project: "MD", Type: "Bug"}}
 }
 
+// readTicket returns what the newest run of a ticket's workflow shows: of the ticket of a
+// failure, by its fingerprint, or of one with a key.
+func readTicket(ctx context.Context, c client.Client, store, name string) (view workflows.TicketView, ok bool, err error) {
+	ok, err = entityworkflow.Memo(ctx, c, workflows.TicketID(store, name), workflows.MemoTicket, &view)
+	return view, ok, err
+}
+
 // ticket is what the workflow of a failure's ticket shows.
 func (s *stand) ticket(fingerprint string) workflows.TicketView {
 	s.t.Helper()
-	view, _, err := service.ReadTicket(s.t.Context(), s.client, s.store.ID(), fingerprint)
+	view, _, err := readTicket(s.t.Context(), s.client, s.store.ID(), fingerprint)
 	require.NoError(s.t, err)
 	return view
 }
@@ -254,7 +262,7 @@ func TestTicketOverManyRuns(t *testing.T) {
 	t.Cleanup(func() { w.Stop() })
 	all.Wait()
 	view := func() workflows.TicketView {
-		v, _, err := service.ReadTicket(t.Context(), conn.Client, "store", "f00")
+		v, _, err := readTicket(t.Context(), conn.Client, "store", "f00")
 		require.NoError(t, err)
 		return v
 	}
@@ -332,7 +340,7 @@ func TestNoticesComeAsTheTicketCompletes(t *testing.T) {
 					t.Error(err)
 				}
 				for deadline := time.Now().Add(time.Minute); ; { // most likely the workflow completes then
-					if v, _, err := service.ReadTicket(t.Context(), s.client, s.store.ID(), failure); err == nil && v.State == workflows.TicketCurrent || time.Now().After(deadline) {
+					if v, _, err := readTicket(t.Context(), s.client, s.store.ID(), failure); err == nil && v.State == workflows.TicketCurrent || time.Now().After(deadline) {
 						break
 					}
 				}

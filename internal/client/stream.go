@@ -1,0 +1,136 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// silence is the longest one of a server that lives: it sends a comment every 15 seconds.
+	silence = 50 * time.Second
+	// reconnectPause is between attempts to reach a server that was lost.
+	reconnectPause = time.Second
+	// maxEvent bounds an event, in bytes.
+	maxEvent = 16 << 20
+)
+
+// event is one of a stream, or says that the server was lost, or is back.
+type event[T any] struct {
+	data       T
+	lost, back bool
+}
+
+// errBroken says that a stream has ended because of the connection or the server.
+var errBroken = errors.New("the stream has ended")
+
+// stream follows server-sent events from a position on, over losses of the connection: the server is
+// asked for what comes after the last event.
+func stream[T any](ctx context.Context, c *Client, path string, query url.Values, from string) iter.Seq2[event[T], error] {
+	return func(yield func(event[T], error) bool) {
+		connected, lost := false, false
+		for ctx.Err() == nil {
+			err := follow(ctx, c, path, query, from, func(id string, data []byte) error {
+				if lost = lost && !yield(event[T]{back: true}, nil); lost {
+					return io.EOF
+				}
+				connected = true
+				var e event[T]
+				if err := json.Unmarshal(data, &e.data); err != nil {
+					return fmt.Errorf("the Maestro server at %s: an event cannot be read: %w", c.base, err)
+				}
+				if id != "" {
+					from = id
+				}
+				if !yield(e, nil) {
+					return io.EOF
+				}
+				return nil
+			})
+			var away *UnreachableError
+			switch {
+			case errors.Is(err, io.EOF) || ctx.Err() != nil:
+				return
+			case !errors.Is(err, errBroken) && (!connected || !errors.As(err, &away)):
+				yield(event[T]{}, err)
+				return
+			case !lost:
+				if lost = true; !yield(event[T]{lost: true}, nil) {
+					return
+				}
+			}
+			if !sleep(ctx, reconnectPause) {
+				return
+			}
+		}
+	}
+}
+
+// follow reads one connection's events until it ends; the error is never nil.
+func follow(ctx context.Context, c *Client, path string, query url.Values, from string, take func(id string, data []byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	head := map[string]string{"Accept": "text/event-stream"}
+	if from != "" {
+		head["Last-Event-ID"] = from
+	}
+	got, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, head: head})
+	if err != nil {
+		return err
+	}
+	defer got.Body.Close() //nolint:errcheck // only read
+	alive := time.AfterFunc(silence, cancel)
+	defer alive.Stop()
+	lines := bufio.NewScanner(got.Body)
+	lines.Buffer(nil, maxEvent)
+	var kind, id string
+	var data []byte
+	for lines.Scan() {
+		alive.Reset(silence)
+		name, value, _ := bytes.Cut(lines.Bytes(), []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "event":
+			kind = string(value)
+		case "id":
+			id = string(value)
+		case "data":
+			data = bytes.Clone(value) // the server writes one line
+		case "":
+			if len(lines.Bytes()) > 0 || data == nil { // a comment, or nothing
+				continue
+			}
+			if kind == "problem" {
+				return c.problemIn(data)
+			}
+			if err := take(id, data); err != nil {
+				return err
+			}
+			kind, id, data = "", "", nil
+		}
+	}
+	return errBroken
+}
+
+// problemIn is the error of an event that says why a stream ends.
+func (c *Client) problemIn(data []byte) error {
+	var p struct {
+		problem
+		Status int `json:"status"`
+	}
+	if json.Unmarshal(data, &p) != nil || p.Status >= http.StatusInternalServerError && p.Kind == "" {
+		return errBroken
+	}
+	if p.Kind != "" {
+		return p.Err(p.text(p.Status))
+	}
+	return fmt.Errorf("the Maestro server at %s: %s", c.base, p.text(p.Status))
+}
