@@ -55,7 +55,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 	if !c.watchIt {
 		return nil
 	}
-	w := watcherOf(p.base, sessionID)
+	w := p.lookout(sessionID, c.now)
 	to := newLineObserver(c.console, w)
 	defer to.detail.close()
 	v, err := track(ctx, w, to, session.State.Closed)

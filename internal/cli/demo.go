@@ -82,7 +82,7 @@ func (c *demoCommand) run(ctx context.Context) error {
 }
 
 // startExample starts a session of the example's team on its requirement.
-func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir string) (*sessionstatus.Watcher, error) {
+func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir string) (*lookout, error) {
 	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
 	if err != nil {
 		return nil, err
@@ -96,26 +96,27 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	if err == nil && !doc.Admitted {
 		err = launch.ErrNotAdmitted
 	}
-	return watcherOf(base, doc.Session), c.explainStart(ctx, planeOf(base, func() {}), err)
+	p := planeOf(base, func() {})
+	return p.lookout(doc.Session, c.env.Now), c.explainStart(ctx, p, err)
 }
 
 // printResult prints the session's results, and commands to try next.
-func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *sessionstatus.Watcher, v sessionstatus.Session) error {
+func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *lookout, v sessionstatus.Session) error {
 	if v.Status.Status != session.Completed {
 		c.reportFailure(v.Status)
 	}
 	c.print("")
-	shown, err := c.lookPlane(w).sessions.Status(ctx, w.Session)
+	shown, err := w.sessions.Status(ctx, w.session)
 	if err != nil {
 		return err
 	}
 	writeStatus(c.guide, shown)
-	key := w.Key()
+	key := w.watcher.Key()
 	newest, err := c.newest(ctx, k.Store, key)
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(k.Store.Dir(), "demo", w.Session)
+	out := filepath.Join(k.Store.Dir(), "demo", w.session)
 	files, err := k.Store.Content.Export(ctx, newest.Tree, nil, out, true)
 	if err != nil {
 		return err
@@ -129,10 +130,10 @@ func (c *demoCommand) printResult(ctx context.Context, k *localdev.Stack, w *ses
 	flags := c.stateFlag()
 	switch {
 	case c.keep:
-		c.print("Web UI       %s/namespaces/%s/workflows/%s", k.WebUI(), k.Conn.Namespace, w.Session)
+		c.print("Web UI       %s/namespaces/%s/workflows/%s", k.WebUI(), k.Conn.Namespace, w.session)
 	default:
 		c.print("Web UI       `maestro demo --keep%s` keeps it running; `maestro dev%s` shows this session again", flags, flags)
 	}
-	c.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.Session, flags)
+	c.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.session, flags)
 	return nil
 }

@@ -35,7 +35,7 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	if err := errors.Join(err, announce(a.console, doc)); err != nil || !watch || doc.Unchanged.Closed() {
 		return err
 	}
-	return a.follow(ctx, watcherOf(p.base, doc.Session))
+	return a.follow(ctx, p.lookout(doc.Session, a.env.Now))
 }
 
 // printUnchanged says of a session that was not started anew what it does.

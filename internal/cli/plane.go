@@ -41,6 +41,7 @@ type plane struct {
 type sessionOperations interface {
 	List(context.Context, control.SessionFilter) (control.SessionList, error)
 	Status(ctx context.Context, session string) (sessionstatus.Session, error)
+	Progress(ctx context.Context, session string) (control.Progress, error)
 	Cancel(ctx context.Context, session string) (control.Cancellation, error)
 	Known(context.Context) []string
 	Dashboard(session string) string
@@ -58,6 +59,7 @@ type requestOperations interface {
 type reviewOperations interface {
 	Artifacts(ctx context.Context, session string) (control.Artifacts, error)
 	Diff(context.Context, control.DiffInput) (control.Diff, error)
+	DiffFile(ctx context.Context, in control.DiffInput, path string) (control.FileDiff, error)
 	// Result has the files that the session has changed, Selected those of its newest tree that
 	// paths select.
 	Result(ctx context.Context, session string) (control.Result, error)

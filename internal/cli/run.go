@@ -175,8 +175,6 @@ func (c *runCommand) check(text []string, served bool) error {
 	switch {
 	case served && c.fromJira != "":
 		return usagef("--from-jira needs Temporal and the store; leave the server out")
-	case served && c.watch:
-		return usagef("--watch needs Temporal; leave the server out")
 	case c.fromJira != "" && (c.file != "" || len(text) > 0):
 		return usagef("--from-jira %s excludes -f and TEXT; leave one out", c.fromJira)
 	case c.fromJira == "" && c.agents != "":

@@ -120,6 +120,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"apply whole --dir DIR --dry-run", "apply whole --dir DIR --patch", "apply whole --dir DIR", "apply whole --dir DIR -o json", "apply waits --dir DIR", "apply waits --dir DIR --partial -o json",
 		"apply whole --dir TAKEN", "apply whole --dir TAKEN --branch b",
 		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing", "logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
+		"watch whole", "watch waits", "watch whole --plain",
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
@@ -228,6 +229,10 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 		require.Contains(t, c.stderr.String(), s.text)
 		require.Equal(t, s.code, c.code, c.stderr.String())
 	}
+	watched := far.run("run", team, "Make it so.", "--session", "two", "--watch")
+	require.Equal(t, 3, watched.code, watched.stderr.String())
+	require.Contains(t, watched.stderr.String(), "maestro approve two think")
+	require.Equal(t, 0, far.run("cancel", "two", "--watch").code)
 	var started control.Started
 	far.json(&started, "run", "pair", "Make it so.", "--workspace", site, "--input", "think="+filepath.Dir(filepath.Dir(far.file("given/docs/design.md", "# Given\n"))))
 	require.True(t, started.Admitted)
@@ -260,17 +265,22 @@ func TestFollowingContinuesAfterARestartOfTheServer(t *testing.T) {
 	token := strings.TrimSpace(d.must(0, "token", "create", "test", "--role", "operator"))
 	far := caller{t: t, url: "http://" + address, token: token}.away()
 	far.must(0, "run", far.file("team.yaml", oneTeam), "Make it so.", "--session", "s")
-	logs := far.begin("logs", "s", "-f")
+	logs, watch := far.begin("logs", "s", "-f"), far.begin("watch", "s")
 	logs.shows("line one")
+	watch.shows("build/dev: line one")
 	server.interrupt()
 	server.wait()
+	watch.says("lost the connection to the Maestro server at http://" + address)
 	logs.says("lost the connection to the Maestro server at http://" + address)
 	d.file("gate1", "")
 	server = d.serving(address)
+	watch.says("reconnected")
 	logs.shows("line two")
 	require.Contains(t, logs.stderr.String(), "reconnected")
 	d.file("gate2", "")
 	require.Equal(t, 0, logs.wait(), logs.stderr.String())
+	require.Equal(t, 0, watch.wait(), watch.stderr.String())
+	watch.shows("session s: completed")
 	for _, line := range []string{"line one", "line two", "line three"} {
 		require.Equal(t, 1, strings.Count(logs.stdout.String(), line), logs.stdout.String())
 	}

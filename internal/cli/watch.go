@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -47,21 +46,25 @@ func newWatch(a *app) *cobra.Command {
 			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, done, err := a.watchOrRead(cmd.Context(), args[0])
+			if err := spec.CheckSession(args[0]); err != nil {
+				return usagef("%w", err)
+			}
+			p, err := a.plane(cmd.Context(), a.storeOrTemporalBase)
 			if err != nil {
 				return err
 			}
-			defer done()
-			if w.Conn != nil {
-				return a.follow(cmd.Context(), w)
+			defer p.close()
+			if p.base == nil || p.base.Temporal() != nil {
+				return a.follow(cmd.Context(), p.lookout(args[0], a.env.Now))
 			}
-			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), a.lookPlane(w), args[0])
+			err = (&statusCommand{a.console, a.connector, a.guide}).show(cmd.Context(), p, args[0])
 			return &codeError{exitUnreachable, err} // Temporal may know more
 		},
 	}
 	a.addPlainFlag(cmd.Flags())
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
+	a.addServerFlags(cmd)
 	return cmd
 }
 
@@ -70,27 +73,22 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.plain, "plain", false, "print a line for each change, also on a terminal")
 }
 
-// lookPlane has the operations on what a look is at.
-func (a *app) lookPlane(w *sessionstatus.Watcher) *plane {
-	return planeOf(a.base(w.Conn, w.Store, w.Key().Namespace), func() {})
-}
-
 // follow shows a session until it ends or waits for a person, and returns its outcome as an
 // exit code.
-func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
+func (a *app) follow(ctx context.Context, w *lookout) error {
 	v, err := a.show(ctx, w)
 	if errors.Is(err, context.Canceled) {
-		a.printErr("session %s continues; watch it again: %s", w.Session, a.commandLine("watch "+w.Session))
+		a.printErr("session %s continues; watch it again: %s", w.session, a.commandLine("watch "+w.session))
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explainLook(ctx, a.lookPlane(w), w.Session, err)
+		return a.explainLook(ctx, w.plane, w.session, err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
 		a.reportFailure(v.Status)
-	} else if w.Store != nil { // else its files are elsewhere
-		a.printErr("show its changes:  %s\napply them:        %s", a.commandLine("artifacts diff "+w.Session), a.commandLine("apply "+w.Session))
+	} else if w.base == nil || w.base.Store != nil { // else its files are elsewhere
+		a.printErr("show its changes:  %s\napply them:        %s", a.commandLine("artifacts diff "+w.session), a.commandLine("apply "+w.session))
 	}
 	return exit(code)
 }
@@ -98,7 +96,7 @@ func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 // show shows a session until it ends or waits for a person: in the live view if the terminal
 // allows it, otherwise with a line for each change. The error is context.Canceled if ctx ended
 // or the user quit before.
-func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus.Session, error) {
+func (a *app) show(ctx context.Context, w *lookout) (sessionstatus.Session, error) {
 	if terminal, ok := a.viewTerminal(); ok {
 		return a.runView(ctx, w, terminal)
 	}
@@ -109,13 +107,13 @@ func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus
 
 // track sends a session's states to an observer until over accepts one, or ctx ends, and
 // returns the last one. It waits for a lost connection.
-func track(ctx context.Context, w *sessionstatus.Watcher, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
+func track(ctx context.Context, w *lookout, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last sessionstatus.Session
 	lost, known, unexplained := false, false, false
 	for {
-		v, err := w.LookWithin(ctx, lostAfter)
+		v, err := w.look(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return last, ctx.Err()
@@ -130,11 +128,11 @@ func track(ctx context.Context, w *sessionstatus.Watcher, to observer, over func
 				}
 				unexplained = true
 			}
-		case !temporalutil.Lost(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
+		case !lostConnection(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
 			return last, err
 		case !lost:
 			lost = true
-			to.disconnected(fmt.Sprintf("lost the connection to Temporal at %s; retrying (the session is not affected)", w.Conn.Address))
+			to.disconnected(fmt.Sprintf("lost the connection to %s; retrying (the session is not affected)", w.whom()))
 		}
 		select {
 		case <-ctx.Done():
@@ -156,8 +154,8 @@ type lineObserver struct {
 	connectionLost bool
 }
 
-func newLineObserver(out *console, w *sessionstatus.Watcher) *lineObserver {
-	return &lineObserver{console: out, detail: &sessionDetail{Watcher: w}, sentBack: map[string]int{}}
+func newLineObserver(out *console, w *lookout) *lineObserver {
+	return &lineObserver{console: out, detail: &sessionDetail{lookout: w}, sentBack: map[string]int{}}
 }
 
 // update prints changes and new notes.
@@ -169,7 +167,7 @@ func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
 	l.detail.followOutput(ctx, now)
 	passes := l.detail.passes(ctx, now)
 	l.resetSentBack(now.Phases)
-	known := history{passes: passes, work: l.detail.times(now), now: l.detail.Now()}
+	known := history{passes: passes, work: l.detail.times(now), now: l.detail.now()}
 	first := l.before.Session == ""
 	all := changes(l.palette, l.before, now.Status, known)
 	sortByTime(all)

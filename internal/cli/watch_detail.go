@@ -21,7 +21,7 @@ import (
 // assignments, the phases' order, and the output of running attempts. It reads from the store,
 // and only what has changed.
 type sessionDetail struct {
-	*sessionstatus.Watcher
+	*lookout
 	digest     spec.Digest // of the checkpoint that was read
 	revision   int64       // of the status document when records were read
 	checkpoint session.Checkpoint
@@ -56,7 +56,7 @@ func (w workDone) failure(n int) control.Attempt {
 // readWork reads the records of assignments: those of unfinished assignments each time, the
 // others if the status document has changed. Unreadable records are omitted.
 func (c *sessionDetail) readWork(ctx context.Context, v sessionstatus.Session) {
-	if c.Store == nil {
+	if c.watcher.Store == nil {
 		return
 	}
 	changed := v.Revision != c.revision || c.work == nil
@@ -70,8 +70,8 @@ func (c *sessionDetail) readWork(ctx context.Context, v sessionstatus.Session) {
 				continue
 			}
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			if r, err := c.Store.Record(c.Key(), id); err == nil {
-				c.work[id] = workDoneIn(r)
+			if r, err := c.watcher.Store.Record(c.watcher.Key(), id); err == nil {
+				c.work[id] = workDoneIn(control.ProgressOf(r))
 			}
 		}
 	}
@@ -85,9 +85,9 @@ func (c *sessionDetail) finished(id spec.AssignmentID) bool {
 
 // readWebUI reads the address of the Web UI from the live workers' offers.
 func (c *sessionDetail) readWebUI(ctx context.Context) {
-	offers, _ := c.Store.Offers(ctx)
+	offers, _ := c.watcher.Store.Offers(ctx)
 	for _, o := range offers {
-		if o.WebUI != "" && o.Live(c.Now()) {
+		if o.WebUI != "" && o.Live(c.now()) {
 			c.webUI = strings.TrimRight(o.WebUI, "/")
 		}
 	}
@@ -95,16 +95,16 @@ func (c *sessionDetail) readWebUI(ctx context.Context) {
 
 // readCheckpoint reads the newest checkpoint and its team. On an error the previous one is kept.
 func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
-	if c.Store == nil || name == "" || name == c.digest {
+	if c.watcher.Store == nil || name == "" || name == c.digest {
 		return
 	}
-	found, err := c.Store.Checkpoint(ctx, name)
+	found, err := c.watcher.Store.Checkpoint(ctx, name)
 	if err != nil {
 		return
 	}
 	c.digest, c.checkpoint = name, found
 	var t spec.Team
-	data, err := c.Store.Content.Blob(ctx, found.Team.Blob)
+	data, err := c.watcher.Store.Content.Blob(ctx, found.Team.Blob)
 	if err != nil || json.Unmarshal(data, &t) != nil {
 		return
 	}
@@ -114,28 +114,17 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 	}
 }
 
-// workDoneIn summarizes the attempts of a record.
-func workDoneIn(r session.Record) workDone {
-	var w workDone
-	for _, at := range control.AttemptsOf(r) {
+// workDoneIn summarizes the attempts of an assignment.
+func workDoneIn(p control.AssignmentProgress) workDone {
+	w := workDone{pass: p.Pass, round: p.Round, attempt: p.Attempt, finished: p.Finished}
+	for _, at := range p.Attempts {
 		w.worked += max(at.Ended().Sub(at.StartedAt), 0)
 		if w.began.IsZero() {
 			w.began = at.StartedAt
 		}
 		w.ended = at.Ended()
 	}
-	if len(r.Rounds) == 0 {
-		return w
-	}
-	last := r.Rounds[len(r.Rounds)-1]
-	w.times(control.AttemptsOf(r))
-	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
-	switch {
-	case last.Result != nil:
-		w.attempt, w.finished = last.Result.Attempts, true
-	case !last.GaveUp:
-		w.attempt++ // under way, or about to be
-	}
+	w.times(p.Attempts)
 	return w
 }
 
@@ -160,8 +149,12 @@ func (w *workDone) times(attempts []control.Attempt) {
 // passes returns the current pass of each assignment and, under an id without a persona, of
 // each phase.
 func (c *sessionDetail) passes(ctx context.Context, v sessionstatus.Session) map[spec.AssignmentID]int {
-	c.readCheckpoint(ctx, v.Checkpoint)
-	c.readWork(ctx, v)
+	if c.watcher == nil {
+		c.readProgress()
+	} else {
+		c.readCheckpoint(ctx, v.Checkpoint)
+		c.readWork(ctx, v)
+	}
 	passes := map[spec.AssignmentID]int{}
 	for _, p := range v.Phases {
 		phase := spec.AssignmentID{Phase: p.Name}
@@ -193,7 +186,7 @@ func (c *sessionDetail) view(ctx context.Context, g *guide, v sessionstatus.Sess
 		s.Closed = *v.ClosedAt
 	}
 	if c.webUI != "" {
-		s.WebUI = c.webUI + "/namespaces/" + url.PathEscape(c.Conn.Namespace) + "/workflows/" + url.PathEscape(c.Session)
+		s.WebUI = c.webUI + "/namespaces/" + url.PathEscape(c.watcher.Key().Namespace) + "/workflows/" + url.PathEscape(c.session)
 	}
 	var waits []string
 	for i, p := range v.Phases {

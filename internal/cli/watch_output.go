@@ -23,13 +23,13 @@ const (
 // followOutput reads the output of the attempts that run on this host, and sets their
 // assignments' progress to the last line: heartbeats deliver it some seconds later.
 func (c *sessionDetail) followOutput(ctx context.Context, v sessionstatus.Session) {
-	if c.Store == nil {
+	if c.watcher == nil || c.watcher.Store == nil {
 		return
 	}
 	if c.live == nil {
 		c.live = map[spec.AssignmentID]*control.Tail{}
 	}
-	logs := (&control.Base{Store: c.Store, Now: c.Now}).LiveLogs(ctx)
+	logs := (&control.Base{Store: c.watcher.Store, Now: c.now}).LiveLogs(ctx)
 	for i, p := range v.Phases {
 		for j, as := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
@@ -43,7 +43,7 @@ func (c *sessionDetail) followOutput(ctx context.Context, v sessionstatus.Sessio
 				l = &control.Tail{}
 				c.live[id] = l
 			}
-			if _, err := l.Follow(logs, c.Key(), id, true); err != nil || !l.WrittenSince(at.Since.Add(-clockSlack)) {
+			if _, err := l.Follow(logs, c.watcher.Key(), id, true); err != nil || !l.WrittenSince(at.Since.Add(-clockSlack)) {
 				continue // the status has the last heartbeat's line
 			}
 			if line := headline(l); line != "" {

@@ -33,7 +33,7 @@ func (a *app) viewTerminal() (*os.File, bool) {
 // runView shows the live view of a session until it ends or the user quits; without keyboard
 // input, also until it waits for a person. The terminal is restored on return, and the last
 // view stays on it.
-func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *os.File) (sessionstatus.Session, error) {
+func (a *app) runView(ctx context.Context, w *lookout, terminal *os.File) (sessionstatus.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	options := []tea.ProgramOption{
@@ -43,7 +43,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 	if typed = typed && a.env.IsTerminal(keys); typed {
 		options = append(options, tea.WithInput(keys))
 	}
-	model := tui.New(&viewSource{app: a, session: w.Session}, tui.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
+	model := tui.New(&viewSource{app: a, session: w.session}, tui.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
 	over := hasOutcome
 	if typed {
@@ -65,7 +65,7 @@ func (a *app) runView(ctx context.Context, w *sessionstatus.Watcher, terminal *o
 				panic(r)
 			}
 		}()
-		detail := &sessionDetail{Watcher: w}
+		detail := &sessionDetail{lookout: w}
 		defer detail.close()
 		v, err = track(life, w, &viewObserver{guide: a.guide, detail: detail, program: program}, over)
 		program.Send(tui.Ended{})
@@ -130,11 +130,12 @@ func (c *viewSource) Logs(ctx context.Context, id spec.AssignmentID) (string, er
 // Artifacts lists the files of the newest checkpoint.
 func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 	ctx = c.app.env.acting(ctx)
-	reviews, err := c.reviews()
+	p, err := c.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := reviews.Artifacts(ctx, c.session)
+	defer p.close()
+	doc, err := p.reviews.Artifacts(ctx, c.session)
 	var all []tui.Artifact
 	for _, f := range doc.Artifacts {
 		all = append(all, tui.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
@@ -145,19 +146,19 @@ func (c *viewSource) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 // Content returns a file's difference from the session's input.
 func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
 	ctx = c.app.env.acting(ctx)
-	reviews, err := c.reviews()
+	p, err := c.reading(ctx)
 	if err != nil {
 		return "", err
 	}
-	d, err := reviews.DiffFile(ctx, control.DiffInput{Session: c.session}, path)
+	defer p.close()
+	d, err := p.reviews.DiffFile(ctx, control.DiffInput{Session: c.session}, path)
 	return c.app.colouredPatch(shortenObjectNames(d.Diff)), err
 }
 
-// reviews reads the session's files.
-func (c *viewSource) reviews() (control.Reviews, error) {
+// reading has the operations that read the session's files.
+func (c *viewSource) reading(ctx context.Context) (*plane, error) {
 	quiet, _ := c.captured()
-	base, err := quiet.storeBase(quiet.openStore)
-	return control.Reviews{Base: base}, err
+	return quiet.reading(ctx)
 }
 
 // objectNames matches the object names of a patch's two sides.

@@ -68,17 +68,18 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	defer got.Body.Close() //nolint:errcheck // only read
 	var p problem
 	data, err := io.ReadAll(io.LimitReader(got.Body, maxProblem))
-	if err != nil || json.Unmarshal(data, &p) != nil {
-		p = problem{Detail: fmt.Sprintf("HTTP status %d without a problem document; is it a Maestro server?", got.StatusCode)}
-	}
+	documented := err == nil && json.Unmarshal(data, &p) == nil
 	text := p.text(got.StatusCode)
 	after := min(retryafter.Parse(got.Header, c.now()), maxRetryAfter)
 	switch status := got.StatusCode; {
 	case status >= 300 && status < 400:
 		return 0, optionErrorf("%s answers with a redirect to %s; give the address of the server itself", c.base, safetext.Line(got.Header.Get("Location")))
+	case !documented: // also a server that begins to listen
+		return pauses[len(pauses)-1], &UnreachableError{URL: c.base, Err: fmt.Errorf("HTTP status %d without a problem document", status)}
 	case p.Kind != "":
 		if errors.Is(p.Err(text), control.ErrNoTemporal) {
-			return 0, fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
+			// Nothing was done. A server that has just started connects a moment later.
+			return max(after, pauses[len(pauses)-1]), fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
 		}
 		return 0, p.Err(text)
 	case status == http.StatusUnauthorized:

@@ -30,7 +30,21 @@ func (r Reviews) Diff(ctx context.Context, in control.DiffInput) (doc control.Di
 	if err != nil {
 		return doc, err
 	}
-	query := url.Values{"path": in.Paths}
+	return read[control.Diff](ctx, r.Client, at, compared(in, in.Paths))
+}
+
+// DiffFile compares one file.
+func (r Reviews) DiffFile(ctx context.Context, in control.DiffInput, file string) (doc control.FileDiff, err error) {
+	at, err := ofSession(in.Session, "diff", "file")
+	if err != nil {
+		return doc, err
+	}
+	return read[control.FileDiff](ctx, r.Client, at, compared(in, []string{file}))
+}
+
+// compared says what is compared.
+func compared(in control.DiffInput, paths []string) url.Values {
+	query := url.Values{"path": paths}
 	for name, value := range map[string]string{"which": in.Which, "with": in.With} {
 		if value != "" {
 			query.Set(name, value)
@@ -41,7 +55,7 @@ func (r Reviews) Diff(ctx context.Context, in control.DiffInput) (doc control.Di
 			query.Set(name, strconv.FormatBool(value))
 		}
 	}
-	return read[control.Diff](ctx, r.Client, at, query)
+	return query
 }
 
 // Result reads what a session has made so far into a store.

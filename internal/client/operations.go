@@ -101,6 +101,15 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (v sessionstatus
 	return read[sessionstatus.Session](ctx, s.Client, at, nil)
 }
 
+// Progress reads a session's status, and how far its work is.
+func (s Sessions) Progress(ctx context.Context, sessionID string) (p control.Progress, err error) {
+	at, err := ofSession(sessionID, "progress")
+	if err != nil {
+		return p, err
+	}
+	return read[control.Progress](ctx, s.Client, at, nil)
+}
+
 // Cancel has a session end.
 func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc control.Cancellation, err error) {
 	at, err := ofSession(sessionID, "cancel")

@@ -36,6 +36,12 @@ func sessions(api huma.API, s control.Sessions) {
 			v.Course.Source = nil // a directory of somebody's machine
 			return v, err
 		})
+	register(api, operation("GET /sessions/{session}/progress", "read-progress", "Read a session's status, and how far its work is"),
+		func(ctx context.Context, in *ofSession) (control.Progress, error) {
+			p, err := s.Progress(ctx, in.Session)
+			p.Session.Course.Source = nil // a directory of somebody's machine
+			return p, err
+		})
 	register(api, operation("POST /sessions/{session}/cancel", "cancel-session", "Cancel a session: its agents are stopped, finished work stays"),
 		func(ctx context.Context, in *ofSession) (control.Cancellation, error) {
 			return s.Cancel(ctx, in.Session)

@@ -1,0 +1,134 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/transcript"
+)
+
+// Progress is a session's status with how far its work is, for who watches it.
+type Progress struct {
+	Session sessionstatus.Session `json:"session"`
+	// Work is that of assignments which have begun.
+	Work []AssignmentProgress `json:"work"`
+	// Reworks are the times that work was sent back.
+	Reworks []session.Rework `json:"reworks"`
+	// Needs has the phases that each phase depends on; empty: not known.
+	Needs map[string][]string `json:"needs"`
+}
+
+// AssignmentProgress is how far an assignment is, as its record has it.
+type AssignmentProgress struct {
+	spec.AssignmentID
+	// Pass, Round and Attempt are those under way, or the last ones.
+	Pass    int `json:"pass"`
+	Round   int `json:"round"`
+	Attempt int `json:"attempt"`
+	// Finished: the last round has its result.
+	Finished bool `json:"finished"`
+	// Attempts have finished, the oldest first; without their output.
+	Attempts []Attempt `json:"attempts"`
+}
+
+// ProgressOf is how far a record's assignment is.
+func ProgressOf(r session.Record) AssignmentProgress {
+	p := AssignmentProgress{AssignmentID: r.Assignment, Attempts: AttemptsOf(r)}
+	if p.Attempts == nil {
+		p.Attempts = []Attempt{}
+	}
+	for i := range p.Attempts {
+		p.Attempts[i].Output = ""
+	}
+	if len(r.Rounds) == 0 {
+		return p
+	}
+	last := r.Rounds[len(r.Rounds)-1]
+	p.Pass, p.Round, p.Attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
+	switch {
+	case last.Result != nil:
+		p.Attempt, p.Finished = last.Result.Attempts, true
+	case !last.GaveUp:
+		p.Attempt++ // under way, or about to be
+	}
+	return p
+}
+
+// Progress is what is known of a session now. What the store cannot read is left out.
+func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, error) {
+	p := Progress{Work: []AssignmentProgress{}, Reworks: []session.Rework{}, Needs: map[string][]string{}}
+	var err error
+	if p.Session, err = s.Read(ctx, sessionID); err != nil || s.Store == nil {
+		return p, err
+	}
+	s.addOutput(ctx, &p.Session)
+	for _, phase := range p.Session.Phases {
+		for _, as := range phase.Assignments {
+			if as.Status == session.Pending {
+				continue
+			}
+			record, err := s.Store.Record(s.key(sessionID), spec.AssignmentID{Phase: phase.Name, Persona: as.Persona})
+			if err == nil {
+				p.Work = append(p.Work, ProgressOf(record))
+			}
+		}
+	}
+	if p.Session.Checkpoint == "" {
+		return p, nil
+	}
+	c, err := s.Store.Checkpoint(ctx, p.Session.Checkpoint)
+	if err != nil {
+		return p, nil
+	}
+	p.Reworks = append(p.Reworks, c.Reworks...)
+	var t spec.Team
+	if data, err := s.Store.Content.Blob(ctx, c.Team.Blob); err == nil && json.Unmarshal(data, &t) == nil {
+		for _, phase := range t.Phases {
+			p.Needs[phase.Name] = append([]string{}, phase.Needs...)
+		}
+	}
+	return p, nil
+}
+
+// maxHeadline bounds the end of a live log in which its newest line is looked for, in bytes.
+const maxHeadline = 16 << 10
+
+// addOutput sets the progress of attempts at work on this host to the newest line of their output:
+// heartbeats deliver it some seconds later.
+func (s Sessions) addOutput(ctx context.Context, v *sessionstatus.Session) {
+	if len(v.Live) == 0 {
+		return
+	}
+	logs := s.LiveLogs(ctx)
+	for id, at := range v.Live {
+		as := v.Assignment(id)
+		f, err := logs.open(s.key(v.Session), id)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && as != nil && info.ModTime().After(at.Since.Add(-clockSlack)) { // not the previous attempt's
+			if _, text, err := linesOf(f, -maxHeadline); err == nil {
+				as.Progress = cmp.Or(headline(text), as.Progress)
+			}
+		}
+		_ = f.Close() // only read
+	}
+}
+
+// headline is the newest line of an output that can be understood alone.
+func headline(text string) string {
+	for _, line := range slices.Backward(strings.Split(text, "\n")) {
+		if line = onOneLine(safetext.Block(line)); line != "" && !transcript.Belongs(line) {
+			return strings.TrimPrefix(line, "-- ")
+		}
+	}
+	return ""
+}
