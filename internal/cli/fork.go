@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 )
 
@@ -32,7 +31,7 @@ func newFork(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&c.fork.From, "from", "", "phase to run again, with all phases that depend on it (required)")
 	flags.StringVar(&c.fork.As, "as", "", "id of the new session (default: team name, date and a random part)")
-	flags.StringVar(&c.team, "team", "", "team file of the new session (default: the other session's team)")
+	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: the other session's)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	a.addSessionFlags(cmd)
@@ -43,7 +42,7 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 	if c.fork.From == "" {
 		return usagef("--from is missing; give the phase to run again")
 	}
-	if c.fork.Team, err = teamInput(c.team); err != nil {
+	if c.fork.Team, err = c.teamInput(ctx, c.team); err != nil {
 		return err
 	}
 	base, done, err := c.startingBase(ctx, c.openStoreToWrite)
@@ -55,11 +54,11 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 	return c.begun(ctx, planeOf(base, done), doc, err, c.watch)
 }
 
-// teamInput is the team of a file; without one it names none.
-func teamInput(file string) (control.TeamInput, error) {
-	if file == "" {
+// teamInput is the team of a file or a registered one; without a name it names none.
+func (o *storeOpener) teamInput(ctx context.Context, name string) (control.TeamInput, error) {
+	if name == "" {
 		return control.TeamInput{}, nil
 	}
-	t, err := config.LoadTeam(file)
+	t, err := o.teamNamed(ctx, name)
 	return control.TeamInput{Loaded: &t}, err
 }

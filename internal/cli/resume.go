@@ -36,7 +36,7 @@ func newResume(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.team, "team", "", "team file to continue with (default: the session's team)")
+	flags.StringVar(&c.team, "team", "", "team to continue with: a file, or a registered team, NAME or NAME@DIGEST (default: the session's)")
 	flags.StringSliceVar(&c.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
 	flags.StringArrayVar(&c.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
 	c.course.add(cmd)
@@ -48,7 +48,7 @@ func newResume(a *app) *cobra.Command {
 
 func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force}
-	if in.Team, err = teamInput(c.team); err != nil {
+	if in.Team, err = c.teamInput(ctx, c.team); err != nil {
 		return err
 	}
 	var missing error

@@ -99,9 +99,10 @@ func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
 	}
 	want := map[string]string{"area": "web", "ticket": "MD-1"}
 	require.Equal(t, want, labels("s-1"))
-	d.must(0, "resume", "s-1", "--force", "build", "--watch")
+	d.must(0, "resume", "s-1", "--team", "pair", "--force", "build", "--watch")
 	require.Equal(t, want, labels("s-1"))
-	d.must(0, "fork", "s-1", "--from", "build", "--as", "s-2", "--watch")
+	d.must(0, "fork", "s-1", "--from", "build", "--team", "pair@"+team.Digest[:8], "--as", "s-2", "--watch")
+	require.Contains(t, d.run("fork", "s-1", "--from", "build", "--team", "piar").stderr.String(), `did you mean "pair"?`)
 	require.Equal(t, want, labels("s-2"))
 	d.must(0, "run", "pair", "Another.", "--session", "s-3", "--watch")
 	require.Empty(t, labels("s-3"))
