@@ -21,16 +21,18 @@ type HistoryInput struct {
 	Status []string  `query:"status" maxItems:"20" doc:"only sessions in these states"`
 	Since  time.Time `query:"since" doc:"only sessions that started at this time or later"`
 	Until  time.Time `query:"until" doc:"only sessions that started before this time"`
+	Label  []string  `query:"label,explode" maxItems:"16" doc:"only sessions with this label, as KEY=VALUE; may be given several times"`
 	Text   string    `query:"text" maxLength:"200" doc:"only sessions whose id or requirement has this text"`
 	By     string    `query:"by" maxLength:"200" doc:"fields to group by, separated by commas"`
 }
 
-func (in *HistoryInput) filter() index.Filter {
-	f := index.Filter{Teams: in.Team, Since: in.Since, Until: in.Until, Text: in.Text}
+func (in *HistoryInput) filter() (index.Filter, error) {
+	labels, err := control.ParseLabels(in.Label)
+	f := index.Filter{Teams: in.Team, Since: in.Since, Until: in.Until, Labels: labels, Text: in.Text}
 	for _, state := range in.Status {
 		f.Status = append(f.Status, session.State(state))
 	}
-	return f
+	return f, err
 }
 
 // fieldsOf are the fields to group by.
@@ -73,13 +75,21 @@ func history(api huma.API, s control.Sessions, m control.Money) {
 	register(api, operation("GET /statistics", "read-statistics", "Read what came of sessions, in groups by team, persona, agent, model or day"),
 		func(ctx context.Context, in *HistoryInput) (statistics, error) {
 			by := fieldsOf(in.By, "team")
-			groups, err := s.Statistics(ctx, by, in.filter())
+			f, err := in.filter()
+			if err != nil {
+				return statistics{}, err
+			}
+			groups, err := s.Statistics(ctx, by, f)
 			return statistics{by, append([]index.Statistic{}, groups...)}, err
 		})
 	registerCosts(api, operation("GET /usage", "read-usage", "Add up what sessions have cost, in groups by team, session, phase, persona, agent, model or day"),
 		func(ctx context.Context, in *usageInput) (costs, error) {
 			by := fieldsOf(in.By, "team")
-			sums, err := m.Usage(ctx, control.UsageFilter{By: by, Since: in.From, Sessions: in.filter()})
+			f, err := in.filter()
+			if err != nil {
+				return costs{}, err
+			}
+			sums, err := m.Usage(ctx, control.UsageFilter{By: by, Since: in.From, Sessions: f})
 			return costs{sums, by, in.csv()}, err
 		})
 	registerCosts(api, operation("GET /sessions/{session}/usage", "read-session-usage", "Add up what a session has cost, in groups by phase, persona, agent, model or day"),

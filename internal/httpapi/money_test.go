@@ -126,6 +126,13 @@ func TestCallsAreSettled(t *testing.T) {
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("GET", "/sessions/one/usage?by=colour&format=csv", nil).status)
 
+	for label, status := range map[string]int{"area=web": http.StatusOK, "area": http.StatusUnprocessableEntity} {
+		require.Equal(t, status, h.call("GET", "/usage?by=team&label="+label, nil).status)
+		require.Equal(t, status, h.call("GET", "/statistics?label="+label, nil).status)
+	}
+	h.call("GET", "/usage?by=team&label=area=web", nil).read(t, &sums)
+	require.Empty(t, sums.Rows, "no session has the label")
+
 	h.session("two", "api", time.Now(), nil)
 	h.actor = access.Actor{Name: "eve", Roles: access.Roles{"api": {access.RoleViewer}}}
 	h.call("GET", "/usage?by=team", nil).read(t, &sums)

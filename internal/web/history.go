@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,12 +19,14 @@ import (
 
 // historyPage is the content of the page of what sessions came to.
 type historyPage struct {
-	Team, Since, Text string
-	Total             HistoryRow
+	Team, Since, Text, Label string
+
+	Total HistoryRow
 	// Teams and Days have the sessions' outcomes, and Rows those of assignments in groups by By.
 	Teams, Days, Rows []HistoryRow
-	// Bars are the days as bars of their cost, oldest first.
-	Bars []HistoryBar
+	// Bars are the days as bars of their cost, oldest first, and Outcomes of what their sessions
+	// came to.
+	Bars, Outcomes []HistoryBar
 	// By is the key of Rows; Groups are the keys that there are.
 	By     string
 	Groups []string
@@ -82,7 +85,7 @@ func average(seconds float64, n int) string {
 // HistoryBar is a day in the chart: places and sizes in percent.
 type HistoryBar struct {
 	X, Width, Y, Height float64
-	Label               string
+	Tone, Label         string
 }
 
 // With is the address of this page with another value of a filter.
@@ -93,14 +96,15 @@ func (p historyPage) With(name, value string) string {
 }
 
 // filters reads the filters, and what selects the sessions.
-func (p *historyPage) filters(q url.Values, now time.Time) index.Filter {
+func (p *historyPage) filters(q url.Values, now time.Time) (index.Filter, error) {
+	p.Label = strings.TrimSpace(q.Get("label"))
 	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
 	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
 	if by := q.Get("by"); slices.Contains(historyGroups, by) {
 		p.By = by
 	}
 	kept := url.Values{}
-	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "since": p.Since, "by": p.By} {
+	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "label": p.Label, "since": p.Since, "by": p.By} {
 		if value != "" {
 			kept.Set(name, value)
 		}
@@ -116,13 +120,21 @@ func (p *historyPage) filters(q url.Values, now time.Time) index.Filter {
 			f.Since = f.Since.UTC().Truncate(24 * time.Hour)
 		}
 	}
-	return f
+	var err error
+	if p.Label != "" {
+		f.Labels, err = control.ParseLabels([]string{p.Label})
+	}
+	return f, err
 }
 
 func (s *site) history(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	content := historyPage{Said: said(r), CSRF: s.csrf(ctx), MayKeep: !readOnly(ctx)}
-	f := content.filters(r.URL.Query(), s.Now())
+	f, err := content.filters(r.URL.Query(), s.Now())
+	if err != nil {
+		s.failed(w, r, err, "/history")
+		return
+	}
 	total, err := s.came(ctx, "", f)
 	if err == nil && len(total) > 0 {
 		content.Total = total[0]
@@ -198,20 +210,27 @@ func amountOf(u, of cost.Usage) float64 {
 
 // draw makes the bars of the days.
 func (p *historyPage) draw() {
-	most := 0.0
+	cost, sessions := 0.0, 0
 	for _, d := range p.Days {
-		most = max(most, amountOf(d.Usage, p.Total.Usage))
-	}
-	if most == 0 {
-		return
+		cost, sessions = max(cost, amountOf(d.Usage, p.Total.Usage)), max(sessions, d.Completed+d.Failed)
 	}
 	slot := 100 / float64(max(len(p.Days), 10))
 	for i, d := range slices.Backward(p.Days) {
-		height := amountOf(d.Usage, p.Total.Usage) / most * 100
-		p.Bars = append(p.Bars, HistoryBar{
-			X: float64(len(p.Days)-1-i)*slot + slot*.1, Width: slot * .8, Y: 100 - height, Height: height,
-			Label: d.Name + ": " + dollars(d.Usage.CostUSD) + ", " + short(d.Usage.Tokens()) + " tokens",
-		})
+		bar := HistoryBar{X: float64(len(p.Days)-1-i)*slot + slot*.1, Width: slot * .8}
+		if cost > 0 {
+			bar.Height = amountOf(d.Usage, p.Total.Usage) / cost * 100
+			bar.Y, bar.Label = 100-bar.Height, d.Name+": "+dollars(d.Usage.CostUSD)+", "+short(d.Usage.Tokens())+" tokens"
+			p.Bars = append(p.Bars, bar)
+		}
+		if d.Completed+d.Failed > 0 {
+			bar.Label = fmt.Sprintf("%s: %d of %d sessions completed (%d%%)", d.Name, d.Completed, d.Completed+d.Failed, d.Success())
+			bar.Tone, bar.Height = "good", float64(d.Completed)/float64(sessions)*100
+			bar.Y = 100 - bar.Height
+			p.Outcomes = append(p.Outcomes, bar)
+			bar.Tone, bar.Height = "bad", float64(d.Failed)/float64(sessions)*100
+			bar.Y -= bar.Height
+			p.Outcomes = append(p.Outcomes, bar)
+		}
 	}
 }
 
