@@ -106,27 +106,6 @@ func (c *connector) watch(ctx context.Context, sessionID string) (*sessionstatus
 	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: c.now}, conn.Close, nil
 }
 
-// watchOrRead readies a look at a session in the store alone, too, where Temporal cannot be
-// reached. The returned function ends it.
-func (c *connector) watchOrRead(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
-	if err := spec.CheckSession(sessionID); err != nil {
-		return nil, nil, usagef("%w", err)
-	}
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, conn, err := c.storeOrTemporal(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	done := func() {}
-	if conn != nil {
-		done = conn.Close
-	}
-	return &sessionstatus.Watcher{Conn: conn, Namespace: namespace, Store: s, Session: sessionID, Now: c.now}, done, nil
-}
-
 // explainLook is the error for an unknown session, with where it was searched and a suggestion.
 func (c *connector) explainLook(ctx context.Context, p *plane, sessionID string, err error) error {
 	if !errors.Is(err, sessionstatus.ErrUnknown) {

@@ -41,7 +41,7 @@ func selection(selected control.Select) url.Values {
 
 // Log is the texts of a finished attempt.
 func (a Attempts) Log(ctx context.Context, sessionID string, at control.Attempt) (doc control.AttemptLog, err error) {
-	where, err := ofSession(sessionID, "attempts", at.Phase, at.Persona, strconv.Itoa(at.Round), strconv.Itoa(at.AttemptRef.Attempt), "log")
+	where, err := ofSession(sessionID, "attempts", at.Phase, at.Persona, strconv.Itoa(at.Round), strconv.Itoa(at.Attempt), "log")
 	if err != nil {
 		return doc, err
 	}
