@@ -106,6 +106,10 @@ func TestASessionOfARegisteredTeamKeepsItsLabels(t *testing.T) {
 	require.Equal(t, want, labels("s-2"))
 	d.must(0, "run", "pair", "Another.", "--session", "s-3", "--watch")
 	require.Empty(t, labels("s-3"))
+	costs := d.must(0, "usage", "--label", "area=web", "--by", "session", "-o", "csv")
+	require.Contains(t, costs, "s-1")
+	require.NotContains(t, costs, "s-3")
+	d.must(2, "usage", "s-1", "--label", "area=web")
 
 	listed := func(d *desk, pair string) (ids []string) {
 		var doc struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
@@ -41,11 +42,14 @@ type usageCommand struct {
 	*console
 	*connector
 	doc usageDocument
+	// labels select sessions.
+	labels map[string]string
 }
 
 func newUsage(a *app) *cobra.Command {
 	c := usageCommand{console: a.console, connector: a.connector}
 	var since, by string
+	var labels []string
 	cmd := &cobra.Command{
 		Use:   "usage [SESSION]",
 		Short: "Show what sessions have cost",
@@ -62,9 +66,16 @@ func newUsage(a *app) *cobra.Command {
 			if c.doc.Since, err = parseSince(since, c.now()); err != nil {
 				return err
 			}
+			if c.labels, err = control.ParseLabels(labels); err != nil {
+				return inputError(err)
+			}
+			if c.doc.Session != "" && len(labels) > 0 {
+				return usagef("--label selects among all sessions; leave SESSION or --label out")
+			}
 			return c.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
 	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+" (default: phase,persona of a session, session,team of all)")
 	a.addSessionFlags(cmd, outputCSV)
@@ -135,6 +146,9 @@ func (c *usageCommand) run(ctx context.Context) error {
 		}
 		return c.show()
 	}
+	if len(c.labels) > 0 {
+		return usagef("no store found, and Temporal alone has no costs by label; give the store with --state-dir")
+	}
 	c.doc.Source = "temporal"
 	costs, err := c.temporalCosts(ctx)
 	if err != nil {
@@ -166,7 +180,7 @@ func (c *usageCommand) storeCosts(ctx context.Context, s *store.Store) error {
 	money := control.Money{Base: base}
 	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since})
+		sums, err = money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: index.Filter{Labels: c.labels}})
 	} else {
 		sums, err = money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
 		err = c.explain(ctx, base, err)
