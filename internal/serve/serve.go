@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	// dialPause is between attempts to reach Temporal, and healthPause between looks at it.
 	dialPause   = 2 * time.Second
 	healthPause = 5 * time.Second
+	// firstDial bounds how long a start waits for Temporal.
+	firstDial = 3 * time.Second
 	// sweepPause is between removals of answers that need not be kept any more.
 	sweepPause = time.Hour
 	// alertPause is between evaluations of the store's alert rules, and alertLimit bounds one.
@@ -74,12 +77,13 @@ type Server struct {
 	end   context.CancelFunc
 }
 
-// Start listens, and returns at once.
+// Start listens, and returns when Temporal was reached, or after a few seconds without it.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	listener, err := httpserver.Listen(ctx, o.Listen)
 	if err != nil {
 		return nil, err
 	}
+	listener.HandleAll(http.HandlerFunc(starting))
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	audit := access.NewAudit(o.Store.Storage(), o.Now)
@@ -103,12 +107,23 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	feed := control.NewFeed(base, x, o.Log)
 	go feed.Run(s.life)
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
-	go s.stayConnected()
+	dialled := make(chan struct{})
+	go s.stayConnected(sync.OnceFunc(func() { close(dialled) }))
 	go s.sweep(base)
 	if !o.ReadOnly {
 		go s.evaluate(control.Alerts{Base: base})
 	}
+	select {
+	case <-dialled:
+	case <-time.After(firstDial):
+	}
 	return s, nil
+}
+
+// starting answers until the server can.
+func starting(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "Maestro is starting", http.StatusServiceUnavailable)
 }
 
 // routes are what is behind the guard.
@@ -132,8 +147,8 @@ func (s *Server) whileItRuns(next http.Handler) http.Handler {
 	})
 }
 
-// stayConnected keeps a connection to Temporal for as long as it answers.
-func (s *Server) stayConnected() {
+// stayConnected keeps a connection to Temporal for as long as it answers. It says when it has tried.
+func (s *Server) stayConnected(tried func()) {
 	defer func() {
 		if conn := s.conn.Swap(nil); conn != nil {
 			conn.Close()
@@ -159,6 +174,7 @@ func (s *Server) stayConnected() {
 			reached = err == nil
 			s.o.Log.Info("Temporal", "reached", reached, "error", err)
 		}
+		tried()
 		pause := healthPause
 		if err != nil {
 			pause = dialPause
