@@ -158,6 +158,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			limit, done, err := g.body(r)
 			if err == nil {
 				defer done()
+				defer removeFiles(r)
 				r.Body = http.MaxBytesReader(w, body, limit)
 				err = checkBrowser(r, v, c.csrf)
 			}
@@ -184,6 +185,14 @@ func (g *Guard) body(r *http.Request) (limit int64, done func(), err error) {
 		return 0, nil, errTooLarge
 	}
 	return limit, done, nil
+}
+
+// removeFiles removes the files that a form was read into. net/http does so for its own request only, of
+// which the guard has a copy. Handlers parse the guard's request and make no copy before.
+func removeFiles(r *http.Request) {
+	if r.MultipartForm != nil {
+		_ = r.MultipartForm.RemoveAll()
+	}
 }
 
 // ErrSignedOut ends what a credential has begun that is good no more.

@@ -1,11 +1,16 @@
 package serve_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"mime/multipart"
 	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +26,7 @@ import (
 // host is a server of a store that Temporal cannot be reached for.
 type host struct {
 	t      *testing.T
+	server *serve.Server
 	url    string
 	tokens *access.Tokens
 	audit  *access.Audit
@@ -37,7 +43,7 @@ func newHost(t *testing.T) *host {
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
 	audit := access.NewAudit(s.Storage(), time.Now)
-	return &host{t, server.URL(), access.NewTokens(s.Storage(), audit, time.Now), audit}
+	return &host{t, server, server.URL(), access.NewTokens(s.Storage(), audit, time.Now), audit}
 }
 
 // token is one with a role.
@@ -108,7 +114,67 @@ func TestNothingIsReadOfAnUploadThatIsRefused(t *testing.T) {
 	require.Equal(t, access.Denied, page.Events[0].Outcome)
 }
 
-// TestFewUploadsRunAtOnce holds uploads open: one two of a token, and four in all.
+// TestNothingStaysOfTheFilesOfForms sends forms of a browser and of a token with files that memory has no
+// room for. It is not parallel: the environment says where temporary files are.
+func TestNothingStaysOfTheFilesOfForms(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	link, err := h.server.LoginURL()
+	require.NoError(t, err)
+	got, err := browser.Get(link)
+	require.NoError(t, err)
+	require.NoError(t, got.Body.Close())
+	got, err = browser.Get(h.url + "/register-team")
+	require.NoError(t, err)
+	page, err := io.ReadAll(got.Body)
+	require.NoError(t, err)
+	require.NoError(t, got.Body.Close())
+	found := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindSubmatch(page)
+	require.NotNil(t, found)
+	for _, form := range []struct {
+		name, csrf string
+		header     http.Header
+		bytes      int
+		status     int
+	}{
+		{"the right token", string(found[1]), http.Header{"Origin": {h.url}}, 2 << 20, http.StatusNotFound},
+		{"a wrong token", "wrong", http.Header{"Origin": {h.url}}, 2 << 20, http.StatusForbidden},
+		{"its token is in a header", "", http.Header{"Origin": {h.url}, "X-Csrf-Token": {string(found[1])}}, 33 << 20, http.StatusNotFound},
+		{"no browser", "", http.Header{"Authorization": {"Bearer " + h.token("ci", "operator")}}, 33 << 20, http.StatusNotFound},
+	} {
+		var body bytes.Buffer
+		w := multipart.NewWriter(&body)
+		require.NoError(t, w.WriteField("csrf", form.csrf))
+		require.NoError(t, w.WriteField("team", "web"))
+		file, err := w.CreateFormFile("upload:workspace", "files.tar")
+		require.NoError(t, err)
+		_, err = file.Write(make([]byte, form.bytes))
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+"/start?for=web", &body)
+		require.NoError(t, err)
+		r.Header = form.header
+		r.Header.Set("Content-Type", w.FormDataContentType())
+		client := browser
+		if r.Header.Get("Authorization") != "" {
+			client = http.DefaultClient
+		}
+		got, err := client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, got.Body.Close())
+		require.Equal(t, form.status, got.StatusCode, form.name)
+		require.Eventually(t, func() bool {
+			left, err := os.ReadDir(dir)
+			return err == nil && len(left) == 0
+		}, 2*time.Second, 20*time.Millisecond, "files stay on the disk: %s", form.name)
+	}
+}
+
+// TestFewUploadsRunAtOnce holds uploads open: two of one token, and four in all.
 func TestFewUploadsRunAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
