@@ -130,6 +130,15 @@ func Check(ctx context.Context, p Permission, team string) error {
 	return nil
 }
 
+// checkAdmin returns a [*DeniedError] unless the actor is an admin of all teams or of one.
+func checkAdmin(ctx context.Context) error {
+	err := Check(ctx, Admin, AllTeams)
+	if a, ok := Of(ctx); ok && !a.ReadOnly && a.Roles.anywhere(RoleAdmin) {
+		return nil
+	}
+	return err
+}
+
 // Visible returns whether the actor in the context may view what is a team's: the filter of
 // lists and sums. What belongs to an unknown team is shown to roles for all teams only.
 func Visible(ctx context.Context) func(team string) bool {

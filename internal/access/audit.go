@@ -40,11 +40,19 @@ func NewAudit(docs storage.Storage, now func() time.Time) *Audit {
 // the outcome after it. A denial is a [*DeniedError], which is recorded too. The event needs
 // its action and what it is about; who, when and from where are added.
 func (a *Audit) Change(ctx context.Context, p Permission, e Event, change func(context.Context) error) error {
-	if err := Check(ctx, p, e.Team); err != nil {
-		a.deny(ctx, e, err)
+	if err := a.Check(ctx, p, e); err != nil {
 		return err
 	}
 	return a.do(ctx, e, change)
+}
+
+// Check is the check of Change alone, for a change that is made later: only a denial is recorded.
+func (a *Audit) Check(ctx context.Context, p Permission, e Event) error {
+	err := Check(ctx, p, e.Team)
+	if err != nil {
+		a.deny(ctx, e, err)
+	}
+	return err
 }
 
 // do is Change for an actor who may.

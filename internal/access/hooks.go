@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -103,9 +101,6 @@ func NewHooks(docs storage.Storage, audit *Audit, now func() time.Time) *Hooks {
 // Add adds a hook, for an admin of its team, and returns its secret, which is not shown again. What
 // the hook is to do has been checked.
 func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err error) {
-	if err := spec.CheckName(made.Name); err != nil {
-		return "", Hook{}, &HookError{text: "name of the hook: " + err.Error()}
-	}
 	actor, _ := Of(ctx)
 	made.By, made.CreatedAt = actor.Person(), h.now().UTC()
 	secret = newHookSecret()
@@ -136,26 +131,23 @@ func newHookSecret() string {
 
 // List returns the hooks of teams that the actor is an admin of, sorted by name.
 func (h *Hooks) List(ctx context.Context) ([]Hook, error) {
+	if err := checkAdmin(ctx); err != nil {
+		return nil, err
+	}
 	all, err := h.known.all()
 	if err != nil {
 		return nil, err
 	}
 	hooks := []Hook{}
-	var denied error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if err := Check(ctx, Admin, all[name].TeamName()); err != nil {
-			denied = err
-			continue
+		if Check(ctx, Admin, all[name].TeamName()) == nil {
+			hooks = append(hooks, all[name].Hook)
 		}
-		hooks = append(hooks, all[name].Hook)
-	}
-	if len(hooks) == 0 {
-		return hooks, cmp.Or(denied, Check(ctx, Admin, AllTeams))
 	}
 	return hooks, nil
 }
 
-// Remove removes a hook, at once, for an admin of its team.
+// Remove removes a hook, at once, for an admin of its team. A hook of another team looks like none.
 func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 	all, _, err := h.known.load()
 	if err != nil {
@@ -163,19 +155,23 @@ func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 	}
 	removed, ok := all[name]
 	team := AllTeams
-	if ok {
+	if ok && Check(ctx, Admin, removed.TeamName()) == nil {
 		team = removed.TeamName()
 	}
 	err = h.audit.Change(ctx, Admin, Event{Action: "hook.remove", Team: team, Subject: name}, func(context.Context) error {
-		if !ok {
-			return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
-		}
 		return h.known.change(func(all map[string]secretHook) error {
+			// The name may be that of another team's hook by now.
+			if now, known := all[name]; !ok || !known || now.Secret != removed.Secret {
+				return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
+			}
 			delete(all, name)
 			return nil
 		})
 	})
-	return removed.Hook, err
+	if err != nil {
+		return Hook{}, err
+	}
+	return removed.Hook, nil
 }
 
 // Find returns a hook and its secret; for an unknown name, one with a secret that nobody knows, so

@@ -190,21 +190,18 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 
 // List returns the tokens that the actor may manage, sorted by name, the newest first.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
+	if err := checkAdmin(ctx); err != nil {
+		return nil, err
+	}
 	all, err := t.known.all()
 	if err != nil {
 		return nil, err
 	}
 	tokens := []Token{}
-	var denied error
 	for _, token := range all {
-		if err := mayManage(ctx, token.Roles); err != nil {
-			denied = err
-			continue
+		if mayManage(ctx, token.Roles) == nil {
+			tokens = append(tokens, token)
 		}
-		tokens = append(tokens, token)
-	}
-	if len(tokens) == 0 {
-		return tokens, cmp.Or(denied, mayManage(ctx, nil))
 	}
 	slices.SortFunc(tokens, func(a, b Token) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), b.CreatedAt.Compare(a.CreatedAt))

@@ -142,6 +142,9 @@ func TestWhoManagesTokens(t *testing.T) {
 	list, err := s.tokens().List(lead)
 	require.NoError(t, err)
 	require.Equal(t, []string{own.ID}, []string{list[0].ID})
+	list, err = s.tokens().List(ann("admin:shop"))
+	require.NoError(t, err, "an admin of a team that has no tokens")
+	require.Empty(t, list)
 	for _, ctx := range []context.Context{ann("operator", "approver", "viewer"), ann(), context.Background()} {
 		_, _, err := s.tokens().Create(ctx, access.NewToken{Name: "x", Roles: roles(t, "viewer")})
 		require.ErrorAs(t, err, &denied)

@@ -78,11 +78,7 @@ func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
 	if err := spec.CheckName(made.TeamName()); err != nil {
 		return &Error{Kind: Invalid, Field: "team", err: err}
 	}
-	if access.Check(ctx, access.Admin, made.TeamName()) == nil {
-		return nil
-	}
-	event := access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name}
-	return h.Audit.Change(ctx, access.Admin, event, func(context.Context) error { return nil })
+	return h.Audit.Check(ctx, access.Admin, access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name})
 }
 
 // List lists the hooks of teams that the caller is an admin of.
@@ -162,8 +158,8 @@ func (r *Receiver) Verify(name string, header http.Header, body []byte) (Deliver
 // server, finds its session, and nothing else has to be kept of it. With again it was there already.
 func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, again bool, err error) {
 	event := access.Event{Action: "session.start", Session: d.id, Team: d.hook.TeamName(), Subject: d.hook.Directory}
-	if access.Check(ctx, access.Operate, event.Team) != nil { // a server that is read-only
-		return doc, false, r.Audit.Change(ctx, access.Operate, event, func(context.Context) error { return nil })
+	if err := r.Audit.Check(ctx, access.Operate, event); err != nil { // the server is read-only
+		return doc, false, err
 	}
 	start, ignored, err := hook.Read(d.hook, d.header, d.body)
 	if err != nil {
