@@ -25,7 +25,7 @@ func (c alertCommand) newAdd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE",
 		Short: "Add an alert rule to those of the store",
-		Long: "Add an alert rule to those of the store. day_cost_usd=AMOUNT raises an alert when the sessions of the store have cost so much on a day, by UTC; " +
+		Long: "Add an alert rule to those of the store. day_cost_usd=AMOUNT raises an alert when the sessions of the Temporal namespace have cost so much on a day, by UTC; " +
 			"breaker_open=NAME, or any, when a breaker opens. `maestro serve` evaluates the rules, and the webhook gets the alerts. Rules of a team are in its team file.",
 		Example: "  maestro alert add day_cost_usd=100\n  maestro alert add breaker_open=any",
 		Args:    cmdline.Arguments(1, 1),

@@ -63,6 +63,8 @@ type storeRule struct {
 	text    string
 	dayCost cost.USD
 	breaker string
+	// added is when a rule about the cost of a day was added.
+	added time.Time
 }
 
 // parseRule reads a rule of the store.

@@ -90,6 +90,7 @@ func (a Alerts) due(ctx context.Context) ([]storeAlert, error) {
 		case err != nil:
 			return nil, err
 		case rule.dayCost > 0:
+			rule.added = k.At
 			days = append(days, rule)
 		default:
 			breakers = append(breakers, rule)
@@ -111,30 +112,32 @@ func (a Alerts) due(ctx context.Context) ([]storeAlert, error) {
 	return due, nil
 }
 
-// expensive are the alerts about the cost of today, by UTC.
+// expensive are the alerts about the cost of today and of yesterday, by UTC: yesterday may have ended
+// since the last look. A rule is not about days that had ended when it was added.
 func (a Alerts) expensive(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
 	x, _, done, err := a.indexed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	today := budget.Date(a.Now())
-	rows, _, err := x.Usage(ctx, []string{"day"}, today, index.Filter{Namespace: a.Namespace})
+	now := a.Now().UTC()
+	days := []string{budget.Date(now.AddDate(0, 0, -1)), budget.Date(now)}
+	rows, _, err := x.Usage(ctx, []string{"day"}, days[0], index.Filter{Namespace: a.Namespace})
 	if err != nil {
 		return nil, err
 	}
-	var spent cost.USD
+	spent := map[string]cost.USD{}
 	for _, row := range rows {
-		if row.Day == today {
-			spent += row.Usage.CostUSD
-		}
+		spent[row.Day] += row.Usage.CostUSD
 	}
-	for _, rule := range rules {
-		if spent >= rule.dayCost {
-			due = append(due, a.alert(rule, today, session.Alert{
-				Value: spent.Dollars(), Threshold: rule.dayCost.Dollars(),
-				Message: fmt.Sprintf("the sessions of the store have cost %s USD on %s; the threshold is %s USD", spent.Rounded(), today, rule.dayCost),
-			}))
+	for _, day := range days {
+		for _, rule := range rules {
+			if spent[day] >= rule.dayCost && rule.added.Before(budget.NextDay(day)) {
+				due = append(due, a.alert(rule, day, session.Alert{
+					Value: spent[day].Dollars(), Threshold: rule.dayCost.Dollars(),
+					Message: fmt.Sprintf("the sessions of namespace %s have cost %s USD on %s; the threshold is %s USD", a.Namespace, spent[day].Rounded(), day, rule.dayCost),
+				}))
+			}
 		}
 	}
 	return due, nil

@@ -97,13 +97,24 @@ func TestADayThatCostsMuchRaisesOneAlert(t *testing.T) {
 	require.Equal(t, []string{"day_cost_usd=30", "day_cost_usd=10"}, s.evaluate())
 	doc, err := alerts.List(s.ctx)
 	require.NoError(t, err)
-	require.Equal(t, "the sessions of the store have cost 30 USD on 2026-11-23; the threshold is 30 USD", doc.Alerts[0].Message)
+	require.Equal(t, "the sessions of namespace default have cost 30 USD on 2026-11-23; the threshold is 30 USD", doc.Alerts[0].Message)
 	now = now.Add(3 * time.Hour)
 	require.Len(t, s.evaluate(), 2, "the next day costs nothing yet")
 	s.spend("one", 12)
 	require.Equal(t, []string{"day_cost_usd=10", "day_cost_usd=30", "day_cost_usd=10"}, s.evaluate())
 	now = now.Add(23 * time.Hour)
 	require.Equal(t, []string{"day_cost_usd=10"}, s.evaluate(), "alerts are listed for a day")
+
+	now = time.Date(2026, 11, 25, 20, 0, 0, 0, time.UTC)
+	s.spend("one", 30)
+	now = now.Add(12 * time.Hour)
+	_, err = alerts.Add(s.ctx, "day_cost_usd=20")
+	require.NoError(t, err)
+	require.Equal(t, []string{"day_cost_usd=10", "day_cost_usd=30"}, s.evaluate(), "no server ran until the next day; one rule is newer than the day")
+	doc, err = alerts.List(s.ctx)
+	require.NoError(t, err)
+	require.Contains(t, doc.Alerts[0].Message, "on 2026-11-25")
+	require.Len(t, s.evaluate(), 2, "once")
 }
 
 func TestAnOpeningOfABreakerRaisesOneAlert(t *testing.T) {
