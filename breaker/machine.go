@@ -47,7 +47,8 @@ type State struct {
 	// Generation counts the transitions. An outcome of a round that began
 	// under an earlier one says nothing about now.
 	Generation int64 `json:"generation"`
-	// Trips counts the openings since the breaker was last closed.
+	// Trips counts the openings since the breaker was last closed, also those by hand while it was
+	// open. So Generation minus Trips stays the same for as long as the breaker is open.
 	Trips int `json:"trips"`
 	// OpenUntil is absolute, so that no restart moves it; zero for a closed
 	// breaker, and for one that is forced open without an end.
@@ -238,7 +239,7 @@ func (m *machine) renew(holder string) Effect {
 func (m *machine) trip(t Trip) Effect {
 	m.transition()
 	m.Open, m.OpenUntil = true, t.Until
-	m.Trips = max(m.Trips, 1)
+	m.Trips++
 	m.ChangedBy, m.Why = short(t.By), short(t.Why)
 	m.Forced = &session.BreakerForced{By: m.ChangedBy, Why: m.Why}
 	if !t.Until.IsZero() {

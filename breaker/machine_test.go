@@ -98,7 +98,7 @@ func TestMachine(t *testing.T) {
 		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, session.BreakerClosed, 0, 0, 0, nil, 0},
 		{"tripped until reset", []any{breaker.Trip{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, session.BreakerIsOpen, 0, 1, 1, nil, 0},
 		{"tripped for an hour", []any{breaker.Trip{By: "ann", Until: epoch.Add(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
-		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 1, 2, nil, 0},
+		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 2, 2, nil, 0},
 		{"reset", after(opened, breaker.Reset{By: "ann"}), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
 		{"a reset fences what came before", after(opened, breaker.Reset{By: "ann"}, failed(1)), breaker.Ignored, session.BreakerClosed, 0, 0, 2, nil, 0},
 	} {
@@ -223,6 +223,8 @@ func hold(t *testing.T, set breaker.Settings, before, after breaker.State, e bre
 		bad("open for ever, by nobody")
 	case after.Generation < before.Generation || after.Generation > before.Generation+1:
 		bad("the generation jumped")
+	case before.Open && after.Open && after.Generation-int64(after.Trips) != before.Generation-int64(before.Trips):
+		bad("another opening, without a closing between")
 	case before.Open != after.Open && after.Generation == before.Generation:
 		bad("a transition without a generation")
 	case after.Revision == before.Revision && frozen(before) != frozen(after):

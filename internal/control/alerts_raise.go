@@ -144,7 +144,7 @@ func (a Alerts) expensive(ctx context.Context, rules []storeRule) (due []storeAl
 }
 
 // open are the alerts about breakers that are open. An opening lasts until the breaker is closed: a
-// probe that fails does not begin another one.
+// probe that fails, or a trip by hand, does not begin another one.
 func (a Alerts) open(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
 	all, err := a.Store.Breakers(ctx)
 	if err != nil {
