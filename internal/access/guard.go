@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,6 +52,9 @@ type Options struct {
 	// DefaultBody. The request has its actor. Its error, a [*DeniedError] or a [*RefusedError],
 	// refuses the request; done is called when it is answered. Nil: DefaultBody for all.
 	Body func(*http.Request) (limit int64, done func(), err error)
+	// Pace is how often a body is looked at: one of which less than 512 KiB came since is ended. Zero:
+	// 30 seconds.
+	Pace time.Duration
 }
 
 // RefusedError says why a request is refused although its sender may make it.
@@ -155,11 +159,9 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		}
 		r = r.WithContext(ctx)
 		if !signed { // its body was read for its signature
-			limit, done, err := g.body(r)
+			done, err := g.body(w, r, body)
 			if err == nil {
 				defer done()
-				defer removeFiles(r)
-				r.Body = http.MaxBytesReader(w, body, limit)
 				err = checkBrowser(r, v, c.csrf)
 			}
 			if err != nil {
@@ -171,20 +173,28 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// body says how large the body of a request may be, before any of it is read.
-func (g *Guard) body(r *http.Request) (limit int64, done func(), err error) {
-	limit, done = DefaultBody, func() {}
+// body bounds the body of a request before any of it is read. done is called when it is answered.
+func (g *Guard) body(w http.ResponseWriter, r *http.Request, body io.ReadCloser) (done func(), err error) {
+	limit, release := int64(DefaultBody), func() {}
 	if g.options.Body != nil {
-		if limit, done, err = g.options.Body(r); err != nil {
-			return 0, nil, err
+		if limit, release, err = g.options.Body(r); err != nil {
+			return nil, err
 		}
 		limit = cmp.Or(limit, DefaultBody)
 	}
 	if r.ContentLength > limit {
-		done()
-		return 0, nil, errTooLarge
+		release()
+		return nil, errTooLarge
 	}
-	return limit, done, nil
+	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, pace))
+	stop := context.AfterFunc(r.Context(), paced.end)
+	r.Body = http.MaxBytesReader(w, paced, limit)
+	return func() {
+		stop()
+		paced.stop()
+		removeFiles(r)
+		release()
+	}, nil
 }
 
 // removeFiles removes the files that a form was read into. net/http does so for its own request only, of

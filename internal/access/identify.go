@@ -84,11 +84,17 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 }
 
 // The bounds of calls whose senders are not known yet, because their bodies have to be read first: how
-// long a body takes, and how many a network sends at once.
+// long a body takes, and how many one network and all of them send at once.
 const (
 	signedPatience = 30 * time.Second
 	signedAtOnce   = 32
+	signedInAll    = 256
+	// allNetworks is the key of all together.
+	allNetworks = "all"
 )
+
+// errBusy refuses a call because of those of others.
+var errBusy = &RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many calls", Text: "too many calls come at once; try again in a moment", After: time.Second}
 
 // identifySigned returns who has signed a call, and the request that goes on.
 func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
@@ -97,6 +103,10 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 		return credential{}, r, errTooMany
 	}
 	defer g.unverified.end(from)
+	if !g.unverified.begin(allNetworks, signedInAll) {
+		return credential{}, r, errBusy
+	}
+	defer g.unverified.end(allNetworks)
 	late := time.AfterFunc(signedPatience, func() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the read ends now
 	})

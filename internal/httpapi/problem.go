@@ -47,6 +47,7 @@ func modelOf(ctx context.Context, err error) *problem {
 	var failed *control.Error
 	var denied *access.DeniedError
 	var tooLarge *http.MaxBytesError
+	var refused *access.RefusedError
 	text := safetext.Block(err.Error())
 	switch {
 	case errors.As(err, &failed) && failed.Kind == control.Invalid:
@@ -57,6 +58,8 @@ func modelOf(ctx context.Context, err error) *problem {
 		return fault(http.StatusUnauthorized, text)
 	case errors.As(err, &denied):
 		return fault(http.StatusForbidden, text)
+	case errors.As(err, &refused): // by the guard, while the body was read
+		return fault(refused.Status, text)
 	case errors.As(err, &tooLarge):
 		return fault(http.StatusRequestEntityTooLarge, "the body of the request is too large")
 	case errors.Is(err, session.ErrNotFound):
