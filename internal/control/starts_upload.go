@@ -63,8 +63,8 @@ func (s Starts) uploadOf(ctx context.Context, to Recipient) (access.Event, error
 	case to.Session != "":
 		e.Team = s.teamName(ctx, to.Session)
 		return e, nil
-	case to.Team == (TeamInput{}): // refused by ignored
-		return e, nil
+	case to.Team == (TeamInput{}):
+		return e, invalidf("team", "missing; name the team, or the session, that the files are for")
 	case to.Team.Name == "": // the team has to be read for its name
 		t, err := s.team(ctx, to.Team)
 		e.Team = t.Name

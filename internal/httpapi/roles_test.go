@@ -67,6 +67,9 @@ var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 // required is a query with the parameters that an operation cannot do without.
 func required(described any) string {
 	query := url.Values{}
+	if described.(map[string]any)["operationId"] == "upload-workspace" { // a team or a session
+		query.Set("team", "web")
+	}
 	parameters, _ := described.(map[string]any)["parameters"].([]any)
 	for _, p := range parameters {
 		if p := p.(map[string]any); p["in"] == "query" && p["required"] == true {

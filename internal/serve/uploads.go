@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -14,11 +15,12 @@ import (
 )
 
 const (
-	// maxUploads is how many uploads run at once, of all people together. Each takes up to three
-	// times its size on the disk for a while.
+	// maxUploads is how many uploads run at once, of all people together.
 	maxUploads = 4
-	// maxOwn is how many of them are those of one person or token.
+	// maxOwn is how many of them are those of one person.
 	maxOwn = 2
+	// copies is how many times its size an upload takes on a disk for a while.
+	copies = 3
 	// uploadPause is what who is refused is to wait.
 	uploadPause = 10 * time.Second
 )
@@ -27,9 +29,11 @@ const (
 type uploads struct {
 	starts control.Starts
 	mu     sync.Mutex
-	// running counts the uploads of now by the name of the person or token, and total all.
+	// running counts the uploads of now by person, and total all.
 	running map[string]int
 	total   int
+	// reserved are the bytes that they may take.
+	reserved int64
 }
 
 func newUploads(base *control.Base) *uploads {
@@ -50,48 +54,61 @@ func (u *uploads) body(r *http.Request) (limit int64, done func(), err error) {
 		return 0, nil, err
 	}
 	actor, _ := access.Of(r.Context())
-	if err := u.begin(actor.Name); err != nil {
+	size := r.ContentLength
+	if size < 0 || size > control.MaxUpload { // nobody knows it, or no more of it is read
+		size = control.MaxUpload
+	}
+	person, need := actor.Person(), size*copies
+	if err := u.begin(person, need); err != nil {
 		return 0, nil, err
 	}
-	return control.MaxUpload, func() { u.end(actor.Name) }, nil
+	return control.MaxUpload, func() { u.end(person, need) }, nil
 }
 
-// may refuses an upload by who may not, and one that the disk has no room for.
+// may refuses an upload by who may not.
 func (u *uploads) may(r *http.Request, to control.Recipient) error {
 	err := u.starts.MayUpload(r.Context(), to)
 	var failed *control.Error
 	if errors.As(err, &failed) && failed.Kind == control.Invalid {
 		return &access.RefusedError{Status: http.StatusUnprocessableEntity, Title: "Please correct the input", Text: err.Error()}
 	}
-	if err != nil {
-		return err
-	}
-	if left, err := diskspace.Of(u.starts.Store.Dir()); err == nil && left.Bytes-max(r.ContentLength, 0) < left.LowBytes {
-		return &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "The disk is full", Text: "the store's disk has no room for these files; free space on it"}
-	}
-	return nil
+	return err
 }
 
-// begin counts an upload.
-func (u *uploads) begin(name string) error {
+// begin counts an upload, and reserves the bytes that it needs.
+func (u *uploads) begin(person string, need int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.running[name] >= maxOwn:
+	case u.running[person] >= maxOwn:
 		return &access.RefusedError{Status: http.StatusTooManyRequests, Title: "Too many uploads", Text: "you upload other files already; wait until they are stored", After: uploadPause}
 	case u.total >= maxUploads:
 		return &access.RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many uploads", Text: "others upload files; try again in a moment", After: uploadPause}
+	case !u.room(need):
+		return &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "The disk is full", Text: "the store's disk, or that of temporary files, has no room for these files; free space on it"}
 	}
-	u.running[name]++
+	u.running[person]++
 	u.total++
+	u.reserved += need
 	return nil
 }
 
-func (u *uploads) end(name string) {
+// room reports whether the disks that an upload is written to have so much room besides what is reserved.
+func (u *uploads) room(need int64) bool {
+	for _, dir := range []string{u.starts.Store.Dir(), os.TempDir()} {
+		if left, err := diskspace.Of(dir); err == nil && left.Bytes-u.reserved-need < left.LowBytes {
+			return false
+		}
+	}
+	return true
+}
+
+func (u *uploads) end(person string, need int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.reserved -= need
 	u.total--
-	if u.running[name]--; u.running[name] == 0 {
-		delete(u.running, name)
+	if u.running[person]--; u.running[person] == 0 {
+		delete(u.running, person)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime/multipart"
@@ -11,6 +12,7 @@ import (
 	"net/http/cookiejar"
 	"os"
 	"regexp"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,12 +48,18 @@ func newHost(t *testing.T) *host {
 	return &host{t, server, server.URL(), access.NewTokens(s.Storage(), audit, time.Now), audit}
 }
 
-// token is one with a role.
+// token is one with a role, of a person of its own.
 func (h *host) token(name, role string) string {
+	h.t.Helper()
+	return h.tokenOf(name+"@desk", name, role)
+}
+
+// tokenOf is one of a person.
+func (h *host) tokenOf(person, name, role string) string {
 	h.t.Helper()
 	roles, err := access.ParseRoles(role)
 	require.NoError(h.t, err)
-	secret, _, err := h.tokens.Create(access.With(h.t.Context(), access.Local("ann@desk")), access.NewToken{Name: name, Roles: roles})
+	secret, _, err := h.tokens.Create(access.With(h.t.Context(), access.Local(person)), access.NewToken{Name: name, Roles: roles})
 	require.NoError(h.t, err)
 	return secret
 }
@@ -96,6 +104,7 @@ func TestNothingIsReadOfAnUploadThatIsRefused(t *testing.T) {
 		{other, "/start?for=web", http.StatusForbidden},
 		{viewer, "/sessions/web-1/requests/r-1/supply", http.StatusForbidden},
 		{operator, "/api/v1/workspaces?team=../x", http.StatusUnprocessableEntity},
+		{other, "/api/v1/workspaces", http.StatusUnprocessableEntity},
 		{operator, "/start", http.StatusRequestEntityTooLarge},
 		{operator, "/register-team", http.StatusRequestEntityTooLarge},
 		{operator, "/api/v1/sessions", http.StatusRequestEntityTooLarge},
@@ -174,7 +183,20 @@ func TestNothingStaysOfTheFilesOfForms(t *testing.T) {
 	}
 }
 
-// TestFewUploadsRunAtOnce holds uploads open: two of one token, and four in all.
+// TestTheDiskOfTemporaryFilesHasRoomForUploads has one without any.
+func TestTheDiskOfTemporaryFilesHasRoomForUploads(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("/proc is a file system of Linux")
+	}
+	h := newHost(t)
+	t.Setenv("TMPDIR", "/proc")
+	for _, size := range []int64{2 << 20, -1} {
+		got := h.send(h.token(fmt.Sprint("t", size), "operator"), "/api/v1/workspaces?team=web", &counted{}, size)
+		require.Equal(t, http.StatusInsufficientStorage, got.StatusCode)
+	}
+}
+
+// TestFewUploadsRunAtOnce holds uploads open: two of one person, and four in all.
 func TestFewUploadsRunAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -182,6 +204,7 @@ func TestFewUploadsRunAtOnce(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "late"} {
 		tokens[name] = h.token(name, "operator:web")
 	}
+	tokens["a2"] = h.tokenOf("a@desk", "a2", "operator:web")
 	var ends []*io.PipeWriter
 	answers := make(chan int, 8)
 	begin := func(name string) {
@@ -192,7 +215,7 @@ func TestFewUploadsRunAtOnce(t *testing.T) {
 		_, err := end.Write(make([]byte, 32<<20)) // more than lies between two programs: the server reads it
 		require.NoError(t, err)
 	}
-	for _, name := range []string{"a", "a", "b", "c"} {
+	for _, name := range []string{"a", "a2", "b", "c"} {
 		begin(name)
 	}
 	for name, status := range map[string]int{"late": http.StatusServiceUnavailable, "a": http.StatusTooManyRequests} {
