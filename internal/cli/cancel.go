@@ -56,6 +56,7 @@ func (c *cancelCommand) run(ctx context.Context, sessionID string) error {
 		return nil
 	}
 	w := p.lookout(sessionID, c.now)
+	w.exists = true
 	to := newLineObserver(c.console, w)
 	defer to.detail.close()
 	v, err := track(ctx, w, to, session.State.Closed)

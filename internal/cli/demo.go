@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -94,7 +95,7 @@ func (c *demoCommand) startExample(ctx context.Context, k *localdev.Stack, dir s
 	base := c.base(k.Conn, k.Store, k.Conn.Namespace)
 	doc, err := control.Starts{Base: base}.Start(ctx, control.NewSession{Team: control.TeamInput{Loaded: &t}, Requirement: requirement})
 	if err == nil && !doc.Admitted {
-		err = launch.ErrNotAdmitted
+		err = cmp.Or(ctx.Err(), launch.ErrNotAdmitted)
 	}
 	p := planeOf(base, func() {})
 	return p.lookout(doc.Session, c.env.Now), c.explainStart(ctx, p, err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	switch {
 	case ctx.Err() != nil:
 		a.printErr("the session is started and runs in the background: %s", follow)
+		err = cmp.Or(err, ctx.Err())
 	case err == nil && !doc.Admitted && len(doc.Continued) == 0:
 		err = failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s", launch.AdmissionTimeout, follow)
 	}
@@ -35,7 +37,28 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	if err := errors.Join(err, announce(a.console, doc)); err != nil || !watch || doc.Unchanged.Closed() {
 		return err
 	}
-	return a.follow(ctx, p.lookout(doc.Session, a.env.Now))
+	w := p.lookout(doc.Session, a.env.Now)
+	w.exists = true
+	return a.follow(ctx, w)
+}
+
+// startServed starts a session at a server. Its id is chosen here, so that a request that is sent
+// again starts no second one.
+func (a *app) startServed(ctx context.Context, p *plane, in control.NewSession) (control.Started, error) {
+	chosen := in.Session == ""
+	if chosen {
+		in.Session = launch.NewID(in.Team.Loaded.Name, a.env.Now())
+	}
+	doc, err := p.starts.Start(ctx, in)
+	var failed *control.Error
+	switch {
+	case err == nil:
+	case chosen && errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session": // an earlier try started it
+		return control.Started{Foreseen: control.Foreseen{Session: in.Session}}, nil
+	case ctx.Err() != nil, lostConnection(err):
+		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), in.Session, a.commandLine("status "+in.Session))}
+	}
+	return doc, err
 }
 
 // printUnchanged says of a session that was not started anew what it does.

@@ -118,6 +118,17 @@ func (f *logFollower) take(ctx context.Context, e control.Event) error {
 // takeEnded prints an attempt that has ended: of its transcript what was not printed while it ran.
 func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
 	l, err := f.read(ctx, *e.Attempt)
+	for lost := false; err != nil && lostConnection(err); l, err = f.read(ctx, *e.Attempt) {
+		if !lost {
+			lost = true
+			f.printErr("lost the connection to %s; retrying (the session is not affected)", f.plane.where())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(watchEvery):
+		}
+	}
 	if err != nil {
 		return err
 	}

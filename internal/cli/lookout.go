@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/client"
@@ -17,6 +18,8 @@ type lookout struct {
 	*plane
 	session string
 	now     func() time.Time
+	// exists: the session was started or found before.
+	exists bool
 	// watcher looks from this process; nil with a server, of which progress is the newest answer.
 	watcher  *sessionstatus.Watcher
 	progress control.Progress
@@ -39,8 +42,11 @@ func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
 	p, err := l.sessions.Progress(ctx, l.session)
-	if err == nil {
+	switch {
+	case err == nil:
 		l.progress = p
+	case errors.Is(err, context.DeadlineExceeded):
+		err = &client.UnreachableError{URL: l.server, Err: fmt.Errorf("no answer within %s", lostAfter)}
 	}
 	return p.Session, err
 }

@@ -102,7 +102,13 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := c.sendFiles(ctx, p.starts, files, t, in); err != nil {
 		return c.explainStart(ctx, p, err)
 	}
-	doc, err := p.starts.Start(ctx, in)
+	start := p.starts.Start
+	if server != nil {
+		start = func(ctx context.Context, in control.NewSession) (control.Started, error) {
+			return c.startServed(ctx, p, in)
+		}
+	}
+	doc, err := start(ctx, in)
 	return c.begun(ctx, p, doc, err, c.watch)
 }
 
@@ -116,7 +122,7 @@ func (c *runCommand) teamFor(ctx context.Context, server *client.Client, name st
 	}
 	found, err := client.Teams{Client: server}.Read(ctx, team, version)
 	var failed *control.Error
-	if errors.As(err, &failed) {
+	if errors.As(err, &failed) && failed.Kind == control.NotFound {
 		return t, "", usagef("there is no file %s, and %w", name, err)
 	}
 	return found.Team, team + "@" + string(found.Digest), err

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -170,6 +172,8 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
 	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")
 	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")
+	says(viewer, 4, "cannot be reached", "watch", "s", "--server", "http://127.0.0.1:1")
+	says(viewer, 4, "cannot be reached", "run", "pair", "Make it so.", "--server", "http://127.0.0.1:1")
 	near := viewer.run("list", "--state-dir", d.state, "--address", "127.0.0.1:1")
 	require.Equal(t, 0, near.code, near.stderr.String())
 	require.Contains(t, near.stderr.String(), "Temporal cannot be reached; showing what the store", "a flag counts more than the environment")
@@ -241,6 +245,44 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	far.must(0, "apply", started.Session)
 	require.Equal(t, "from far\n", far.tree("site")["/code.txt"])
 	require.Contains(t, d.must(0, "audit"), "session.start")
+}
+
+func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var ids []string
+	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in control.NewSession
+		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil {
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, in.Session)
+		switch {
+		case in.Requirement == "never": // like a proxy whose patience ends
+			w.WriteHeader(http.StatusGatewayTimeout)
+		case in.Requirement == "twice" && len(ids) == 1:
+			w.WriteHeader(http.StatusGatewayTimeout)
+		case in.Requirement == "twice":
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"detail": "it exists", "kind": "conflict", "field": "session", "session": "` + in.Session + `"}`))
+		}
+	}))
+	defer fake.Close()
+	far := caller{t: t, url: fake.URL, token: "secret"}.away()
+	team := far.file("team.yaml", oneTeam)
+	started := far.run("run", team, "twice")
+	require.Len(t, ids, 2, started.stderr.String())
+	require.Equal(t, ids[0], ids[1])
+	require.NotEmpty(t, ids[0])
+	require.Equal(t, ids[0]+"\n", started.stdout.String())
+	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it")
+	unknown := far.run("run", team, "never")
+	require.Equal(t, 4, unknown.code)
+	require.Contains(t, unknown.stderr.String(), "the server may have started session "+ids[2]+": maestro status "+ids[2])
 }
 
 // serving serves the desk's store at an address, and returns the server.

@@ -130,6 +130,8 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 			}
 		case !lostConnection(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
 			return last, err
+		case w.watcher == nil && !known && !w.exists: // the address may be wrong; Temporal was reached before
+			return last, err
 		case !lost:
 			lost = true
 			to.disconnected(fmt.Sprintf("lost the connection to %s; retrying (the session is not affected)", w.whom()))

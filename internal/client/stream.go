@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -32,17 +31,19 @@ type event[T any] struct {
 // errBroken says that a stream has ended because of the connection or the server.
 var errBroken = errors.New("the stream has ended")
 
+// errStopped says that the reader wants no more events.
+var errStopped = errors.New("the reader has stopped")
+
 // stream follows server-sent events from a position on, over losses of the connection: the server is
 // asked for what comes after the last event.
 func stream[T any](ctx context.Context, c *Client, path string, query url.Values, from string) iter.Seq2[event[T], error] {
 	return func(yield func(event[T], error) bool) {
-		connected, lost := false, false
+		connected, lost := false, false // connected: the server has once taken the request
 		for ctx.Err() == nil {
 			err := follow(ctx, c, path, query, from, func(id string, data []byte) error {
 				if lost = lost && !yield(event[T]{back: true}, nil); lost {
-					return io.EOF
+					return errStopped
 				}
-				connected = true
 				var e event[T]
 				if err := json.Unmarshal(data, &e.data); err != nil {
 					return fmt.Errorf("the Maestro server at %s: an event cannot be read: %w", c.base, err)
@@ -51,13 +52,14 @@ func stream[T any](ctx context.Context, c *Client, path string, query url.Values
 					from = id
 				}
 				if !yield(e, nil) {
-					return io.EOF
+					return errStopped
 				}
 				return nil
 			})
+			connected = connected || errors.Is(err, errBroken)
 			var away *UnreachableError
 			switch {
-			case errors.Is(err, io.EOF) || ctx.Err() != nil:
+			case errors.Is(err, errStopped) || ctx.Err() != nil:
 				return
 			case !errors.Is(err, errBroken) && (!connected || !errors.As(err, &away)):
 				yield(event[T]{}, err)
@@ -116,6 +118,9 @@ func follow(ctx context.Context, c *Client, path string, query url.Values, from 
 			}
 			kind, id, data = "", "", nil
 		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("the Maestro server at %s: an event is larger than %d MiB", c.base, maxEvent>>20)
 	}
 	return errBroken
 }

@@ -245,7 +245,8 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 	}
 	v, err := l.Admitted(ctx, run)
 	doc.Incarnation, doc.Plan, doc.Admitted = max(v.Incarnation, 1), v.Plan, err == nil
-	if errors.Is(err, launch.ErrNotAdmitted) {
+	// A caller that has left finds that it is started.
+	if errors.Is(err, launch.ErrNotAdmitted) || err != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
 	return doc, err
