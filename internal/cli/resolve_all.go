@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -160,7 +159,7 @@ func (c *resolveCommand) sendAll(ctx context.Context, requests requestOperations
 		}
 		line := ""
 		switch {
-		case err != nil && temporalutil.Lost(err):
+		case err != nil && lostConnection(err):
 			return err
 		case err != nil:
 			failed++

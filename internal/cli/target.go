@@ -54,7 +54,10 @@ func (t *target) commandLine(command string) string {
 			command += " --" + f.name + " " + agent.ShellWord(f.value)
 		}
 	}
-	return "maestro " + command + t.server.commandLine()
+	if !strings.HasPrefix(command, "resume ") { // it works with Temporal and the store only
+		command += t.server.commandLine()
+	}
+	return "maestro " + command
 }
 
 // stateFlag is this command's --state-dir flag, for printed commands.
