@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -218,7 +219,8 @@ func (a *Alerts) alertsKey(name string) (string, error) {
 	return "alerts/" + a.Namespace + "/" + name + ".json", nil
 }
 
-// readAlerts reads a document of alerts.
+// readAlerts reads a document of alerts. A damaged one is moved to the quarantine, which the error
+// says; then there is none.
 func readAlerts[T any](a *Alerts, name string) (value T, version storage.Version, err error) {
 	key, err := a.alertsKey(name)
 	if err != nil {
@@ -228,13 +230,18 @@ func readAlerts[T any](a *Alerts, name string) (value T, version storage.Version
 	if errors.Is(err, storage.ErrNotFound) {
 		return value, "", nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &value)
-	}
 	if err != nil {
 		return value, version, fmt.Errorf("read %s: %w", key, err)
 	}
-	return value, version, nil
+	fault := json.Unmarshal(data, &value)
+	if fault == nil {
+		return value, version, nil
+	}
+	moved, err := a.Store.Storage().Quarantine(key, version, false)
+	if err != nil {
+		return value, version, fmt.Errorf("read %s: %w; it cannot be moved to the quarantine: %w", key, fault, err)
+	}
+	return value, version, &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
 // updateAlerts replaces a document of alerts by what change makes of it; nil: it stays.

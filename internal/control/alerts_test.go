@@ -244,3 +244,23 @@ func TestAlertRulesAreChecked(t *testing.T) {
 	require.Equal(t, "alert.add", events.Events[0].Action)
 	require.Equal(t, "day_cost_usd=51", events.Events[0].Subject)
 }
+
+// TestADamagedDocumentOfAlertsIsReportedOnce and moved, so that rules are evaluated again.
+func TestADamagedDocumentOfAlertsIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	alerts := control.Alerts{Base: s.Base}
+	for _, name := range []string{"rules.json", "raised.json"} {
+		file := filepath.Join(s.Store.Dir(), "alerts", "default", name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+		err := alerts.Evaluate(s.ctx)
+		require.ErrorIs(t, err, session.ErrCorrupt)
+		require.ErrorContains(t, err, "moved to quarantine/")
+		require.NoError(t, alerts.Evaluate(s.ctx))
+	}
+	_, err := alerts.Add(s.ctx, "breaker_open=any")
+	require.NoError(t, err)
+	s.breaker("claude", 1, true, 1, 1)
+	require.Len(t, s.evaluate(), 1)
+}

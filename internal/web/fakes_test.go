@@ -63,6 +63,8 @@ type plane struct {
 	settled []string
 	// alerts has the rules of the store.
 	alerts control.AlertList
+	// noAlerts is why alerts cannot be read.
+	noAlerts error
 }
 
 func (p *plane) operations() Operations {
@@ -285,7 +287,7 @@ func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, 
 func (f fakeAlerts) List(context.Context) (control.AlertList, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return control.AlertList{Rules: slices.Clone(f.alerts.Rules), Alerts: f.alerts.Alerts}, nil
+	return control.AlertList{Rules: slices.Clone(f.alerts.Rules), Alerts: f.alerts.Alerts}, f.noAlerts
 }
 
 func (f fakeAlerts) Add(_ context.Context, rule string) (control.AlertRule, error) {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -220,4 +221,8 @@ func TestAlertsAreShown(t *testing.T) {
 	says(t, text, `<p class="muted">None.</p>`)
 	_, text = visit(t, server.URL+"/operate")
 	says(t, text, "No alert rules.")
+	p.noAlerts = errors.New("alerts/default/raised.json: damaged")
+	resp, text := visit(t, server.URL+"/inbox")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	says(t, text, "Alerts: alerts/default/raised.json: damaged", "Alerts of the last 24 hours")
 }

@@ -139,7 +139,9 @@ type inboxPage struct {
 	Open, Notices []RequestCard
 	// Alerts are those of the last 24 hours.
 	Alerts AlertsView
-	Said   string
+	// Trouble says why alerts cannot be read.
+	Trouble string
+	Said    string
 }
 
 func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
@@ -151,8 +153,7 @@ func (s *site) inbox(w http.ResponseWriter, r *http.Request) {
 	content := inboxPage{Said: said(r)}
 	alerts, err := s.Alerts.List(r.Context())
 	if err != nil && !unavailable(err) {
-		s.failed(w, r, err, "")
-		return
+		content.Trouble = "Alerts: " + err.Error()
 	}
 	content.Alerts = alertsView(alerts.Alerts, false, s.Now())
 	for _, e := range doc.Waiting {
