@@ -48,8 +48,7 @@ func (a Attempts) Log(ctx context.Context, sessionID string, at control.Attempt)
 	return read[control.AttemptLog](ctx, a.Client, where, url.Values{"pass": {strconv.Itoa(at.Pass)}})
 }
 
-// Follow tells what happens to the attempts that are selected, from a position on, until the session
-// has ended. It continues after a restart of the server.
+// Follow yields the events of the selected attempts, from a position until the session has ended. It continues after a restart of the server.
 func (a Attempts) Follow(ctx context.Context, sessionID string, selected control.Select, from string) iter.Seq2[control.Event, error] {
 	return func(yield func(control.Event, error) bool) {
 		where, err := ofSession(sessionID, "attempts", "events")

@@ -25,14 +25,14 @@ type storeAlert struct {
 	// ID names the rule and the period: the day, or the opening of the breaker.
 	ID string `json:"id"`
 	session.Alert
-	// Told: the webhook's workflow has it.
-	Told bool `json:"told,omitempty"`
+	// Sent: the webhook's workflow has it.
+	Sent bool `json:"sent,omitempty"`
 }
 
-// Evaluate raises the alerts of the store's rules, each once in its period, and hands them to the
+// Evaluate raises the alerts of the store's rules, each once in its period, and sends them to the
 // webhook. Several processes may do so at once, and one that ends on the way leaves nothing undone:
 // an alert is recorded by compare-and-swap before it is sent, and its workflow's id names the rule
-// and the period. The store itself asks for it, so nobody's role is checked.
+// and the period. A server calls it, not a person, so no role is checked.
 func (a Alerts) Evaluate(ctx context.Context) error {
 	if _, err := a.stored(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (a Alerts) Evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.tell(ctx, raised)
+	return a.send(ctx, raised)
 }
 
 func hasAlert(raised []storeAlert, id string) bool {
@@ -177,11 +177,11 @@ func (a Alerts) alert(rule storeRule, period string, raised session.Alert) store
 	return storeAlert{ID: "alert-" + hex.EncodeToString(sum[:10]), Alert: raised}
 }
 
-// tell hands to the webhook what it does not have yet, for as long as alerts are listed. Without a
-// webhook nobody is told.
-func (a Alerts) tell(ctx context.Context, raised []storeAlert) error {
+// send starts the webhook's workflow for each alert that it does not have yet, for as long as alerts
+// are listed. Without a webhook nothing is sent.
+func (a Alerts) send(ctx context.Context, raised []storeAlert) error {
 	since := a.Now().Add(-alertsFor)
-	pending := slices.DeleteFunc(slices.Clone(raised), func(s storeAlert) bool { return s.Told || s.At.Before(since) })
+	pending := slices.DeleteFunc(slices.Clone(raised), func(s storeAlert) bool { return s.Sent || s.At.Before(since) })
 	conn := a.conn()
 	if len(pending) == 0 || conn == nil {
 		return nil
@@ -190,19 +190,19 @@ func (a Alerts) tell(ctx context.Context, raised []storeAlert) error {
 	if err != nil || !spec.Webhook(offers, a.Now()) {
 		return err
 	}
-	var told []string
+	var sent []string
 	for _, s := range pending {
 		if err = entityworkflow.Once(ctx, conn.Client, workflows.WebhookOf(a.Store.ID(), a.notice(s))); err != nil {
 			break
 		}
-		told = append(told, s.ID)
+		sent = append(sent, s.ID)
 	}
-	if len(told) == 0 {
+	if len(sent) == 0 {
 		return err
 	}
 	marked := updateAlerts(&a, "raised", func(now []storeAlert) ([]storeAlert, error) {
 		for i, s := range now {
-			now[i].Told = s.Told || slices.Contains(told, s.ID)
+			now[i].Sent = s.Sent || slices.Contains(sent, s.ID)
 		}
 		return now, nil
 	})

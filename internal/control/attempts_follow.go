@@ -122,8 +122,8 @@ type follower struct {
 // errStopped says that the reader wants no more.
 var errStopped = errors.New("the reader has stopped")
 
-// Follow tells what happens to the attempts that are selected, from a position on, until the
-// session has ended: the empty position is the beginning. It goes on while Temporal is away.
+// Follow yields the events of the selected attempts, from a position until the session has ended.
+// The empty position is the beginning. It continues while Temporal cannot be reached.
 func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select, from string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := &follower{

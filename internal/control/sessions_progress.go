@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
-// Progress is a session's status with how far its work is, for who watches it.
+// Progress is a session's status and the progress of its work.
 type Progress struct {
 	Session sessionstatus.Session `json:"session"`
 	// Work is that of assignments which have begun.

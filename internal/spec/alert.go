@@ -9,7 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Alert is a rule of a team: people are told once in a session, or once for each request, when
+// Alert is a rule of a team: an alert is raised once in a session, or once for each request, when
 // its threshold is reached.
 type Alert struct {
 	// CostUSD is the cost of a session.

@@ -30,8 +30,8 @@ type Team struct {
 	Budget Budget `json:"budget" yaml:"budget,omitempty"`
 	// Help is what happens when a person is needed.
 	Help Help `json:"help" yaml:"help,omitempty"`
-	// Alerts are the rules by which people are told that a session costs much, waits long or
-	// fails often.
+	// Alerts are the rules by which alerts are raised: a session costs much, waits long or fails
+	// often.
 	Alerts []Alert `json:"alerts,omitempty" yaml:"alerts,omitempty" jsonschema:"maxItems=20" example:"[{cost_usd: 20}, {waiting: 30m}, {failure_rate: 0.5, of: 10}]"`
 	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts.
 	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty" jsonschema:"format=ignored,maxItems=200,uniqueItems=true"`
