@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -156,16 +157,18 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Invalid token", text: err.Error()}, wait))
 	case errors.Is(err, ErrSignature):
+		w.Header().Set("WWW-Authenticate", `Signature realm="maestro"`)
 		wait := g.failures.note(r.Context(), v, "hook.call", safetext.Clip(r.URL.Path, 80)+": "+err.Error())
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Not signed", text: err.Error()}, wait))
 	case errors.Is(err, errTooMany):
 		g.answer(w, r, fault{status: http.StatusTooManyRequests, title: "Too many calls", text: err.Error(), after: time.Second})
 	case errors.As(err, &tooLarge):
-		g.answer(w, r, fault{status: http.StatusRequestEntityTooLarge, title: "Too large", text: "the body of the request is too large"})
+		g.refuse(w, r, v, errTooLarge)
 	case errors.Is(err, errProvider):
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
-	default:
-		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: err.Error(), after: time.Second})
+	default: // it may name files of this host
+		slog.ErrorContext(r.Context(), "a request was refused, because the store cannot be used", "error", err)
+		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: "the store cannot be read or written; the server's log says why", after: time.Second})
 	}
 }
 

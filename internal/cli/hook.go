@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -122,11 +123,20 @@ func (c hookCommand) list(ctx context.Context) error {
 			for _, key := range slices.Sorted(maps.Keys(h.Map)) {
 				with = append(with, key+"="+h.Map[key])
 			}
-			table.Add(terminal.Plain(h.Name), terminal.Plain(string(h.Kind)), terminal.Plain(h.Team), terminal.Plain(terminal.Dash(h.Directory)),
+			table.Add(terminal.Plain(h.Name), terminal.Plain(string(h.Kind)), terminal.Plain(teamOfHook(h)), terminal.Plain(terminal.Dash(h.Directory)),
 				terminal.Plain(strings.Join(with, ", ")), terminal.Plain(h.By), terminal.Plain(terminal.Moment(&h.CreatedAt)))
 		}
 		c.writeFitted(table, "CREATED", "BY")
 	})
+}
+
+// teamOfHook is the team of a hook, with the beginning of its version.
+func teamOfHook(h access.Hook) string {
+	name, digest, versioned := strings.Cut(h.Team, "@")
+	if !versioned {
+		return name
+	}
+	return name + "@" + spec.Digest(digest).Short()
 }
 
 func (c hookCommand) newRemove(a *app) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -65,8 +66,13 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	if err := hook.Check(made); errors.As(err, &wrong) {
 		return doc, &Error{Kind: Invalid, Field: wrong.Field, err: err}
 	}
-	if _, err := Teams(h).Named(ctx, made.Team); err != nil {
+	team, digest, versioned := strings.Cut(made.Team, "@")
+	_, version, _, err := Teams(h).version(ctx, team, digest)
+	if err != nil {
 		return doc, err
+	}
+	if versioned { // another version may begin with the same digits later
+		made.Team = team + "@" + string(version.Digest)
 	}
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
 	doc.URL = access.ServedAt(s.Storage()) + HooksPath + made.Name
@@ -150,7 +156,7 @@ func (r *Receiver) Verify(name string, header http.Header, body []byte) (Deliver
 		return Delivery{}, err
 	}
 	identity, err := hook.Verify(found.Kind, secret, header, body, r.Now())
-	return Delivery{found, hook.SessionID(found, identity), header, body}, err
+	return Delivery{found, hook.SessionID(found, secret, identity), header, body}, err
 }
 
 // Deliver starts the session of a call, for its hook. The session's id follows from what is signed,
@@ -183,19 +189,34 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	}
 	err = r.start(ctx, d, *start)
 	var failed *Error
-	if errors.As(err, &failed) && failed.Kind == Conflict && r.teamName(ctx, d.id) == event.Team {
-		return doc, true, nil
+	if errors.As(err, &failed) && failed.Kind == Conflict {
+		if r.teamName(ctx, d.id) == event.Team {
+			return doc, true, nil
+		}
+		err = &CallError{conflictf(d.id, "session %s of this call exists already, and cannot be read", d.id), err}
 	}
 	return doc, false, err
 }
+
+// CallError is what the caller of a hook is told of an error whose cause is for the server's log.
+type CallError struct {
+	told  error
+	Cause error
+}
+
+// Error says what the caller is told.
+func (e *CallError) Error() string { return e.told.Error() }
+
+// Unwrap returns what the caller is told.
+func (e *CallError) Unwrap() error { return e.told }
 
 // start starts the session of a call. What an admin of the hook has to mend is unavailable for its
 // caller, who may call again.
 func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	var failed *Error
-	if errors.As(err, &failed) {
-		return unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name)
+	if errors.As(err, &failed) && failed.Kind == NotFound {
+		return &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name), err}
 	}
 	if err != nil {
 		return err
@@ -208,8 +229,13 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
 		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
 		Decisions: in.Decisions, Labels: in.Labels, unattended: true,
 	})
-	if errors.As(err, &failed) && failed.Kind == Invalid && failed.Field == "" { // no worker has the team's agents
-		failed.Kind = Unavailable
+	if errors.As(err, &failed) && failed.Kind == Invalid {
+		switch failed.Field {
+		case "": // no worker has the team's agents
+			failed.Kind = Unavailable
+		case "directory":
+			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be taken; the server's log says why", dir, d.hook.Name), err}
+		}
 	}
 	return err
 }

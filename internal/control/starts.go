@@ -99,11 +99,8 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 	if err != nil {
 		return err
 	}
-	l, next, err := s.prepared(ctx, t, in)
-	if err != nil {
-		return err
-	}
-	return startError(l.Check(ctx, next))
+	_, _, err = s.prepared(ctx, t, in)
+	return err
 }
 
 // Preview says what a session would do. It needs neither Temporal nor workers, and no requirement.
@@ -117,6 +114,9 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 		return Plan{}, err
 	}
 	next, err := s.fresh(ctx, st, t, in)
+	if err == nil {
+		err = s.files(ctx, st, in, &next)
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -190,17 +190,24 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	return &launch.Launcher{Conn: conn, Store: st, By: who.Person(), Now: s.Now}, err
 }
 
-// prepared is a new session of a team, and what starts it.
+// prepared is a new session of a team, and what starts it. Only of one that can start are files
+// stored.
 func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*launch.Launcher, launch.Session, error) {
 	l, err := s.launcher(ctx)
 	if err != nil {
 		return l, launch.Session{}, err
 	}
 	next, err := s.fresh(ctx, l.Store, t, in)
+	if err == nil {
+		err = startError(l.Check(ctx, next))
+	}
+	if err == nil {
+		err = s.files(ctx, l.Store, in, &next)
+	}
 	return l, next, err
 }
 
-// fresh is a new session of a team.
+// fresh is a new session of a team, without the files that it starts from.
 func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
 		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, ReportTo: in.ReportTo, Labels: in.Labels,
@@ -223,9 +230,6 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 			return next, invalidf("commit", "not the full name of a git commit")
 		}
 		next.Course.Source = &session.Source{Commit: in.Commit}
-	}
-	if err := s.files(ctx, st, in, &next); err != nil {
-		return next, err
 	}
 	return next, supply(ctx, st, t, &next.Course, in.Supplied)
 }

@@ -185,9 +185,11 @@ func TestWhatIsSignedNamesTheSession(t *testing.T) {
 	again, err := hook.Verify(access.HookGitHub, "whsec_secret", header("2"), []byte("{}"), time.Now())
 	require.NoError(t, err)
 	h := access.Hook{Name: "gh", Kind: access.HookGitHub}
-	require.Equal(t, hook.SessionID(h, first), hook.SessionID(h, again))
+	id := hook.SessionID(h, "whsec_secret", first)
+	require.Equal(t, id, hook.SessionID(h, "whsec_secret", again))
 	other := access.Hook{Name: "gh", Kind: access.HookGeneric}
-	require.NotEqual(t, hook.SessionID(h, first), hook.SessionID(other, first))
+	require.NotEqual(t, id, hook.SessionID(other, "whsec_secret", first))
+	require.NotEqual(t, id, hook.SessionID(h, "whsec_other", first), "who does not have the secret does not know the id")
 
 	twice := header("1")
 	twice.Add("X-Hub-Signature-256", signature)

@@ -14,7 +14,8 @@ import (
 func TestHooksAreAddedByHTTP(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
-	require.Equal(t, http.StatusOK, h.call("PUT", "/teams/web", webTeam).status)
+	var team control.TeamChange
+	h.call("PUT", "/teams/web", webTeam).read(t, &team)
 	in := map[string]any{"name": "tickets", "team": "web", "map": map[string]any{"requirement": "/text"}, "labels": map[string]any{"from": "tickets"}}
 	var made control.AddedHook
 	h.call("POST", "/hooks", in, "Idempotency-Key", "k").read(t, &made)
@@ -44,6 +45,8 @@ func TestHooksAreAddedByHTTP(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, got.status)
 		require.Contains(t, string(got.body), `"location":"`+field+`"`)
 	}
+	h.call("POST", "/hooks", map[string]any{"name": "pinned", "team": "web@" + string(team.Digest[:4])}).read(t, &made)
+	require.Equal(t, "web@"+string(team.Digest), made.Team, "another version may begin so later")
 	require.Equal(t, http.StatusOK, h.call("DELETE", "/hooks/tickets", nil).status)
 	require.Equal(t, http.StatusNotFound, h.call("DELETE", "/hooks/tickets", nil).status)
 }

@@ -79,9 +79,11 @@ func (i *Inbound) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a call that starts nothing, and logs why: its caller may show it to nobody.
 func (i *Inbound) refuse(w http.ResponseWriter, r *http.Request, d control.Delivery, err error) {
-	i.log.WarnContext(r.Context(), "a call of a hook started no session", "hook", d.Actor().Name, "error", err)
-	model := modelOf(r.Context(), err).ErrorModel
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(model.Status)
-	_ = json.NewEncoder(w).Encode(&model)
+	cause := err
+	var told *control.CallError
+	if errors.As(err, &told) {
+		cause = told.Cause
+	}
+	i.log.WarnContext(r.Context(), "a call of a hook started no session", "hook", d.Actor().Name, "error", cause)
+	problemOf(r.Context(), err).write(w)
 }

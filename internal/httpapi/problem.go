@@ -19,7 +19,7 @@ import (
 
 // problemOf is an error of an operation as a problem document. What is nobody's to mend by another
 // request is logged, and not told.
-func problemOf(ctx context.Context, err error) error {
+func problemOf(ctx context.Context, err error) *problem {
 	known := modelOf(ctx, err)
 	known.Problem = control.ProblemOf(err)
 	return known
@@ -81,7 +81,13 @@ var statusOf = map[control.Kind]int{
 
 // writeProblem answers with a problem document outside of an operation.
 func writeProblem(w http.ResponseWriter, status int, text string) {
+	p := &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: safetext.Line(text)}}
+	p.write(w)
+}
+
+// write answers with the document.
+func (p *problem) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: safetext.Line(text)})
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
 }

@@ -133,6 +133,7 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 	}
 	unknown := s.post(s.url+"/hooks/nowhere", body, right, nil)
 	require.Equal(t, http.StatusUnauthorized, unknown.status)
+	require.NotEmpty(t, unknown.header.Get("WWW-Authenticate"))
 	for name, wrong := range map[string]http.Header{
 		"the secret of another hook": signature(t, other.Secret, "msg_1", now, body),
 		"another body":               signature(t, tickets.Secret, "msg_1", now, []byte(`{"requirement": "Build that."}`)),
@@ -220,6 +221,16 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, got.status)
 	require.Contains(t, got.text, "team web of hook tickets is not registered")
 	require.NotContains(t, got.text, s.dir, "a caller learns nothing of the host")
+
+	register := filepath.Join(s.dir, "access", "hooks.json")
+	require.NoError(t, os.Remove(register))
+	require.NoError(t, os.Mkdir(register, 0o700))
+	require.Eventually(t, func() bool {
+		got = s.post(tickets.URL, []byte(right), http.Header{}, nil)
+		return got.status == http.StatusServiceUnavailable
+	}, 5*time.Second, 50*time.Millisecond)
+	require.Contains(t, got.text, "the server's log says why")
+	require.NotContains(t, got.text, "hooks.json", "nor does one who has signed nothing")
 }
 
 func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
