@@ -76,7 +76,6 @@ func exitCode(err error) int {
 	var setup *localdev.SetupError
 	var refusedBranch *apply.RefusedError
 	var failed *control.Error
-	var away *client.UnreachableError
 	var stranger *client.RefusedError
 	var server *client.OptionError
 	switch {
@@ -90,7 +89,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &stranger) && stranger.Nobody, errors.As(err, &server):
 		return exitUsage
-	case errors.As(err, &unreachable), errors.As(err, &refused), errors.As(err, &away), errors.Is(err, control.ErrNoTemporal), temporalutil.Lost(err):
+	case errors.As(err, &unreachable), errors.As(err, &refused), lostConnection(err):
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted

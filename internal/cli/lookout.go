@@ -61,8 +61,7 @@ func (l *lookout) whom() string {
 
 // lostConnection reports whether an error is only that nobody answers.
 func lostConnection(err error) bool {
-	var away *client.UnreachableError
-	return temporalutil.Lost(err) || errors.As(err, &away) || errors.Is(err, control.ErrNoTemporal)
+	return temporalutil.Lost(err) || client.Away(err) || errors.Is(err, control.ErrNoTemporal)
 }
 
 // readProgress takes over what a server has said of the session's work.

@@ -4,19 +4,23 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // caller calls the API of a server with a token.
@@ -184,4 +188,53 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	for _, action := range []string{"workspace.upload", "session.start", "session.resume", "session.fork"} {
 		require.Contains(t, audit, action)
 	}
+}
+
+func TestAStartWhoseCallerLeavesIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	s, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	agents := map[string]spec.OfferedAgent{"coder": {Kind: "command", Concurrency: 1, Digest: spec.Digest(strings.Repeat("1", 64))}}
+	require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: "w", Agents: agents, RenewedAt: time.Now()})) // and polls nothing
+	c := d.served(nil, "operator")
+	start := func(ctx context.Context) (control.Started, *http.Response, error) {
+		body := strings.NewReader(`{"team": {"file": ` + strconv.Quote(oneTeam) + `}, "requirement": "Make it so."}`)
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/sessions", body)
+		require.NoError(t, err)
+		r.Header = http.Header{"Authorization": {"Bearer " + c.token}, "Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return control.Started{}, nil, err
+		}
+		defer got.Body.Close()
+		var doc control.Started
+		return doc, got, json.NewDecoder(got.Body).Decode(&doc)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, _, err := start(ctx)
+		left <- err
+	}()
+	var all control.SessionList
+	sessions := func() int {
+		c.call("GET", "/sessions", nil, &all)
+		return len(all.Sessions)
+	}
+	until(t, func() bool { return sessions() == 1 }, "sessions: %+v", &all)
+	leave() // no worker has admitted it
+	require.ErrorIs(t, <-left, context.Canceled)
+	until(t, func() bool {
+		doc, got, err := start(t.Context())
+		if err != nil || got.StatusCode == http.StatusConflict {
+			return false
+		}
+		require.Equal(t, http.StatusOK, got.StatusCode)
+		require.Equal(t, "true", got.Header.Get("Idempotent-Replayed"))
+		require.Equal(t, all.Sessions[0].Session, doc.Session)
+		require.False(t, doc.Admitted)
+		return true
+	}, "the first answer is kept")
+	require.Equal(t, 1, sessions())
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,9 @@ const (
 	// headerPatience is the longest wait for the beginning of an answer: some operations wait for a worker.
 	headerPatience = 3 * time.Minute
 	dialPatience   = 10 * time.Second
+	// busyPatience is how long a request is repeated that a server takes later. A start that is under way
+	// waits for a worker so long, and a little less.
+	busyPatience = 45 * time.Second
 )
 
 // Options say which server is called, and as whom.
@@ -120,32 +124,43 @@ type call struct {
 	head map[string]string
 }
 
-// do sends a request until it is answered, at most so often, and returns the answer if it is a
-// success. A change has one key for all tries, by which the server makes it once.
+// do sends a request until it is answered, at most so often or so long, and returns the answer if it is
+// a success. A change has one key for all tries, by which the server makes it once.
 func (c *Client) do(ctx context.Context, in call) (*http.Response, error) {
 	key := ""
 	if in.method != http.MethodGet {
 		key = rand.Text()
 	}
-	for try := 0; ; try++ {
+	tries, waited := 0, time.Duration(0)
+	for {
 		got, err := c.send(ctx, in, key)
 		var wait time.Duration
+		var away *UnreachableError
+		var busy *BusyError
 		switch {
 		case ctx.Err() != nil:
 			err = ctx.Err()
-		case err != nil:
-			err, wait = &UnreachableError{URL: c.base, Err: err}, pauses[min(try, len(pauses)-1)]
+		case errors.As(err, &away):
+			wait = pauses[min(tries, len(pauses)-1)]
+		case err != nil: // of what is sent
 		case got.StatusCode < http.StatusMultipleChoices:
 			return got, nil
 		default:
 			wait, err = c.failed(got)
 		}
-		if wait == 0 || try >= len(pauses) || ctx.Err() != nil {
+		again := tries < len(pauses)
+		if errors.As(err, &busy) {
+			again = waited+wait <= busyPatience
+		} else {
+			tries++
+		}
+		if wait == 0 || !again {
 			return nil, err
 		}
 		if !sleep(ctx, wait) {
 			return nil, ctx.Err()
 		}
+		waited += wait
 	}
 }
 
@@ -190,5 +205,30 @@ func (c *Client) send(ctx context.Context, in call, key string) (*http.Response,
 	for name, value := range in.head {
 		r.Header.Set(name, value)
 	}
-	return c.http.Do(r)
+	sent := &remembering{}
+	if r.Body != nil {
+		sent.ReadCloser, r.Body = r.Body, sent
+	}
+	got, err := c.http.Do(r)
+	if failed := sent.failed.Load(); err != nil && failed != nil {
+		return nil, *failed
+	}
+	if err != nil {
+		return nil, &UnreachableError{URL: c.base, Err: err}
+	}
+	return got, nil
+}
+
+// remembering is the body of a request or an answer, which remembers why it cannot be read.
+type remembering struct {
+	io.ReadCloser
+	failed atomic.Pointer[error]
+}
+
+func (b *remembering) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) { // the transport closes what it needs no more
+		b.failed.Store(&err)
+	}
+	return n, err
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
-
-// maxRetryAfter is the longest wait that a server's Retry-After is honoured for.
-const maxRetryAfter = 10 * time.Second
 
 // problem is a problem document.
 type problem struct {
@@ -62,6 +60,21 @@ func (e *RefusedError) Error() string {
 	return e.text
 }
 
+// A BusyError says that a server takes a request later: one with its key is under way, or it has too
+// many.
+type BusyError struct{ URL, text string }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("the Maestro server at %s is busy: %s", e.URL, e.text)
+}
+
+// Away reports whether an error is only that a server cannot be reached or is busy: later it may not be.
+func Away(err error) bool {
+	var away *UnreachableError
+	var busy *BusyError
+	return errors.As(err, &away) || errors.As(err, &busy)
+}
+
 // failed is the error of an answer that is no success, and how long to wait before the request is sent
 // again; zero: it should not be.
 func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
@@ -70,7 +83,7 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	data, err := io.ReadAll(io.LimitReader(got.Body, maxProblem))
 	documented := err == nil && json.Unmarshal(data, &p) == nil
 	text := p.text(got.StatusCode)
-	after := min(retryafter.Parse(got.Header, c.now()), maxRetryAfter)
+	after := retryafter.Parse(got.Header, c.now())
 	switch status := got.StatusCode; {
 	case status >= 300 && status < 400:
 		return 0, optionErrorf("%s answers with a redirect to %s; give the address of the server itself", c.base, safetext.Line(got.Header.Get("Location")))
@@ -79,18 +92,17 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	case p.Kind != "":
 		if errors.Is(p.Err(text), control.ErrNoTemporal) {
 			// Nothing was done. A server that has just started connects a moment later.
-			return max(after, pauses[len(pauses)-1]), fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
+			return pauses[len(pauses)-1], fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
 		}
 		return 0, p.Err(text)
 	case status == http.StatusUnauthorized:
 		return 0, &RefusedError{URL: c.base, Nobody: true, text: text}
 	case status == http.StatusForbidden:
 		return 0, &RefusedError{URL: c.base, text: text}
-	case status == http.StatusConflict, status == http.StatusTooManyRequests:
-		wait = after
-		err = control.Problem{Kind: control.Conflict}.Err(text)
+	case status == http.StatusConflict, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && after > 0:
+		return cmp.Or(after, time.Second), &BusyError{URL: c.base, text: text}
 	case status == http.StatusServiceUnavailable, status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
-		wait = max(after, pauses[len(pauses)-1])
+		wait = pauses[len(pauses)-1]
 		err = &UnreachableError{URL: c.base, Err: errors.New(text)}
 	case status == http.StatusUnprocessableEntity, status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		err = control.Problem{Kind: control.Invalid}.Err(text)
@@ -99,7 +111,7 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 	default:
 		err = fmt.Errorf("the Maestro server at %s: %s", c.base, strings.TrimSpace(text))
 	}
-	if got.Request.Method != http.MethodGet && got.StatusCode >= http.StatusInternalServerError && after == 0 {
+	if got.Request.Method != http.MethodGet {
 		wait = 0 // it may have been done, and the server keeps no answer of its own errors
 	}
 	return wait, err

@@ -73,9 +73,10 @@ func (r Reviews) Result(ctx context.Context, sessionID string, in control.Bundle
 		return doc, err
 	}
 	defer got.Body.Close() //nolint:errcheck // only read
-	doc, err = control.ReadBundle(ctx, got.Body, into)
-	if err != nil && ctx.Err() == nil {
-		err = &UnreachableError{URL: r.base, Err: err}
+	body := &remembering{ReadCloser: got.Body}
+	doc, err = control.ReadBundle(ctx, body, into)
+	if lost := body.failed.Load(); err != nil && lost != nil && ctx.Err() == nil {
+		err = &UnreachableError{URL: r.base, Err: *lost}
 	}
 	return doc, err
 }

@@ -57,11 +57,10 @@ func stream[T any](ctx context.Context, c *Client, path string, query url.Values
 				return nil
 			})
 			connected = connected || errors.Is(err, errBroken)
-			var away *UnreachableError
 			switch {
 			case errors.Is(err, errStopped) || ctx.Err() != nil:
 				return
-			case !errors.Is(err, errBroken) && (!connected || !errors.As(err, &away)):
+			case !errors.Is(err, errBroken) && (!connected || !Away(err)):
 				yield(event[T]{}, err)
 				return
 			case !lost:

@@ -66,12 +66,15 @@ func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w
 	if err != nil {
 		return false, err
 	}
-	compressed := gzip.NewWriter(w)
-	archive := tar.NewWriter(compressed)
 	head, err := json.Marshal(bundled{Result: result, Part: result.Part, Workspace: work.Workspace, Tree: work.Tree, Commit: result.Source.Commit})
+	if err == nil {
+		err = checkBundle(content, head, needed)
+	}
 	if err != nil {
 		return false, err
 	}
+	compressed := gzip.NewWriter(w)
+	archive := tar.NewWriter(compressed)
 	if err := archive.WriteHeader(&tar.Header{Name: bundleHead, Mode: 0o644, Size: int64(len(head)), ModTime: earliest}); err != nil {
 		return true, err
 	}
@@ -91,6 +94,24 @@ func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w
 		}
 	}
 	return true, errors.Join(archive.Close(), compressed.Close())
+}
+
+// checkBundle refuses a bundle that [ReadBundle] would.
+func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
+	total := int64(len(head))
+	if total > maxBundleHead {
+		return invalidf("", "the document of the result is larger than %d MiB; work on the host of the store instead", maxBundleHead>>20)
+	}
+	for _, name := range needed {
+		size, err := content.BlobSize(name)
+		if err != nil {
+			return err
+		}
+		if total += size; size > cas.DefaultFileBytes || total > maxUnpacked {
+			return invalidf("", "the result has a file of more than %d MiB, or more than %d MiB of files; work on the host of the store, or get single files with `maestro artifacts get`", cas.DefaultFileBytes>>20, maxUnpacked>>20)
+		}
+	}
+	return nil
 }
 
 // bundleBlobs lists the manifests and files that a bundle has.

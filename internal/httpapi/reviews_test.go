@@ -98,6 +98,20 @@ func TestADamagedFileIsNotServedAsWhole(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestAResultThatIsTooLargeForABundleIsRefusedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	h.checkpoint("one", map[string]string{"a.txt": "one\n", "b.txt": "two\n"})
+	require.Equal(t, http.StatusOK, h.call("GET", "/sessions/one/bundle", nil).status)
+	damage(t, h.base.Store.Dir(), cas.DigestOf([]byte("one\n")), "")
+	large := filepath.Join(h.base.Store.Dir(), filepath.FromSlash(storage.BlobKey(cas.DigestOf([]byte("one\n")))))
+	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
+	refused := h.call("GET", "/sessions/one/bundle", nil)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.status)
+	require.Contains(t, string(refused.body), "a file of more than 100 MiB")
+}
+
 // damage changes a blob on the disk.
 func damage(t *testing.T, store string, blob spec.Digest, content string) {
 	t.Helper()
