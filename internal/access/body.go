@@ -16,7 +16,7 @@ const (
 )
 
 // errSlow ends a body that comes too slowly, or whose sender may send it no more.
-var errSlow = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly"}
+var errSlow = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded}
 
 // pacedBody is the body of a request, which ends with an error when too little of it comes: senders
 // that send nothing would otherwise keep what the server reserves for them.
@@ -28,8 +28,8 @@ type pacedBody struct {
 	timer *time.Timer
 	// came counts the bytes since the last look.
 	came int
-	// ended: nothing of it is waited for.
-	ended bool
+	// ended: nothing of it is waited for; refused: because of what came of it, or because of its sender.
+	ended, refused bool
 }
 
 func newPacedBody(w http.ResponseWriter, body io.ReadCloser, every time.Duration) *pacedBody {
@@ -41,6 +41,12 @@ func newPacedBody(w http.ResponseWriter, body io.ReadCloser, every time.Duration
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	refused := b.refused
+	b.mu.Unlock()
+	if refused { // whoever reads may have set another deadline
+		return 0, errSlow
+	}
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	b.came += n
@@ -73,7 +79,7 @@ func (b *pacedBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended {
-		b.ended = true
+		b.ended, b.refused = true, true
 		_ = b.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 }

@@ -94,6 +94,20 @@ func TestABodyThatComesTooSlowlyIsEnded(t *testing.T) {
 	require.Eventually(t, func() bool { return open.Load() == 0 }, 5*time.Second, 10*time.Millisecond)
 }
 
+func TestAFormThatIsTooSlowOrTooLargeIsAnsweredSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(o *access.Options) { o.Pace = 300 * time.Millisecond })
+	u := s.browser()
+	for _, kind := range []string{"application/x-www-form-urlencoded", "multipart/form-data; boundary=b"} {
+		head := "POST /x HTTP/1.1\nHost: " + s.address + "\nOrigin: " + s.url + "\nCookie: " + cookieOf(t, u) + "\nContent-Type: " + kind
+		require.Contains(t, answerOn(t, begin(t, s.address, head+"\nContent-Length: 100")), `"status":408`)
+		large := begin(t, s.address, head+"\nTransfer-Encoding: chunked")
+		field := "--b\r\nContent-Disposition: form-data; name=x\r\n\r\n" + strings.Repeat("x", 2<<20)
+		go func() { _, _ = fmt.Fprintf(large, "%x\r\n%s\r\n", len(field), field) }()
+		require.Contains(t, answerOn(t, large), `"status":413`)
+	}
+}
+
 func TestABodyEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	s, address, head, open := pacedSite(t, time.Hour)

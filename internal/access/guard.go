@@ -63,9 +63,14 @@ type RefusedError struct {
 	Title, Text string
 	// After is what to wait before another try; zero: nothing is known.
 	After time.Duration
+	// Err is the cause; nil: there is none besides.
+	Err error
 }
 
 func (e *RefusedError) Error() string { return e.Text }
+
+// Unwrap returns the cause.
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // errTooLarge refuses a body that is longer than it may be.
 var errTooLarge = &RefusedError{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Text: "the body of the request is too large"}

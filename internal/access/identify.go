@@ -142,7 +142,16 @@ func checkBrowser(r *http.Request, v visit, token string) error {
 		}
 		return errForged
 	}
-	if site != "" && site != "same-origin" || !fromHere(r, v, site) || !hasToken(r, token) {
+	if site != "" && site != "same-origin" || !fromHere(r, v, site) {
+		return errForged
+	}
+	given, err := givenToken(r)
+	var refused *RefusedError
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &refused), errors.As(err, &tooLarge):
+		return err
+	case err != nil || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1:
 		return errForged
 	}
 	return nil
@@ -169,25 +178,18 @@ func fromHere(r *http.Request, v visit, site string) bool {
 // maxFormMemory is how much of a form with files is kept in memory.
 const maxFormMemory = 1 << 20
 
-// hasToken reports whether a request has the token of its browser's session, in the header
-// X-CSRF-Token or in the field csrf of a form.
-func hasToken(r *http.Request, token string) bool {
-	given := r.Header.Get("X-CSRF-Token")
-	if given == "" {
-		kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		switch kind {
-		case "application/x-www-form-urlencoded":
-			if r.ParseForm() != nil {
-				return false
-			}
-		case "multipart/form-data":
-			if r.ParseMultipartForm(maxFormMemory) != nil { //nolint:gosec // Wrap bounds the body
-				return false
-			}
-		default:
-			return false
-		}
-		given = r.PostForm.Get("csrf")
+// givenToken is what a request has for the token of its browser's session: the header X-CSRF-Token or
+// the field csrf of a form.
+func givenToken(r *http.Request) (given string, err error) {
+	if given = r.Header.Get("X-CSRF-Token"); given != "" {
+		return given, nil
 	}
-	return subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		err = r.ParseForm()
+	case "multipart/form-data":
+		err = r.ParseMultipartForm(maxFormMemory) //nolint:gosec // Wrap bounds the body
+	}
+	return r.PostForm.Get("csrf"), err
 }

@@ -105,6 +105,7 @@ func register[I, O any](api huma.API, op huma.Operation, f func(context.Context,
 	if op.Method != http.MethodGet {
 		op.Parameters = append(op.Parameters, idempotencyParameter())
 	}
+	op.BodyReadTimeout = -1 // the guard paces bodies; a deadline that stays would end the request
 	huma.Register(api, op, func(ctx context.Context, in *I) (*document[O], error) {
 		out, err := f(ctx, in)
 		if err != nil {

@@ -31,6 +31,7 @@ type service struct {
 	base  *control.Base
 	url   string
 	actor access.Actor
+	api   http.Handler
 }
 
 func newService(t testing.TB) *service {
@@ -50,9 +51,9 @@ func serviceOf(t testing.TB, dir string) *service {
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
 	feed := control.NewFeed(h.base, x, slog.New(slog.DiscardHandler))
 	go feed.Run(t.Context())
-	handler := httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Health: control.NewHealth(h.base, doctor.ExamineStore), Version: "test"})
+	h.api = httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Health: control.NewHealth(h.base, doctor.ExamineStore), Version: "test"})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))
+		h.api.ServeHTTP(w, r.WithContext(access.With(r.Context(), h.actor)))
 	}))
 	t.Cleanup(server.Close)
 	h.url = server.URL + httpapi.Prefix

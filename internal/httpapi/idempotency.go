@@ -68,7 +68,13 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 			return
 		}
 		request, err := digestRequest(r)
-		if err != nil {
+		var refused *access.RefusedError
+		var tooLarge *http.MaxBytesError
+		switch {
+		case errors.As(err, &refused), errors.As(err, &tooLarge):
+			problemOf(r.Context(), err).write(w)
+			return
+		case err != nil:
 			writeProblem(w, http.StatusBadRequest, "the body cannot be read")
 			return
 		}
