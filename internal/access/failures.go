@@ -28,6 +28,8 @@ type failures struct {
 	answers *quota
 	records *quota
 	overall *quota
+	// logged bounds the log of requests that the store could not be used for.
+	logged *quota
 	// skipped is the number of failures since the last one that was recorded.
 	skipped atomic.Int64
 }
@@ -38,6 +40,7 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 		answers: newQuota(failureNetworks, failuresAtOnce, failureEvery, now),
 		records: newQuota(failureNetworks, 1, recordedEvery, now),
 		overall: newQuota(1, recordedAtOnce, recordedBetween, now),
+		logged:  newQuota(1, recordedAtOnce, recordedEvery, now),
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -188,6 +189,14 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 		require.Len(t, list.Sessions, 1)
 		c.until(list.Sessions[0].Session, session.Completed)
 	}
+
+	large := d.file("site/large.bin", "")
+	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
+	status, text = signed(t, hook.URL, hook.Secret, "msg_0", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	require.Contains(t, text, "the files of directory site of hook tickets cannot be taken")
+	require.NotContains(t, text, "large.bin", "the caller cannot mend it")
+	require.NoError(t, os.Remove(large))
 
 	d.must(0, "team", "remove", "pair")
 	status, text = signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/hook"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -94,6 +95,32 @@ func (h Hooks) List(ctx context.Context) (HookList, error) {
 	}
 	all, err := h.hooks().List(ctx)
 	return HookList{all}, err
+}
+
+// Newest are the newest sessions of hooks, by the names of the hooks, as far as the caller may see them.
+func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]index.Session, error) {
+	if _, err := h.stored(); err != nil {
+		return nil, err
+	}
+	x, _, done, err := h.indexed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	newest := map[string]index.Session{}
+	for _, one := range of {
+		if access.Check(ctx, access.View, one.TeamName()) != nil {
+			continue
+		}
+		found, err := x.Sessions(ctx, index.Filter{Namespace: h.Namespace, Teams: []string{one.TeamName()}, Labels: map[string]string{hook.LabelHook: one.Name}, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			newest[one.Name] = found[0]
+		}
+	}
+	return newest, nil
 }
 
 // Remove removes a hook, at once. Its sessions go on.

@@ -22,9 +22,11 @@ const (
 	labelPrefix    = "label."
 )
 
-// The labels that every session of a hook has, and those of GitHub.
+// LabelHook is the label that every session of a hook has, with the hook's name.
+const LabelHook = "hook"
+
+// The labels that sessions of GitHub have besides.
 const (
-	labelHook       = "hook"
 	labelRepository = "repository"
 	labelIssue      = "issue"
 )
@@ -57,7 +59,7 @@ func Read(h access.Hook, header http.Header, body []byte) (start *Start, ignored
 		start, err = readGeneric(h, p)
 	}
 	if start != nil {
-		labels := map[string]string{labelHook: h.Name}
+		labels := map[string]string{LabelHook: h.Name}
 		maps.Copy(labels, h.Labels)
 		maps.Copy(labels, start.Labels)
 		start.Labels = labels
@@ -131,7 +133,7 @@ func Check(h access.Hook) error {
 	if err := session.CheckLabels(h.Labels); err != nil {
 		return wrong("labels", "%v", err)
 	}
-	own := []string{labelHook}
+	own := []string{LabelHook}
 	switch h.Kind {
 	case access.HookGitHub:
 		if len(h.Map) > 0 {

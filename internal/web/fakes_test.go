@@ -65,10 +65,13 @@ type plane struct {
 	alerts control.AlertList
 	// noAlerts is why alerts cannot be read.
 	noAlerts error
+	// hooks are those that the person is an admin of, noHooks why they cannot be read.
+	hooks   []access.Hook
+	noHooks error
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}, Alerts: fakeAlerts{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}}
 }
 
 type (
@@ -85,6 +88,7 @@ type (
 	fakeHealth      struct{ *plane }
 	fakeViews       struct{ *plane }
 	fakeAlerts      struct{ *plane }
+	fakeHooks       struct{ *plane }
 )
 
 func (f fakeSessions) List(_ context.Context, filter control.SessionFilter) (control.SessionList, error) {
@@ -304,6 +308,15 @@ func (f fakeAlerts) Remove(_ context.Context, rule string) (control.AlertRule, e
 	return control.AlertRule{}, nil
 }
 
+func (f fakeHooks) List(context.Context) (control.HookList, error) {
+	return control.HookList{Hooks: f.hooks}, f.noHooks
+}
+
+func (f fakeHooks) Newest(context.Context, []access.Hook) (map[string]index.Session, error) {
+	started := ago(time.Hour)
+	return map[string]index.Session{"tickets": {Session: "tickets-1", StartedAt: &started}}, nil
+}
+
 func samplePool(p *plane) {
 	until := testNow.Add(4 * time.Minute)
 	p.roster = workerpool.Roster{
@@ -419,6 +432,7 @@ func samplePlane() *plane {
 	samplePool(p)
 	sampleMoney(p)
 	p.alerts = sampleAlerts()
+	p.hooks = []access.Hook{{Name: "gh", Kind: access.HookGitHub, Team: "web", By: "ann@<b>", CreatedAt: old}, {Name: "tickets", Kind: access.HookGeneric, Team: "web", Directory: "site", By: "ann", CreatedAt: old}}
 	p.views = []control.SavedView{{Name: "Web, a week", Query: "by=model&since=7d&team=web"}}
 	return p
 }

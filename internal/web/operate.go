@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workerpool"
@@ -24,7 +27,9 @@ type operatePage struct {
 	Alerts AlertsView
 	// MayRule: the person who looks may change the rules.
 	MayRule bool
-	Store   *control.StoreSize
+	// Hooks are those of teams that the person is an admin of; nil: of none.
+	Hooks *HooksView
+	Store *control.StoreSize
 	// Examined is the newest examination; nil: there is none yet, or the person may not see it.
 	Examined *ExaminationView
 	// MayExamine: the person who looks may.
@@ -55,6 +60,7 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 	}
 	content.readBudgets(ctx, s)
 	content.readAlerts(ctx, s)
+	content.readHooks(ctx, s)
 	content.readHealth(ctx, s)
 	breakers, err := s.Pool.Breakers(ctx)
 	if err != nil {
@@ -68,6 +74,29 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 		content.Breakers = append(content.Breakers, v)
 	}
 	s.show(w, r, http.StatusOK, page{View: "operate", Title: "Operate", Tab: "operate", Content: content})
+}
+
+// HooksView is the part of the page that has hooks, with the newest session of each.
+type HooksView struct {
+	Hooks  []access.Hook
+	Newest map[string]index.Session
+}
+
+// readHooks reads the hooks of teams that the person is an admin of.
+func (p *operatePage) readHooks(ctx context.Context, s *site) {
+	doc, err := s.Hooks.List(ctx)
+	var denied *access.DeniedError
+	if errors.As(err, &denied) {
+		return
+	}
+	view := &HooksView{Hooks: doc.Hooks}
+	if err == nil {
+		p.Hooks = view
+		view.Newest, err = s.Hooks.Newest(ctx, doc.Hooks)
+	}
+	if err != nil {
+		p.Trouble = append(p.Trouble, "Hooks: "+err.Error())
+	}
 }
 
 // lookOfBreaker is the look of a breaker's state.

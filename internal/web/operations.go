@@ -31,6 +31,7 @@ type Operations struct {
 	Health      Health
 	Views       Views
 	Alerts      Alerts
+	Hooks       Hooks
 }
 
 // Sessions lists, reads and ends sessions.
@@ -86,6 +87,12 @@ type Alerts interface {
 	Remove(ctx context.Context, rule string) (control.AlertRule, error)
 }
 
+// Hooks lists the hooks of teams that the person is an admin of.
+type Hooks interface {
+	List(context.Context) (control.HookList, error)
+	Newest(ctx context.Context, of []access.Hook) (map[string]index.Session, error)
+}
+
 // Audit reads the audit log.
 type Audit interface {
 	Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error)
@@ -120,7 +127,7 @@ type Teams interface {
 func NewOperations(base *control.Base, health *control.Health) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base}, Alerts: control.Alerts{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -225,4 +226,22 @@ func TestAlertsAreShown(t *testing.T) {
 	resp, text := visit(t, server.URL+"/inbox")
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	says(t, text, "Alerts: alerts/default/raised.json: damaged", "Alerts of the last 24 hours")
+}
+
+// TestHooksAreShown to admins of a team.
+func TestHooksAreShown(t *testing.T) {
+	t.Parallel()
+	p := samplePlane()
+	server := dashboard(t, p)
+	_, text := visit(t, server.URL+"/operate")
+	says(t, text, "github", "by ann@&lt;b&gt;", `<a href="/sessions/tickets-1">tickets-1</a>`, `<span class="faint">none</span>`)
+	p.hooks = nil
+	_, text = visit(t, server.URL+"/operate")
+	says(t, text, "maestro hook add NAME --team TEAM")
+	p.noHooks = &access.DeniedError{}
+	_, text = visit(t, server.URL+"/operate")
+	require.NotContains(t, text, "Hooks")
+	p.noHooks = errors.New("access/hooks.json: damaged")
+	_, text = visit(t, server.URL+"/operate")
+	says(t, text, "Hooks: access/hooks.json: damaged")
 }
