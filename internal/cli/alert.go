@@ -7,6 +7,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -92,6 +93,11 @@ func (c alertCommand) list(ctx context.Context) error {
 				rules.Add(terminal.Plain(r.Rule), terminal.Plain(terminal.Dash(r.By)), terminal.Plain(terminal.Moment(&r.At)))
 			}
 			c.writeFitted(rules)
+			for _, r := range doc.Rules {
+				if r.Fault != "" {
+					c.printErr("rule %s is not evaluated: %s", safetext.Line(r.Rule), safetext.Line(r.Fault))
+				}
+			}
 		}
 		if len(doc.Alerts) == 0 {
 			c.printErr("no alerts in the last 24 hours")

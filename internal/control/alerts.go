@@ -28,6 +28,8 @@ const (
 	maxAlertRules = 50
 	maxAlerts     = 200
 	maxAlerted    = 200
+	// alertedFor is for how long those of sessions are shared while nothing in the store changes.
+	alertedFor = time.Minute
 	// anyBreaker stands for every breaker in a rule.
 	anyBreaker = "any"
 )
@@ -50,6 +52,9 @@ type AlertRule struct {
 	Rule string    `json:"rule"`
 	By   string    `json:"by"`
 	At   time.Time `json:"at"`
+	// Fault says what is wrong with a rule that was written into the document by hand, and so is not
+	// evaluated; empty: nothing.
+	Fault string `json:"fault,omitempty"`
 }
 
 // RaisedAlert is an alert, and the session that has raised it; empty: the store has.
@@ -100,7 +105,12 @@ func (a Alerts) List(ctx context.Context) (AlertList, error) {
 	if err != nil {
 		return doc, err
 	}
-	doc.Rules = append(doc.Rules, rules...)
+	for _, r := range rules {
+		if _, err := parseRule(r.Rule); err != nil {
+			r.Fault = err.Error()
+		}
+		doc.Rules = append(doc.Rules, r)
+	}
 	raised, _, err := readAlerts[[]storeAlert](&a, "raised")
 	if err != nil {
 		return doc, err
@@ -111,11 +121,15 @@ func (a Alerts) List(ctx context.Context) (AlertList, error) {
 			doc.Alerts = append(doc.Alerts, RaisedAlert{Alert: s.Alert})
 		}
 	}
-	ofSessions, err := a.ofSessions(ctx, since)
+	ofSessions, err := seenBy(ctx, a.Base, &a.alerted, alertedFor, func(ctx context.Context) ([]RaisedAlert, error) { return a.ofSessions(ctx, since) })
 	if err != nil {
 		return doc, err
 	}
-	doc.Alerts = append(doc.Alerts, ofSessions...)
+	for _, one := range ofSessions { // others may have asked for them
+		if !one.At.Before(since) {
+			doc.Alerts = append(doc.Alerts, one)
+		}
+	}
 	slices.SortStableFunc(doc.Alerts, func(x, y RaisedAlert) int { return y.At.Compare(x.At) })
 	doc.Alerts = doc.Alerts[:min(len(doc.Alerts), maxAlerts)]
 	return doc, nil
@@ -173,13 +187,16 @@ func (a Alerts) Add(ctx context.Context, text string) (AlertRule, error) {
 
 // Remove removes a rule from those of the store. Its alerts stay.
 func (a Alerts) Remove(ctx context.Context, text string) (AlertRule, error) {
-	rule, err := parseRule(text)
-	if err != nil {
-		return AlertRule{}, a.refuse(ctx, "alert.remove", err)
-	}
+	rule, invalid := parseRule(text)
 	var removed AlertRule
-	err = a.changeRules(ctx, access.Event{Action: "alert.remove", Subject: rule.text}, func(rules []AlertRule) ([]AlertRule, error) {
-		i := indexOfRule(rules, rule.text)
+	err := a.changeRules(ctx, access.Event{Action: "alert.remove", Subject: cmp.Or(rule.text, textfmt.Shorten(text, 100))}, func(rules []AlertRule) ([]AlertRule, error) {
+		i := indexOfRule(rules, text) // a rule that was written by hand
+		if i < 0 && invalid != nil {
+			return nil, invalid
+		}
+		if i < 0 {
+			i = indexOfRule(rules, rule.text)
+		}
 		if i < 0 {
 			return nil, notFoundf("the store has no alert rule %s", rule.text)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -37,7 +39,16 @@ func (a Alerts) Evaluate(ctx context.Context) error {
 	if _, err := a.stored(); err != nil {
 		return err
 	}
-	due, err := a.due(ctx)
+	days, breakers, faults, err := a.rules()
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.raise(ctx, days, breakers), faults)
+}
+
+// raise raises the alerts of rules.
+func (a Alerts) raise(ctx context.Context, days, breakers []storeRule) error {
+	due, err := a.due(ctx, days, breakers)
 	if err != nil {
 		return err
 	}
@@ -77,18 +88,15 @@ func withAlerts(raised, due []storeAlert) []storeAlert {
 	})
 }
 
-// due are the alerts whose thresholds are reached now.
-func (a Alerts) due(ctx context.Context) ([]storeAlert, error) {
+// rules are the store's about the cost of a day and about breakers. Faults say which were written into
+// the document by hand, and are none.
+func (a Alerts) rules() (days, breakers []storeRule, faults, err error) {
 	kept, _, err := readAlerts[[]AlertRule](&a, "rules")
-	if err != nil {
-		return nil, err
-	}
-	var days, breakers []storeRule
 	for _, k := range kept {
-		rule, err := parseRule(k.Rule)
+		rule, wrong := parseRule(k.Rule)
 		switch {
-		case err != nil:
-			return nil, err
+		case wrong != nil:
+			faults = errors.Join(faults, fmt.Errorf("alerts/%s/rules.json: rule %q is not evaluated: %w; remove it with `maestro alert remove`", a.Namespace, textfmt.Shorten(k.Rule, 80), wrong))
 		case rule.dayCost > 0:
 			rule.added = k.At
 			days = append(days, rule)
@@ -96,7 +104,11 @@ func (a Alerts) due(ctx context.Context) ([]storeAlert, error) {
 			breakers = append(breakers, rule)
 		}
 	}
-	var due []storeAlert
+	return days, breakers, faults, err
+}
+
+// due are the alerts whose thresholds are reached now.
+func (a Alerts) due(ctx context.Context, days, breakers []storeRule) (due []storeAlert, err error) {
 	if len(days) > 0 {
 		if due, err = a.expensive(ctx, days); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -210,6 +212,65 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 	}
 	require.Equal(t, []string{"s0 web tokens: 9", "s1 docs tokens: 9"}, names(access.Roles{access.AllTeams: {access.RoleViewer}}))
 	require.Equal(t, []string{"s1 docs tokens: 9"}, names(access.Roles{"docs": {access.RoleViewer}}))
+}
+
+// TestAlertsOfSessionsAreShared between callers who see the same, until something changes.
+func TestAlertsOfSessionsAreShared(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	x, err := index.Open(t.Context(), s.Store, index.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	s.Index = x
+	raise := func(team string) {
+		key := session.Key{Namespace: "default", Session: "of-" + team}
+		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) {
+			e.Session, e.Team = key.Session, team
+			e.Alerts = append(e.Alerts, session.Alert{Rule: "tokens: 9", At: time.Now()})
+		}))
+	}
+	listed := func(team string) int {
+		doc, err := control.Alerts{Base: s.Base}.List(access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{team: {access.RoleViewer}}}))
+		require.NoError(t, err)
+		return len(doc.Alerts)
+	}
+	raise("web")
+	require.Equal(t, 1, listed("web"))
+	require.Equal(t, 0, listed("docs"))
+	raise("web")
+	raise("docs")
+	require.Equal(t, 2, listed("web"))
+	require.Equal(t, 1, listed("docs"))
+	require.Equal(t, 3, listed(access.AllTeams))
+	now := time.Now().Add(24*time.Hour + time.Second)
+	s.Now = func() time.Time { return now }
+	require.Equal(t, 0, listed("web"))
+}
+
+// TestAlertRulesThatWereWrittenByHand are not evaluated if they are none. The others are.
+func TestAlertRulesThatWereWrittenByHand(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	alerts := control.Alerts{Base: s.Base}
+	_, err := alerts.Add(s.ctx, "breaker_open=any")
+	require.NoError(t, err)
+	file := filepath.Join(s.Store.Dir(), "alerts", "default", "rules.json")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(data), "[", `[{"rule": "day_cost_usd=much"}, {"rule": "day_cost_usd=10.0"},`, 1)), 0o600))
+	s.breaker("claude", 1, true, 1, 1)
+	err = alerts.Evaluate(s.ctx)
+	require.ErrorContains(t, err, `alerts/default/rules.json: rule "day_cost_usd=much" is not evaluated: "much" is not an amount in USD above 0; write it like day_cost_usd=100`)
+	doc, err := alerts.List(s.ctx)
+	require.NoError(t, err)
+	require.Len(t, doc.Alerts, 1)
+	require.Contains(t, doc.Rules[0].Fault, "is not an amount")
+	require.Empty(t, doc.Rules[1].Fault)
+	for _, rule := range []string{"day_cost_usd=much", "day_cost_usd=10.0"} {
+		_, err = alerts.Remove(s.ctx, rule)
+		require.NoError(t, err)
+	}
+	require.NoError(t, alerts.Evaluate(s.ctx))
 }
 
 func TestAlertRulesAreChecked(t *testing.T) {

@@ -35,7 +35,8 @@ type Base struct {
 	Now func() time.Time
 
 	// inboxes and looks are answers that callers share.
-	inboxes shares[inboxOf, Inbox]
+	inboxes shares[viewOf, Inbox]
+	alerted shares[viewOf, []RaisedAlert]
 	looks   shares[string, sessionstatus.Session]
 }
 

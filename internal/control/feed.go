@@ -35,6 +35,8 @@ type Feed struct {
 
 	mu        sync.Mutex
 	followers int
+	// alerts counts how often the alerts of the store have changed.
+	alerts int64
 	// first wakes Run when the first follower comes, changed all followers.
 	first, changed chan struct{}
 }
@@ -49,6 +51,7 @@ func (f *Feed) Run(ctx context.Context) {
 	ticker := time.NewTicker(feedPause)
 	defer ticker.Stop()
 	var told index.Position
+	raised := f.raised()
 	for {
 		if f.count(0) == 0 {
 			select {
@@ -62,9 +65,14 @@ func (f *Feed) Run(ctx context.Context) {
 			f.Log.Warn("changes of the store cannot be read", "error", err)
 		}
 		// Lists find changes, too, and so do other processes.
-		if err == nil && done.Position != told {
+		changed := err == nil && done.Position != told
+		if changed {
 			told = done.Position
-			f.wake()
+		}
+		at := f.raised()
+		if alerts := !at.Equal(raised); alerts || changed {
+			raised = at
+			f.wake(alerts)
 		}
 		select {
 		case <-ctx.Done():
@@ -82,22 +90,38 @@ func (f *Feed) count(by int) int {
 	return f.followers
 }
 
-func (f *Feed) wake() {
+// raised is when the alerts of the store have changed; zero: there are none.
+func (f *Feed) raised() time.Time {
+	alerts := Alerts{f.Base}
+	key, err := alerts.alertsKey("raised")
+	if err != nil {
+		return time.Time{}
+	}
+	at, _ := f.Store.Storage().ModTime(key) // zero until it can be read
+	return at
+}
+
+// wake wakes followers, because the alerts of the store have changed or something else.
+func (f *Feed) wake(alerts bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if alerts {
+		f.alerts++
+	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-func (f *Feed) next() <-chan struct{} {
+// next is closed with the next change, after so many of the alerts of the store.
+func (f *Feed) next() (woken <-chan struct{}, alerts int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.changed
+	return f.changed, f.alerts
 }
 
 // Follow returns the changes after a position. Where that is empty or not known any more, the first
-// change is one of all sessions. Only what the caller may view is told; one session, where it is
-// named.
+// change is one of all sessions; so is one of the alerts of the store. Only what the caller may view is
+// told; one session, where it is named.
 func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if f.count(1) == 1 {
@@ -108,13 +132,18 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 		}
 		defer f.count(-1)
 		at := parsePosition(after)
+		_, known := f.next()
 		for {
-			woken := f.next()
+			woken, alerts := f.next()
 			changes, now, err := f.Index.Changes(ctx, f.Namespace, at)
 			if errors.Is(err, index.ErrReset) {
 				err = nil
 				changes = []index.Change{{Sequence: now.Sequence}} // all may have changed
 			}
+			if alerts != known && only == "" {
+				changes = append(changes, index.Change{Sequence: now.Sequence})
+			}
+			known = alerts
 			if err != nil {
 				yield(Change{}, err)
 				return

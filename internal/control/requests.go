@@ -86,12 +86,6 @@ type waiting struct {
 	Lost bool
 }
 
-// inboxOf is who sees an inbox, and the state of the store that it is of.
-type inboxOf struct {
-	grants string
-	at     index.Position
-}
-
 // inboxFor is for how long an inbox is shown while nothing in the store changes. Temporal may know more
 // by then.
 const inboxFor = time.Second
@@ -112,19 +106,10 @@ func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
 // shared is the inbox with all choices. Callers who see the same may share one, which they must not
 // change.
 func (r Requests) shared(ctx context.Context) (Inbox, error) {
-	if r.Index == nil {
-		return r.inbox(ctx)
-	}
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return Inbox{}, err
 	}
-	found, err := r.Index.Refresh(ctx, r.Namespace)
-	if err != nil {
-		return r.inbox(ctx)
-	}
-	caller, _ := access.Of(ctx)
-	doc, _, err := r.inboxes.get(inboxOf{strings.Join(caller.Roles.Grants(), " "), found.Position}).get(ctx, r.Now, inboxFor, r.inbox)
-	return doc, err
+	return seenBy(ctx, r.Base, &r.inboxes, inboxFor, r.inbox)
 }
 
 func (r Requests) inbox(ctx context.Context) (Inbox, error) {

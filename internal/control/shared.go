@@ -2,11 +2,36 @@ package control
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/index"
 )
+
+// viewOf is who sees an answer, and the state of the store that it is of.
+type viewOf struct {
+	grants string
+	at     index.Position
+}
+
+// seenBy is an answer about the store that callers with the same roles share, for so long while nothing
+// in the store changes. Without an index it is asked for.
+func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	if b.Index == nil {
+		return ask(ctx)
+	}
+	found, err := b.Index.Refresh(ctx, b.Namespace)
+	if err != nil {
+		return ask(ctx)
+	}
+	caller, _ := access.Of(ctx)
+	value, _, err := kept.get(viewOf{strings.Join(caller.Roles.Grants(), " "), found.Position}).get(ctx, b.Now, fresh, ask)
+	return value, err
+}
 
 // sharedPatience bounds how long an answer is waited for that callers share.
 const sharedPatience = 2 * time.Minute

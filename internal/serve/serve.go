@@ -208,7 +208,7 @@ func (s *Server) evaluate(alerts control.Alerts) {
 		err := alerts.Evaluate(bounded)
 		cancel()
 		if err != nil && !failing && s.life.Err() == nil {
-			s.o.Log.Warn("the alert rules of the store cannot be evaluated; they are tried again", "error", err)
+			s.o.Log.Warn("alert rules of the store cannot be evaluated; they are tried again", "error", err)
 		}
 		failing = err != nil
 	}
