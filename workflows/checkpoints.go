@@ -36,6 +36,9 @@ func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
 	c.status.Checkpoint, c.status.Decisions = head, decisions
 }
 
+// ended reports whether the status in the store is the last one.
+func (c *checkpoints) ended() bool { return c.complete || c.closed }
+
 // mark writes the status, and the answer that the session continues with, if there is one. The
 // status of a session that has ended stays.
 func (c *checkpoints) mark(ctx workflow.Context, answer *session.Answer) error {
@@ -43,7 +46,7 @@ func (c *checkpoints) mark(ctx workflow.Context, answer *session.Answer) error {
 		return err
 	}
 	defer c.mutex.Unlock()
-	if c.complete || c.closed {
+	if c.ended() {
 		return nil
 	}
 	out, err := markSession.atBoundary(ctx, activities.MarkInput{Boundary: c.boundary(ctx), Answer: answer})

@@ -476,7 +476,11 @@ func (rs *requests) setTicket(ctx workflow.Context, news TicketNews) {
 	r.Ticket = &news.Ticket
 	rs.list()
 	rs.publisher.show(ctx)
-	if err := rs.checkpoints.mark(ctx, nil); err != nil {
+	err := rs.checkpoints.mark(ctx, nil)
+	if err == nil && rs.checkpoints.ended() {
+		err = errors.New("the session has ended")
+	}
+	if err != nil {
 		workflow.GetLogger(ctx).Warn("a ticket could not be recorded in the store", "ticket", news.Ticket.Key, "error", err)
 	}
 }

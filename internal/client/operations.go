@@ -101,7 +101,7 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (v sessionstatus
 	return read[sessionstatus.Session](ctx, s.Client, at, nil)
 }
 
-// Progress reads a session's status, and how far its work is.
+// Progress reads a session's status, and the progress of its work.
 func (s Sessions) Progress(ctx context.Context, sessionID string) (p control.Progress, err error) {
 	at, err := ofSession(sessionID, "progress")
 	if err != nil {

@@ -25,7 +25,7 @@ type Progress struct {
 	Needs map[string][]string `json:"needs"`
 }
 
-// AssignmentProgress is how far an assignment is, as its record has it.
+// AssignmentProgress is the progress of an assignment, as its record has it.
 type AssignmentProgress struct {
 	spec.AssignmentID
 	// Pass, Round and Attempt are those under way, or the last ones.
@@ -38,7 +38,7 @@ type AssignmentProgress struct {
 	Attempts []Attempt `json:"attempts"`
 }
 
-// ProgressOf is how far a record's assignment is.
+// ProgressOf is the progress of a record's assignment.
 func ProgressOf(r session.Record) AssignmentProgress {
 	p := AssignmentProgress{AssignmentID: r.Assignment, Attempts: AttemptsOf(r)}
 	if p.Attempts == nil {

@@ -36,7 +36,7 @@ func sessions(api huma.API, s control.Sessions) {
 			v.Course.Source = nil // a directory of somebody's machine
 			return v, err
 		})
-	register(api, operation("GET /sessions/{session}/progress", "read-progress", "Read a session's status, and how far its work is"),
+	register(api, operation("GET /sessions/{session}/progress", "read-progress", "Read a session's status, and the progress of its work"),
 		func(ctx context.Context, in *ofSession) (control.Progress, error) {
 			p, err := s.Progress(ctx, in.Session)
 			p.Session.Course.Source = nil // a directory of somebody's machine
