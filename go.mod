@@ -58,6 +58,7 @@ require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	golang.org/x/oauth2 v0.37.0
+	pgregory.net/rapid v1.2.0
 )
 
 require github.com/dlclark/regexp2/v2 v2.2.1 // indirect

@@ -25,6 +25,11 @@ import (
 // directory's own .gitignore files, by req.Ignore. What the base has is compared
 // even if it is ignored. Empty directories do not count.
 //
+// With req.Lower, the directory has only what differs from that tree, and only that is
+// looked at. The result is that of the whole tree if base and lower are the same. If not,
+// what the lower tree has, in whatever files, counts as it is: it is neither ignored nor
+// searched for secrets.
+//
 // What may not be kept is a [*failures.Failure] of category invalid_output that
 // names the path: a device, a link that leads out, a file that is too large or
 // holds a secret. Nothing may write to the directory meanwhile; a change that is
@@ -45,7 +50,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only)); err != nil {
 		return out, err
 	}
-	base, err := s.Manifest(ctx, req.Base)
+	base, err := s.shared(ctx, req.Base)
 	if err != nil {
 		return out, err
 	}
@@ -55,7 +60,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		if err != nil {
 			return out, err
 		}
-		before = Apply(base, on)
+		before = newDecoded("", Apply(base.Manifest, on), storage.BlobInfo{})
 	}
 	in, err := s.ingest(ctx, req, before)
 	defer func() {
@@ -66,15 +71,12 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err != nil {
 		return out, err
 	}
-	target := in.tree
-	if len(req.Only) > 0 {
-		target = overlay(before, in.tree, req.Only)
-	}
+	target := in.target(before.Manifest, req.Only)
 	if len(target) > s.limits.Files {
 		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target), s.limits.Files)}
 	}
 	out.Output = req.Base
-	delta := Diff(base, target)
+	delta := Diff(base.Manifest, target)
 	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
 	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
 		return out, err
@@ -87,11 +89,19 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		names = append(names, out.Output)
 	}
 	// All at once: nothing refers to any of it before this returns.
-	return out, in.flush(names...)
+	if err := in.flush(names...); err != nil || len(delta) == 0 {
+		return out, err
+	}
+	s.remember(out.Output, target)
+	return out, nil
 }
 
 // ingest scans the request's directory and stores what it holds.
-func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest) (_ *ingestion, err error) {
+func (s *Store) ingest(ctx context.Context, req session.Collect, before *decoded) (_ *ingestion, err error) {
+	lower, err := s.lowerOf(ctx, req.Lower)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := filepath.Abs(req.Dir)
 	if err != nil {
 		return nil, err
@@ -105,15 +115,20 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest
 	}
 	defer closing(root, &err)
 	sc := &scanner{
-		root: root, base: before.Paths(), limits: s.limits, most: max(s.limits.TreeBytes, before.bytes()), mend: true, only: req.Only,
+		root: root, base: before.paths(), lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.bytes()), mend: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
 	if err := sc.scan(ctx); err != nil {
 		return nil, err
 	}
-	in := &ingestion{store: s, root: root, base: before, secrets: secrets.New(req.Secrets), mend: true}
-	if !req.Unseen {
+	if lower != nil && len(req.Only) == 0 {
+		if err := lower.check(sc.files, s.limits, sc.most); err != nil {
+			return nil, err
+		}
+	}
+	in := &ingestion{store: s, root: root, base: before.Manifest, lower: lower, secrets: secrets.New(req.Secrets), mend: true}
+	if !req.Unseen && lower == nil {
 		in.index = s.loadIndex(dir, s.in)
 	}
 	return in, in.run(ctx, sc.files)
@@ -125,6 +140,19 @@ func (m Manifest) bytes() (n int64) {
 		n += e.Size
 	}
 	return n
+}
+
+// target is the tree that a collection ends with.
+func (in *ingestion) target(before Manifest, only patterns) Manifest {
+	switch {
+	case in.lower != nil && len(only) > 0:
+		return in.lower.over(before, in.tree, only)
+	case in.lower != nil:
+		return in.lower.with(in.tree)
+	case len(only) > 0:
+		return overlay(before, in.tree, only)
+	}
+	return in.tree
 }
 
 // overlay returns the tree in which the paths that match only are as found.

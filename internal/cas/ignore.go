@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -26,8 +27,15 @@ func isGitDir(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
+// ignoreFile has the rules of the directory in which it lies.
+const ignoreFile = ".gitignore"
+
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10
+
+func ignoreFileTooLarge(p string, size int64) error {
+	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed", size, maxIgnoreFile)}
+}
 
 // cacheDirs are the directories that tools fill and can fill again. As patterns
 // they come before all others, so that a tree's own can take them back.

@@ -29,9 +29,10 @@ func Workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
 type ingestion struct {
 	store *Store
 	root  *os.Root
-	// base is the tree that the files are compared with: what it holds is
-	// stored already.
+	// base and lower are trees that the files are compared with: what they hold is
+	// stored already. Lower, if not nil, is the one that the files are a change of.
 	base    Manifest
+	lower   *lowerTree
 	index   *index
 	secrets *secrets.Set
 	mend    bool
@@ -84,6 +85,15 @@ func (in *ingestion) run(ctx context.Context, files []found) error {
 	return g.Wait()
 }
 
+// old is what is stored already of the file at a path.
+func (in *ingestion) old(p string) (Entry, bool) {
+	if in.lower.has(p) {
+		return in.lower.Manifest[p], true
+	}
+	e, ok := in.base[p]
+	return e, ok
+}
+
 // keep notes an entry, and its stamp where that can be relied on.
 func (in *ingestion) keep(f found, e Entry, s *stamp) {
 	in.mu.Lock()
@@ -96,7 +106,7 @@ func (in *ingestion) keep(f found, e Entry, s *stamp) {
 
 func (in *ingestion) link(f found) error {
 	e := Entry{Link: f.link}
-	if in.base[f.path] != e {
+	if old, _ := in.old(f.path); old != e {
 		if err := checkNames(in.secrets, f.path, f.link); err != nil {
 			return err
 		}
@@ -139,7 +149,7 @@ func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trus
 // file stores one file and returns its entry, with the stamp that it bore while
 // it was read; nil if it changed meanwhile.
 func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, s *stamp, err error) {
-	old, had := in.base[f.path]
+	old, had := in.old(f.path)
 	if f.size > in.store.limits.FileBytes && (!had || old.Size != f.size) {
 		return e, nil, tooLarge(f.path, f.size, in.store.limits.FileBytes)
 	}

@@ -314,7 +314,10 @@ func decodeStrict(data []byte, into any) error {
 }
 
 // trees has the trees of files: manifests, deltas between them, and what is made of these.
-type trees struct{ *blobs }
+type trees struct {
+	*blobs
+	recent *recentManifests
+}
 
 // Manifest reads a manifest, verified. Errors are those of [Store.Blob]; a blob
 // that is no manifest is [session.ErrNotFound], too.

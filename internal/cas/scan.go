@@ -37,6 +37,8 @@ type scanner struct {
 	// base lists the paths that the tree had, sorted: ignoring does not make
 	// them vanish.
 	base []string
+	// lower is the tree that the directory is the upper one over; nil: it is a whole tree.
+	lower *lowerTree
 	// leaveOut reports whether a file or directory is passed over; nil: none is.
 	leaveOut func(p string, info fs.FileInfo) bool
 	// skipped is told what is passed over as ignored; may be nil. Directories
@@ -71,18 +73,27 @@ func openDir(dir string) (_ *os.Root, err error) {
 
 // scan lists the tree below the root.
 func (sc *scanner) scan(ctx context.Context) error {
-	return sc.dir(ctx, sc.root, ".", cacheRules(), false)
+	return sc.dir(ctx, sc.root, ".", scope{rules: cacheRules()})
 }
 
-// dir lists one directory. ignored says that a directory on the way is ignored,
-// so that only what is wanted or was there before counts.
-func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ignoreRules, ignored bool) error {
+// scope is what a directory takes over from those above it.
+type scope struct {
+	rules *ignoreRules
+	// ignored: one of them is ignored, so that only what is wanted or was there before
+	// counts.
+	ignored bool
+	// opaque: one of them hides what the lower tree has below it.
+	opaque bool
+}
+
+// dir lists one directory.
+func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope) error {
 	entries, err := list(root)
 	if err != nil {
 		return ofTree(dir, "listed", err)
 	}
-	if !ignored {
-		if rules, err = sc.rulesOf(root, dir, rules, entries); err != nil {
+	if at.opaque = at.opaque || sc.lower.hiddenBy(root, dir); !at.ignored {
+		if at.rules, err = sc.rulesOf(ctx, root, dir, at, entries); err != nil {
 			return err
 		}
 	}
@@ -95,13 +106,13 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ig
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
-		if isGitDir(e.Name()) || sc.leaveOut != nil && sc.leaveOut(p, info) {
+		if sc.lower.covered(p, info) || isGitDir(e.Name()) || sc.leaveOut != nil && sc.leaveOut(p, info) {
 			continue
 		}
 		if info.IsDir() {
-			err = sc.subdir(ctx, root, p, info, rules, ignored)
+			err = sc.subdir(ctx, root, p, info, at)
 		} else {
-			err = sc.file(root, p, info, rules, ignored)
+			err = sc.file(root, p, info, at)
 		}
 		if err != nil {
 			return err
@@ -127,22 +138,25 @@ func list(root *os.Root) ([]fs.DirEntry, error) {
 
 // rulesOf adds a directory's own .gitignore to the rules above it. Links to
 // such files do not count, as with git.
-func (sc *scanner) rulesOf(root *os.Root, dir string, above *ignoreRules, entries []fs.DirEntry) (*ignoreRules, error) {
-	i, ok := slices.BinarySearchFunc(entries, ".gitignore", func(e fs.DirEntry, name string) int {
+func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at scope, entries []fs.DirEntry) (*ignoreRules, error) {
+	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e fs.DirEntry, name string) int {
 		return strings.Compare(e.Name(), name)
 	})
-	if !ok || !entries[i].Type().IsRegular() {
-		return above, nil
+	if !ok && !at.opaque {
+		return sc.lower.rulesOf(ctx, dir, at.rules)
 	}
+	if !ok || !entries[i].Type().IsRegular() {
+		return at.rules, nil
+	}
+	p := path.Join(dir, ignoreFile)
 	info, err := entries[i].Info()
 	if err != nil {
-		return nil, ofTree(path.Join(dir, ".gitignore"), "read", err)
+		return nil, ofTree(p, "read", err)
 	}
-	p := path.Join(dir, ".gitignore")
 	if info.Size() > maxIgnoreFile {
-		return nil, &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed", info.Size(), maxIgnoreFile)}
+		return nil, ignoreFileTooLarge(p, info.Size())
 	}
-	f, err := openRegular(root, ".gitignore", info, sc.mend)
+	f, err := openRegular(root, ignoreFile, info, sc.mend)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -151,7 +165,7 @@ func (sc *scanner) rulesOf(root *os.Root, dir string, above *ignoreRules, entrie
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
-	return parseIgnore(above, dir, string(text)), nil
+	return parseIgnore(at.rules, dir, string(text)), nil
 }
 
 func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) bool {
@@ -162,14 +176,14 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 	return out
 }
 
-func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.FileInfo, rules *ignoreRules, ignored bool) error {
-	if !ignored && sc.isIgnored(p, info.Mode(), rules) {
-		ignored = true
+func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.FileInfo, at scope) error {
+	if !at.ignored && sc.isIgnored(p, info.Mode(), at.rules) {
+		at.ignored = true
 		if sc.skipped != nil {
 			sc.skipped(p + "/")
 		}
 	}
-	if ignored && !sc.wanted.below(p) && !sc.hadBelow(p) || len(sc.only) > 0 && !sc.only.below(p) {
+	if at.ignored && !sc.wanted.below(p) && !sc.hadBelow(p) || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
 	}
 	if len(p) > MaxPath {
@@ -180,26 +194,32 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 		return ofTree(p, "opened", err)
 	}
 	defer sub.Close() //nolint:errcheck // only read
-	return sc.dir(ctx, sub, p, rules, ignored)
+	return sc.dir(ctx, sub, p, at)
 }
 
-// hadBelow reports whether the base has anything under the directory.
+// hadBelow reports whether the tree had anything under the directory.
 func (sc *scanner) hadBelow(dir string) bool {
-	i, _ := slices.BinarySearch(sc.base, dir+"/")
-	return i < len(sc.base) && strings.HasPrefix(sc.base[i], dir+"/")
+	return len(below(sc.base, dir)) > 0 || sc.lower.hasBelow(dir)
+}
+
+// below are the paths under a directory, of sorted ones.
+func below(paths []string, dir string) []string {
+	from, _ := slices.BinarySearch(paths, dir+"/")
+	to, _ := slices.BinarySearch(paths[from:], dir+"0") // what comes after the slash
+	return paths[from : from+to]
 }
 
 func (sc *scanner) had(p string) bool {
 	_, ok := slices.BinarySearch(sc.base, p)
-	return ok
+	return ok || sc.lower.has(p)
 }
 
-func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignoreRules, ignored bool) error {
+func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
-	if (ignored || sc.isIgnored(p, info.Mode(), rules)) && !sc.wanted.match(p) && !sc.had(p) {
-		if !ignored && sc.skipped != nil {
+	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && !sc.had(p) {
+		if !at.ignored && sc.skipped != nil {
 			sc.skipped(p)
 		}
 		return nil
@@ -208,7 +228,7 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 		return &RefusedError{p, "cannot be kept: " + err.Error()}
 	}
 	if len(sc.files) >= sc.limits.Files {
-		return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file", sc.limits.Files)}
+		return tooManyFiles(p, sc.limits.Files)
 	}
 	f := found{path: p, size: info.Size(), info: info}
 	switch mode := info.Mode(); {
@@ -232,6 +252,11 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 	}
 	sc.files = append(sc.files, f)
 	return nil
+}
+
+// tooManyFiles refuses a tree at the file with which it has too many.
+func tooManyFiles(p string, most int) error {
+	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file", most)}
 }
 
 // treeTooLarge refuses a tree at the file with which it has too many bytes.

@@ -10,6 +10,9 @@ type Collect struct {
 	Base spec.Digest
 	// Dir is the directory.
 	Dir string
+	// Lower, if not empty, is the manifest of the read-only tree below Dir, which is then
+	// the upper directory of an overlay mounted with userxattr, and holds changes only.
+	Lower spec.Digest
 	// Ignore lists gitignore patterns beyond the usual ones and the tree's own.
 	Ignore []string
 	// Produces lists patterns that are collected even if ignored.

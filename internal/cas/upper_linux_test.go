@@ -1,0 +1,358 @@
+package cas_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// The names are few, so that what is done meets what is there. Some are ignored by default,
+// some by the rules that are drawn.
+var (
+	drawnName = rapid.SampledFrom([]string{"a", "b", "d", "a.b", "x.log", "out", "node_modules", ".git", ".gitignore"})
+	drawnRule = rapid.SampledFrom([]string{"*.log", "!x.log", "out/", "/a", "b", "d/a", "**/out/*", "!node_modules", "a.b/**"})
+	drawnPath = rapid.Custom(func(t *rapid.T) string {
+		return path.Join(rapid.SliceOfN(drawnName, 1, 3).Draw(t, "names")...)
+	})
+	drawnContent = rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(drawnRule, 0, 2).Draw(t, "content"), "\n")
+	})
+)
+
+// operation does something at random in a directory, as an agent would, and nothing outside
+// of it. What is not possible there is not done.
+func operation(t *rapid.T, dir *os.Root) {
+	p, q := drawnPath.Draw(t, "path"), drawnPath.Draw(t, "other")
+	what := rapid.SampledFrom([]string{
+		"write", "write", "write", "rules", "append", "chmod", "lock", "remove", "remove", "rename", "rename", "link", "hard link",
+		"mkdir", "touch", "file for directory", "directory for file", "xattr", "pipe", "device",
+	}).Draw(t, "operation")
+	_ = dir.MkdirAll(path.Dir(p), 0o755)
+	switch what {
+	case "file for directory", "directory for file", "link":
+		_ = dir.RemoveAll(p)
+	}
+	switch what {
+	case "write", "file for directory":
+		write(dir, p, os.O_TRUNC, drawnContent.Draw(t, "text"))
+	case "rules":
+		write(dir, path.Join(path.Dir(p), ".gitignore"), os.O_TRUNC, drawnContent.Draw(t, "rules"))
+	case "append":
+		write(dir, p, os.O_APPEND, drawnContent.Draw(t, "text"))
+	case "chmod":
+		_ = dir.Chmod(p, rapid.SampledFrom([]os.FileMode{0o755, 0o644, 0o600, 0o700}).Draw(t, "mode"))
+	case "lock":
+		_ = dir.Chmod(p, 0)
+	case "remove":
+		_ = dir.RemoveAll(p)
+	case "rename":
+		move(dir, p, q)
+	case "link":
+		_ = dir.Symlink(rapid.SampledFrom([]string{"a", "b/d", "../a", "..", "/absent"}).Draw(t, "target"), p)
+	case "hard link":
+		_ = dir.Link(p, q)
+	case "mkdir":
+		_ = dir.Mkdir(p, 0o755)
+	case "directory for file":
+		_ = dir.Mkdir(p, 0o755)
+		write(dir, path.Join(p, "a"), os.O_TRUNC, "new")
+	case "touch":
+		_ = dir.Chtimes(p, time.Unix(1, 0), time.Unix(2, 0))
+	default:
+		special(t, dir, what, p)
+	}
+}
+
+// special makes what agents have no business with.
+func special(t *rapid.T, dir *os.Root, what, p string) {
+	above, err := dir.OpenFile(path.Dir(p), os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return
+	}
+	defer above.Close()
+	name := path.Base(p)
+	switch what {
+	case "pipe":
+		_ = unix.Mkfifoat(int(above.Fd()), name, 0o644)
+	case "device":
+		_ = unix.Mknodat(int(above.Fd()), name, unix.S_IFCHR, 0)
+	case "xattr":
+		xattr := rapid.SampledFrom([]string{"opaque", "whiteout", "redirect", "metacopy", "overlay.opaque"}).Draw(t, "xattr")
+		value := rapid.SampledFrom([]string{"y", "x", "/a", ""}).Draw(t, "value")
+		_ = unix.Fsetxattr(int(above.Fd()), "user.overlay."+xattr, []byte(value), 0)
+	}
+}
+
+func write(dir *os.Root, p string, flag int, text string) {
+	f, err := dir.OpenFile(p, flag|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
+	if err == nil {
+		_, _ = f.WriteString(text)
+		_ = f.Close()
+	}
+}
+
+// move renames, as the program mv does: what cannot be renamed is copied and removed.
+func move(dir *os.Root, from, to string) {
+	if err := dir.Rename(from, to); !errors.Is(err, syscall.EXDEV) || dir.Mkdir(to, 0o755) != nil {
+		return
+	}
+	_ = fs.WalkDir(dir.FS(), from, func(p string, e fs.DirEntry, err error) error {
+		there := path.Join(to, strings.TrimPrefix(p, from))
+		switch {
+		case err != nil || p == from:
+		case e.IsDir():
+			_ = dir.Mkdir(there, 0o755)
+		case e.Type().IsRegular():
+			text, _ := dir.ReadFile(p)
+			write(dir, there, os.O_TRUNC, string(text))
+		case e.Type()&fs.ModeSymlink != 0:
+			target, _ := dir.Readlink(p)
+			_ = dir.Symlink(target, there)
+		}
+		return nil
+	})
+	_ = dir.RemoveAll(from)
+}
+
+// mounted is an overlay over a tree.
+type mounted struct {
+	dir, lower, upper, work string
+}
+
+// within mounts the overlay while do works in it.
+func (m mounted) within(t require.TestingT, do func()) {
+	unmount, err := proctest.Overlay(m.dir, []string{m.lower}, m.upper, m.work)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unmount()) }()
+	do()
+}
+
+// over makes an overlay over a manifest.
+func over(t *rapid.T, s *content, manifest spec.Digest) (_ mounted, remove func()) {
+	top, err := os.MkdirTemp(s.dir, "room")
+	require.NoError(t, err)
+	m := mounted{filepath.Join(top, "dir"), filepath.Join(top, "lower"), filepath.Join(top, "upper"), filepath.Join(top, "work")}
+	for _, d := range []string{m.dir, m.upper, m.work} {
+		require.NoError(t, os.Mkdir(d, 0o755))
+	}
+	require.NoError(t, s.Materialise(t.Context(), manifest, m.lower))
+	return m, func() {
+		dir, err := os.OpenRoot(s.dir)
+		require.NoError(t, err)
+		defer dir.Close()
+		require.NoError(t, bounded.RemoveAll(dir, filepath.Base(top)))
+	}
+}
+
+// agree collects a mounted directory as a whole and from its upper directory, and compares
+// results, or what is refused.
+func agree(t *rapid.T, s *content, m mounted, req session.Collect) (out session.Collected, ok bool) {
+	req.Dir = m.upper
+	out, err := s.Collect(t.Context(), req)
+	var whole session.Collected
+	var wholeErr error
+	m.within(t, func() {
+		req.Dir, req.Lower = m.dir, ""
+		whole, wholeErr = s.Collect(t.Context(), req)
+	})
+	if wholeErr != nil {
+		var failure *failures.Failure
+		require.ErrorAs(t, wholeErr, &failure)
+		require.EqualError(t, err, wholeErr.Error())
+		return out, false
+	}
+	require.NoError(t, err)
+	require.Equal(t, whole, out)
+	return out, true
+}
+
+// What is collected from the upper directory of an overlay is what is collected from all
+// that its mount shows, whatever was done in it.
+func TestAnUpperDirectoryIsTheDifference(t *testing.T) {
+	t.Parallel()
+	if !proctest.InMounts(t) {
+		return
+	}
+	s := newStore(t)
+	rapid.Check(t, func(t *rapid.T) {
+		files := cas.Manifest{}
+		for p, text := range rapid.MapOfN(drawnPath, drawnContent, 0, 12).Draw(t, "tree") {
+			blob, err := s.PutBlob(t.Context(), []byte(text))
+			require.NoError(t, err)
+			e := cas.Entry{SHA256: blob, Size: int64(len(text)), Executable: len(text)%2 == 0}
+			more := maps.Clone(files)
+			if more[p] = e; more.Check() == nil {
+				files = more
+			}
+		}
+		base, err := s.PutManifest(t.Context(), files)
+		require.NoError(t, err)
+		room, remove := over(t, s, base)
+		defer remove()
+		work := func(room mounted) {
+			room.within(t, func() {
+				dir, err := os.OpenRoot(room.dir)
+				require.NoError(t, err)
+				defer dir.Close()
+				for range rapid.IntRange(2, 12).Draw(t, "operations") {
+					operation(t, dir)
+				}
+			})
+		}
+		work(room)
+		some := rapid.SliceOfN(drawnRule, 0, 1)
+		req := session.Collect{Base: base, Lower: base, Ignore: some.Draw(t, "ignore"), Produces: wanted.Draw(t, "produces")}
+		out, ok := agree(t, s, room, req)
+		if !ok {
+			return
+		}
+		// A check works on the result and leaves files behind.
+		check, removeCheck := over(t, s, out.Output)
+		defer removeCheck()
+		work(check)
+		req = session.Collect{Base: base, Lower: out.Output, Only: append(wanted.Draw(t, "only"), "out/**"), On: out.Delta}
+		agree(t, s, check, req)
+	})
+}
+
+var wanted = rapid.SliceOfN(rapid.SampledFrom([]string{"**/*.log", "out/*", "a", "node_modules/**", "d/**/a"}), 0, 2)
+
+// upper makes an upper directory by hand: whiteouts for what is removed, opaque directories.
+func upper(t *testing.T, files map[string]string, removed, opaque []string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "upper")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	writeTree(t, dir, files)
+	for _, p := range removed {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755))
+		if err := unix.Mknod(filepath.Join(dir, p), unix.S_IFCHR, 0); err != nil {
+			t.Skip("no whiteout can be made here: ", err)
+		}
+	}
+	for _, p := range opaque {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, p), 0o755))
+		require.NoError(t, unix.Setxattr(filepath.Join(dir, p), "user.overlay.opaque", []byte("y"), 0))
+	}
+	return dir
+}
+
+// put stores a tree, in which nothing is ignored.
+func put(t *testing.T, s *content, files map[string]string) spec.Digest {
+	t.Helper()
+	m := cas.Manifest{}
+	for p, text := range files {
+		_, err := s.PutBlob(t.Context(), []byte(text))
+		require.NoError(t, err)
+		e := file(text)
+		e.Executable = strings.HasPrefix(text, "#!")
+		m[p] = e
+	}
+	name, err := s.PutManifest(t.Context(), m)
+	require.NoError(t, err)
+	return name
+}
+
+func TestWhatIsCollectedFromAnUpperDirectory(t *testing.T) {
+	t.Parallel()
+	lower := map[string]string{"a": "1", "run": "#!x", "d/x": "1", "d/e/y": "1", "d/.gitignore": "*.tmp\n", "old.tmp": "1", "d/old.tmp": "1"}
+	for _, c := range []struct {
+		name                   string
+		add                    map[string]string
+		removed, opaque        []string
+		changed, deleted, only []string
+	}{
+		{name: "nothing"},
+		{name: "copied up, unchanged", add: map[string]string{"a": "1", "run": "#!x", "d/e/y": "1"}},
+		{name: "only the mode", add: map[string]string{"run": "x"}, changed: []string{"run"}},
+		{name: "removed", removed: []string{"a", "d/e", "d/absent"}, deleted: []string{"a", "d/e/y"}},
+		{name: "opaque", add: map[string]string{"d/x": "1", "d/n": "1"}, opaque: []string{"d"}, changed: []string{"d/n"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp"}},
+		{name: "a file for a directory", add: map[string]string{"d": "1"}, changed: []string{"d"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"}},
+		{name: "a directory for a file", add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
+		{name: "an empty directory for a file", opaque: []string{"a"}, deleted: []string{"a"}},
+		{name: "the tree's rules", add: map[string]string{"d/new.tmp": "1", "d/sub/new.tmp": "1", "new.tmp": "1", "d/old.tmp": "2"}, changed: []string{"d/old.tmp", "new.tmp"}},
+		{name: "rules removed", add: map[string]string{"d/new.tmp": "1"}, removed: []string{"d/.gitignore"}, changed: []string{"d/new.tmp"}, deleted: []string{"d/.gitignore"}},
+		{name: "rules hidden", add: map[string]string{"d/new.tmp": "1"}, opaque: []string{"d"}, changed: []string{"d/new.tmp"}, deleted: []string{"d/.gitignore", "d/e/y", "d/old.tmp", "d/x"}},
+		{name: "some", add: map[string]string{"a": "2", "d/n": "1"}, removed: []string{"d/x", "run"}, only: []string{"d/**"}, changed: []string{"d/n"}, deleted: []string{"d/x"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			base := put(t, s, lower)
+			dir := upper(t, c.add, c.removed, c.opaque)
+			out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: base, Dir: dir, Only: c.only})
+			require.NoError(t, err)
+			require.Equal(t, append([]string{}, c.changed...), out.Changed)
+			require.Equal(t, append([]string{}, c.deleted...), out.Deleted)
+		})
+	}
+}
+
+func TestAnUpperDirectoryOverAnotherTreeThanTheBase(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	base := snapshot(t, s, map[string]string{"a": "1", "b": "1", "d/x": "1"})
+	lower := snapshot(t, s, map[string]string{"a": "2", "d/x": "1", "d/y": "1", "d/kept.tmp": "secret"})
+	dir := upper(t, map[string]string{"new.tmp": "1", "d/y": "2", ".gitignore": "*.tmp\n"}, []string{"d/x"}, nil)
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: []string{"secret"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "a", "d/kept.tmp", "d/y"}, out.Changed)
+	require.Equal(t, []string{"b", "d/x"}, out.Deleted)
+}
+
+func TestTheLimitsAreThoseOfTheWholeTree(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]cas.Limits{`"c" exceeds the limit of 3 files`: {Files: 3}, `"c" makes the tree larger than 6 bytes`: {TreeBytes: 6}} {
+		s := open(t, t.TempDir(), limits)
+		base := snapshot(t, s, map[string]string{"b/y": "22", "c": "33", "gone": "44"})
+		dir := upper(t, map[string]string{"a": "11", "b/x": "22"}, []string{"gone"}, nil)
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
+		require.ErrorContains(t, err, name)
+		dir = upper(t, map[string]string{"a": "11"}, []string{"gone"}, nil)
+		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
+		require.NoError(t, err)
+	}
+}
+
+// What an attempt changed is all that its collection costs, whatever the size of the tree.
+func BenchmarkCollect(b *testing.B) {
+	for _, files := range []int{10, 10_000} {
+		s := newStore(b)
+		tree := cas.Manifest{}
+		for i := range files {
+			blob, err := s.PutBlob(b.Context(), fmt.Appendf(nil, "%d", i))
+			require.NoError(b, err)
+			tree[fmt.Sprintf("d%03d/e%d/file%05d.go", i%100, i%7, i)] = cas.Entry{SHA256: blob, Size: int64(len(fmt.Sprint(i)))}
+		}
+		base, err := s.PutManifest(b.Context(), tree)
+		require.NoError(b, err)
+		dir := filepath.Join(b.TempDir(), "upper")
+		require.NoError(b, os.Mkdir(dir, 0o755))
+		b.Run(fmt.Sprintf("files=%d", files), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				require.NoError(b, os.WriteFile(filepath.Join(dir, "new.go"), bytes.Repeat([]byte{byte(i)}, i), 0o600))
+				_, err := s.Collect(b.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
+				require.NoError(b, err)
+			}
+		})
+	}
+}
