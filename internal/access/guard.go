@@ -85,7 +85,7 @@ type Guard struct {
 	oidc     *oidcProvider
 	failures *failures
 	// unverified are the calls whose signatures are not checked yet, by network.
-	unverified inFlight
+	unverified *InFlight
 }
 
 // NewGuard returns a guard.
@@ -93,6 +93,7 @@ func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newDoors(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
 		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
+		unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
 }
 

@@ -89,8 +89,6 @@ const (
 	signedPatience = 30 * time.Second
 	signedAtOnce   = 32
 	signedInAll    = 256
-	// allNetworks is the key of all together.
-	allNetworks = "all"
 )
 
 // errBusy refuses a call because of those of others.
@@ -98,15 +96,14 @@ var errBusy = &RefusedError{Status: http.StatusServiceUnavailable, Title: "Too m
 
 // identifySigned returns who has signed a call, and the request that goes on.
 func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
-	from := network(v.client)
-	if !g.unverified.begin(from, signedAtOnce) {
+	done, own := g.unverified.Begin(network(v.client))
+	switch {
+	case own:
 		return credential{}, r, errTooMany
-	}
-	defer g.unverified.end(from)
-	if !g.unverified.begin(allNetworks, signedInAll) {
+	case done == nil:
 		return credential{}, r, errBusy
 	}
-	defer g.unverified.end(allNetworks)
+	defer done()
 	late := time.AfterFunc(signedPatience, func() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the read ends now
 	})

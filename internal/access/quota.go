@@ -40,30 +40,36 @@ func (q *quota) take(key string) (ok bool, after time.Duration) {
 	return false, time.Duration(missing / float64(q.every) * float64(time.Second))
 }
 
-// inFlight counts the requests of each key that are in flight. Its zero value is ready.
-type inFlight struct {
+// InFlight counts what is in flight, of each key and in all.
+type InFlight struct {
+	own, all int
+
 	mu    sync.Mutex
 	count map[string]int
+	total int
 }
 
-// begin counts one more request of a key, unless there are as many as allowed.
-func (f *inFlight) begin(key string, allowed int) bool {
+// NewInFlight allows so much of each key, and so much in all.
+func NewInFlight(own, all int) *InFlight {
+	return &InFlight{own: own, all: all, count: map[string]int{}}
+}
+
+// Begin counts one more of a key, until done is called. done is nil if there are as many as allowed: of
+// the key, or of others.
+func (f *InFlight) Begin(key string) (done func(), ofKey bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.count == nil {
-		f.count = map[string]int{}
-	}
-	if f.count[key] >= allowed {
-		return false
+	if ofKey = f.count[key] >= f.own; ofKey || f.total >= f.all {
+		return nil, ofKey
 	}
 	f.count[key]++
-	return true
-}
-
-func (f *inFlight) end(key string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.count[key]--; f.count[key] == 0 {
-		delete(f.count, key)
-	}
+	f.total++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.total--
+		if f.count[key]--; f.count[key] == 0 {
+			delete(f.count, key)
+		}
+	}, false
 }

@@ -28,16 +28,15 @@ const (
 // uploads decides which requests may bring files, before their bodies are read.
 type uploads struct {
 	starts control.Starts
-	mu     sync.Mutex
-	// running counts the uploads of now by person, and total all.
-	running map[string]int
-	total   int
+	// running counts the uploads of now by person.
+	running *access.InFlight
+	mu      sync.Mutex
 	// reserved are the bytes that they may take.
 	reserved int64
 }
 
 func newUploads(base *control.Base) *uploads {
-	return &uploads{starts: control.Starts{Base: base}, running: map[string]int{}}
+	return &uploads{starts: control.Starts{Base: base}, running: access.NewInFlight(maxOwn, maxUploads)}
 }
 
 // body is [access.Options.Body]: only uploads are larger than usual. One that is not is left to
@@ -58,11 +57,8 @@ func (u *uploads) body(r *http.Request) (limit int64, done func(), err error) {
 	if size < 0 || size > control.MaxUpload { // nobody knows it, or no more of it is read
 		size = control.MaxUpload
 	}
-	person, need := actor.Person(), size*copies
-	if err := u.begin(person, need); err != nil {
-		return 0, nil, err
-	}
-	return control.MaxUpload, func() { u.end(person, need) }, nil
+	done, err = u.begin(actor.Person(), size*copies)
+	return control.MaxUpload, done, err
 }
 
 // may refuses an upload by who may not.
@@ -75,40 +71,36 @@ func (u *uploads) may(r *http.Request, to control.Recipient) error {
 	return err
 }
 
-// begin counts an upload, and reserves the bytes that it needs.
-func (u *uploads) begin(person string, need int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// begin counts an upload, and reserves the bytes that it needs, until it is done.
+func (u *uploads) begin(person string, need int64) (done func(), err error) {
+	ended, own := u.running.Begin(person)
 	switch {
-	case u.running[person] >= maxOwn:
-		return &access.RefusedError{Status: http.StatusTooManyRequests, Title: "Too many uploads", Text: "you upload other files already; wait until they are stored", After: uploadPause}
-	case u.total >= maxUploads:
-		return &access.RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many uploads", Text: "others upload files; try again in a moment", After: uploadPause}
-	case !u.room(need):
-		return &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "The disk is full", Text: "the store's disk, or that of temporary files, has no room for these files; free space on it"}
+	case own:
+		return nil, &access.RefusedError{Status: http.StatusTooManyRequests, Title: "Too many uploads", Text: "you upload other files already; wait until they are stored", After: uploadPause}
+	case ended == nil:
+		return nil, &access.RefusedError{Status: http.StatusServiceUnavailable, Title: "Too many uploads", Text: "others upload files; try again in a moment", After: uploadPause}
+	case !u.reserve(need):
+		ended()
+		return nil, &access.RefusedError{Status: http.StatusInsufficientStorage, Title: "The disk is full", Text: "the store's disk, or that of temporary files, has no room for these files; free space on it"}
 	}
-	u.running[person]++
-	u.total++
-	u.reserved += need
-	return nil
+	return func() {
+		u.mu.Lock()
+		u.reserved -= need
+		u.mu.Unlock()
+		ended()
+	}, nil
 }
 
-// room reports whether the disks that an upload is written to have so much room besides what is reserved.
-func (u *uploads) room(need int64) bool {
+// reserve reports whether the disks that an upload is written to have so much room besides what is
+// reserved, and reserves it.
+func (u *uploads) reserve(need int64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, dir := range []string{u.starts.Store.Dir(), os.TempDir()} {
 		if left, err := diskspace.Of(dir); err == nil && left.Bytes-u.reserved-need < left.LowBytes {
 			return false
 		}
 	}
+	u.reserved += need
 	return true
-}
-
-func (u *uploads) end(person string, need int64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.reserved -= need
-	u.total--
-	if u.running[person]--; u.running[person] == 0 {
-		delete(u.running, person)
-	}
 }
