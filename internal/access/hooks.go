@@ -21,6 +21,8 @@ const (
 	HookSecretPrefix = "whsec_"
 
 	maxHooks = 200
+	// maxSecrets bounds the secrets that a hook has at once.
+	maxSecrets = 5
 )
 
 // HookKind says who calls a hook, and how it signs.
@@ -79,23 +81,33 @@ type HookError struct {
 // Error says what is wrong.
 func (e *HookError) Error() string { return e.text }
 
-// secretHook is a hook as it is stored. A signature is computed from the secret itself, so that
+// SecretHook is a hook as it is stored. A signature is computed from the secret itself, so that
 // its hash is not enough.
-type secretHook struct {
+type SecretHook struct {
 	Hook
+	// Key names the hook's sessions. It stays when the secret changes, and is shown to nobody.
+	Key string `json:"key"`
+	// Secrets are those that sign, the newest first.
+	Secrets []HookSecret `json:"secrets"`
+}
+
+// HookSecret is a secret of a hook.
+type HookSecret struct {
 	Secret string `json:"secret"`
+	// Until ends it; zero: it is the newest.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Hooks are those of a store, by name.
 type Hooks struct {
-	known *register[secretHook]
+	known *register[SecretHook]
 	audit *Audit
 	now   func() time.Time
 }
 
 // NewHooks returns the hooks in a store's storage.
 func NewHooks(docs storage.Storage, audit *Audit, now func() time.Time) *Hooks {
-	return &Hooks{newRegister[secretHook](docs, hooksKey, now), audit, now}
+	return &Hooks{newRegister[SecretHook](docs, hooksKey, now), audit, now}
 }
 
 // Add adds a hook, for an admin of its team, and returns its secret, which is not shown again. What
@@ -106,14 +118,14 @@ func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err 
 	secret = newHookSecret()
 	event := Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name, Detail: string(made.Kind)}
 	err = h.audit.Change(ctx, Admin, event, func(context.Context) error {
-		return h.known.change(func(all map[string]secretHook) error {
+		return h.known.change(func(all map[string]SecretHook) error {
 			if _, taken := all[made.Name]; taken {
 				return &HookError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
 			}
 			if len(all) >= maxHooks {
 				return &HookError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", len(all))}
 			}
-			all[made.Name] = secretHook{made, secret}
+			all[made.Name] = SecretHook{made, newHookSecret(), []HookSecret{{Secret: secret}}}
 			return nil
 		})
 	})
@@ -147,42 +159,80 @@ func (h *Hooks) List(ctx context.Context) ([]Hook, error) {
 	return hooks, nil
 }
 
-// Remove removes a hook, at once, for an admin of its team. A hook of another team looks like none.
+// Remove removes a hook, at once, for an admin of its team.
 func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
+	return h.change(ctx, "hook.remove", name, func(all map[string]SecretHook) error {
+		delete(all, name)
+		return nil
+	})
+}
+
+// Rotate gives a hook a new secret, which is not shown again, for an admin of its team. The one before
+// is accepted for as long as overlap.
+func (h *Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (secret string, until time.Time, _ Hook, err error) {
+	secret, until = newHookSecret(), h.now().UTC().Add(overlap)
+	changed, err := h.change(ctx, "hook.rotate", name, func(all map[string]SecretHook) error {
+		rotated := all[name]
+		kept := []HookSecret{{Secret: secret}}
+		for _, old := range rotated.Secrets {
+			if old.Until.IsZero() || old.Until.After(until) {
+				old.Until = until
+			}
+			if old.good(h.now()) {
+				kept = append(kept, old)
+			}
+		}
+		if len(kept) > maxSecrets {
+			return &HookError{text: fmt.Sprintf("hook %s has %d secrets that are accepted already; wait until the oldest is not, or give a shorter overlap", name, maxSecrets)}
+		}
+		rotated.Secrets = kept
+		all[name] = rotated
+		return nil
+	})
+	return secret, until, changed, err
+}
+
+// good reports whether the secret is accepted.
+func (s HookSecret) good(now time.Time) bool { return s.Until.IsZero() || now.Before(s.Until) }
+
+// change changes a hook, for an admin of its team. A hook of another team looks like none.
+func (h *Hooks) change(ctx context.Context, action, name string, change func(map[string]SecretHook) error) (Hook, error) {
 	all, _, err := h.known.load()
 	if err != nil {
 		return Hook{}, err
 	}
-	removed, ok := all[name]
+	found, ok := all[name]
 	team := AllTeams
-	if ok && Check(ctx, Admin, removed.TeamName()) == nil {
-		team = removed.TeamName()
+	if ok && Check(ctx, Admin, found.TeamName()) == nil {
+		team = found.TeamName()
 	}
-	err = h.audit.Change(ctx, Admin, Event{Action: "hook.remove", Team: team, Subject: name}, func(context.Context) error {
-		return h.known.change(func(all map[string]secretHook) error {
+	err = h.audit.Change(ctx, Admin, Event{Action: action, Team: team, Subject: name}, func(context.Context) error {
+		return h.known.change(func(all map[string]SecretHook) error {
 			// The name may be that of another team's hook by now.
-			if now, known := all[name]; !ok || !known || now.Secret != removed.Secret {
+			if now, known := all[name]; !ok || !known || now.Key != found.Key {
 				return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
 			}
-			delete(all, name)
-			return nil
+			return change(all)
 		})
 	})
 	if err != nil {
 		return Hook{}, err
 	}
-	return removed.Hook, nil
+	return found.Hook, nil
 }
 
-// Find returns a hook and its secret; for an unknown name, one with a secret that nobody knows, so
-// that checking a signature takes as long.
-func (h *Hooks) Find(name string) (found Hook, secret string, err error) {
+// Find returns a hook with the secrets that are accepted; for an unknown name, one with a secret that
+// nobody knows, so that checking a signature takes as long.
+func (h *Hooks) Find(name string) (found SecretHook, err error) {
 	all, err := h.known.all()
 	if err != nil {
-		return found, "", err
+		return found, err
 	}
-	if known, ok := all[name]; ok {
-		return known.Hook, known.Secret, nil
+	found, ok := all[name]
+	if !ok {
+		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secrets: []HookSecret{{Secret: newHookSecret()}}}, nil
 	}
-	return Hook{Kind: HookGeneric}, newHookSecret(), nil
+	now := h.now()
+	found.Secrets = slices.DeleteFunc(slices.Clone(found.Secrets), func(s HookSecret) bool { return !s.good(now) })
+	return found, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/hook"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Hooks are the addresses by which other systems start sessions of one team with signed calls.
@@ -47,7 +48,15 @@ type AddedHook struct {
 	URL string `json:"url"`
 	// Secret signs calls. It is in this document only.
 	Secret string `json:"secret"`
+	// PreviousUntil is until when the secret before is accepted; null: there was none.
+	PreviousUntil *time.Time `json:"previous_until,omitempty"`
 }
+
+// UsualOverlap is for how long the secret before a new one is usually accepted, and longestOverlap bounds it.
+const (
+	UsualOverlap   = time.Hour
+	longestOverlap = 30 * 24 * time.Hour
+)
 
 // Add adds a hook of a registered team, for an admin of the team.
 func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
@@ -86,6 +95,22 @@ func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
 		return &Error{Kind: Invalid, Field: "team", err: err}
 	}
 	return h.Audit.Check(ctx, access.Admin, access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name})
+}
+
+// Rotate gives a hook a new secret, for an admin of its team. The one before is accepted for as long as
+// overlap, so that who calls can change it meanwhile.
+func (h Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (doc AddedHook, err error) {
+	s, err := h.stored()
+	if err != nil {
+		return doc, err
+	}
+	if overlap < 0 || overlap > longestOverlap {
+		return doc, invalidf("overlap", "%s is not between 0 and 30 days", textfmt.Duration(overlap))
+	}
+	var until time.Time
+	doc.Secret, until, doc.Hook, err = h.hooks().Rotate(ctx, name, overlap)
+	doc.URL, doc.PreviousUntil = access.ServedAt(s.Storage())+HooksPath+name, &until
+	return doc, hookError(err)
 }
 
 // List lists the hooks of teams that the caller is an admin of.
@@ -178,12 +203,18 @@ type Delivered struct {
 
 // Verify returns a call of a hook whose signature is right; otherwise [access.ErrSignature].
 func (r *Receiver) Verify(name string, header http.Header, body []byte) (Delivery, error) {
-	found, secret, err := r.hooks.Find(name)
+	found, err := r.hooks.Find(name)
 	if err != nil {
 		return Delivery{}, err
 	}
-	identity, err := hook.Verify(found.Kind, secret, header, body, r.Now())
-	return Delivery{found, hook.SessionID(found, secret, identity), header, body}, err
+	err = access.ErrSignature
+	var identity string
+	for _, s := range found.Secrets {
+		if identity, err = hook.Verify(found.Kind, s.Secret, header, body, r.Now()); err == nil {
+			break
+		}
+	}
+	return Delivery{found.Hook, hook.SessionID(found.Hook, found.Key, identity), header, body}, err
 }
 
 // Deliver starts the session of a call, for its hook. The session's id follows from what is signed,

@@ -86,9 +86,9 @@ func single(header http.Header, name string) string {
 	return ""
 }
 
-// SessionID is the id of the session that a call starts, by the hook's name, kind and secret, and the
-// identity of the call. Without the secret nobody knows it before, and could start a session of it.
-func SessionID(h access.Hook, secret, identity string) string {
-	digest := sum([]byte(secret), []byte(string(h.Kind)+"\x00"+h.Name+"\x00"), []byte(identity))
+// SessionID is the id of the session that a call starts, by the hook's name, kind and key, and the
+// identity of the call. Without the key nobody knows it before, and could start a session of it.
+func SessionID(h access.Hook, key, identity string) string {
+	digest := sum([]byte(key), []byte(string(h.Kind)+"\x00"+h.Name+"\x00"), []byte(identity))
 	return h.Name + "-" + hex.EncodeToString(digest[:16])
 }

@@ -18,7 +18,7 @@ import (
 var needs = map[string]access.Permission{
 	"get /audit":  access.Admin,
 	"get /tokens": access.Admin, "post /tokens": access.Admin, "delete /tokens/{id}": access.Admin,
-	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin,
+	"get /hooks": access.Admin, "post /hooks": access.Admin, "delete /hooks/{name}": access.Admin, "post /hooks/{name}/rotate": access.Admin,
 	"post /alerts/rules": access.Admin, "delete /alerts/rules/{rule}": access.Admin,
 	"post /sessions/{session}/checkpoints/verify":                    access.Operate,
 	"post /sessions/{session}/cancel":                                access.Operate,
@@ -38,9 +38,10 @@ var needs = map[string]access.Permission{
 
 // bodies are what operations take, so that nothing but the role is wrong.
 var bodies = map[string]map[string]any{
-	"post /tokens":       {"name": "ci", "roles": []string{"viewer"}},
-	"post /hooks":        {"name": "tickets", "team": "web"},
-	"post /alerts/rules": {"rule": "breaker_open=any"},
+	"post /tokens":              {"name": "ci", "roles": []string{"viewer"}},
+	"post /hooks":               {"name": "tickets", "team": "web"},
+	"post /hooks/{name}/rotate": {},
+	"post /alerts/rules":        {"rule": "breaker_open=any"},
 	"post /sessions/{session}/requests/{request}/answer": {"action": "retry"},
 	"post /sessions":                        {"team": map[string]any{"file": soloTeam}, "requirement": "Build it."},
 	"post /plan":                            {"team": map[string]any{"file": soloTeam}},
