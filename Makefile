@@ -35,13 +35,14 @@ define compile
 endef
 
 .PHONY: build
-build: bin/maestro-server ## build what bin/ has: maestro, maestro-worker, maestro-namespace, maestro-server
-	$(call compile,building 2 of 4: bin/maestro (a minute or two the first time),.,-o bin/maestro ./starter)
-	$(call compile,building 3 of 4: bin/maestro-worker,.,-o bin/maestro-worker ./worker)
-	$(call compile,building 4 of 4: bin/maestro-namespace,.,-o bin/maestro-namespace ./deploy/namespace)
+build: bin/maestro-server ## build what bin/ has: maestro, maestro-worker, maestro-shim, maestro-namespace, maestro-server
+	$(call compile,building 2 of 5: bin/maestro (a minute or two the first time),.,-o bin/maestro ./starter)
+	$(call compile,building 3 of 5: bin/maestro-worker,.,-o bin/maestro-worker ./worker)
+	$(call compile,building 4 of 5: bin/maestro-shim,.,-o bin/maestro-shim ./internal/room/maestro-shim)
+	$(call compile,building 5 of 5: bin/maestro-namespace,.,-o bin/maestro-namespace ./deploy/namespace)
 
 bin/maestro-server: $(SERVER_SOURCES)
-	$(call compile,building 1 of 4: bin/maestro-server: the Temporal server (1800 packages; 3 to 6 minutes the first time),server,-o ../$@ .)
+	$(call compile,building 1 of 5: bin/maestro-server: the Temporal server (1800 packages; 3 to 6 minutes the first time),server,-o ../$@ .)
 
 bin/temporal-server bin/temporal-sql-tool: server/go.mod server/go.sum
 	$(call compile,building $@: Temporal's own for PostgreSQL,server,-o ../$@ go.temporal.io/server/cmd/$(if $(findstring sql,$@),tools/sql,server))

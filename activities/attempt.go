@@ -58,7 +58,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}
 	persona := a.session.team.Personas[a.in.Persona]
 	end.outcome, err = a.work(ctx, session.Job{
-		Brief: brief, Agent: a.log.agent, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, LiveLog: dir.LiveLog, Begun: start.begun,
+		Brief: brief, Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Continues: start.continues,
 	})

@@ -61,7 +61,7 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 func (c checks) run(ctx context.Context, name string, dir session.WorkDir) (outcome session.Outcome, err error) {
 	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
 		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{
-			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: c.exec.lock(), Progress: c.exec.setProgress,
+			Check: name, WorkDir: dir, Lock: c.exec.lock(), Progress: c.exec.setProgress,
 		})
 		return err
 	})

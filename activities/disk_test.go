@@ -97,7 +97,7 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 			d := newDesk(t)
 			k := onDisk(d)
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "fill"), nil, 0o600))
+				require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "fill"), nil, 0o600))
 				k.becomes(c.free, c.written)
 				<-ctx.Done()
 				return session.Outcome{}, context.Cause(ctx)

@@ -279,7 +279,7 @@ func (d *desk) key() session.Key {
 func leave(name, content string) func(context.Context, session.Job) (session.Outcome, error) {
 	return func(_ context.Context, job session.Job) (session.Outcome, error) {
 		return session.Outcome{Summary: "done", Usage: cost.Usage{InputTokens: 10}},
-			os.WriteFile(filepath.Join(job.Dir, name), []byte(content), 0o600)
+			os.WriteFile(filepath.Join(job.Tree, name), []byte(content), 0o600)
 	}
 }
 

@@ -37,7 +37,7 @@ func newRetried(t *testing.T) *retried {
 	r.agents.conversation, r.agents.run = spec.InJournal, r.answer
 	r.agents.check = func(job session.CheckJob) error {
 		r.checks++
-		if text, err := os.ReadFile(filepath.Join(job.Dir, "a.txt")); err != nil || string(text) != "good" {
+		if text, err := os.ReadFile(filepath.Join(job.Tree, "a.txt")); err != nil || string(text) != "good" {
 			return failures.Failf(failures.TestFailure, "no good at %d", r.checks) // never in the same words
 		}
 		return nil
@@ -71,7 +71,7 @@ func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome,
 			return session.Outcome{}, err
 		}
 	}
-	return session.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Dir, "a.txt"), stored.Answer, 0o600)
+	return session.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Tree, "a.txt"), stored.Answer, 0o600)
 }
 
 // session executes what the workflow would: two rounds of two attempts, and then
@@ -268,7 +268,7 @@ const reasons = "- b.txt is missing\n- a.txt is too short\n"
 // here lists what an attempt finds in its directory.
 func here(t *testing.T, job session.Job) []string {
 	t.Helper()
-	entries, err := os.ReadDir(job.Dir)
+	entries, err := os.ReadDir(job.Tree)
 	require.NoError(t, err)
 	names := []string{}
 	for _, e := range entries {

@@ -74,7 +74,7 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 		}
 		used = used.Add(stored.Usage)
 	}
-	return session.Outcome{Summary: "talked", Usage: used}, os.WriteFile(filepath.Join(job.Dir, "talk.txt"), []byte(text), 0o600)
+	return session.Outcome{Summary: "talked", Usage: used}, os.WriteFile(filepath.Join(job.Tree, "talk.txt"), []byte(text), 0o600)
 }
 
 // converse makes the desk's agent one that converses.
@@ -167,12 +167,12 @@ func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
 	d := newDesk(t)
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		if job.Brief.Attempt == 1 {
-			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("half\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "half.txt"), []byte("half\n"), 0o600))
 			return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
 		}
-		half, err := os.ReadFile(filepath.Join(job.Dir, "half.txt"))
+		half, err := os.ReadFile(filepath.Join(job.Tree, "half.txt"))
 		require.NoError(t, err, "the failed attempt's files are there")
-		return session.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "whole.txt"), append(half, "whole\n"...), 0o600)
+		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "whole.txt"), append(half, "whole\n"...), 0o600)
 	}
 	_, err := d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)
@@ -190,11 +190,11 @@ func TestNextAttemptAfterARefusedResultStartsFromItsInput(t *testing.T) {
 	d := newDesk(t)
 	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		if job.Brief.Attempt == 1 {
-			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "bad.txt"), []byte("bad\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(job.Tree, "bad.txt"), []byte("bad\n"), 0o600))
 			return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
 		}
-		require.NoFileExists(t, filepath.Join(job.Dir, "bad.txt"))
-		return session.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "good.txt"), []byte("good\n"), 0o600)
+		require.NoFileExists(t, filepath.Join(job.Tree, "bad.txt"))
+		return session.Outcome{}, os.WriteFile(filepath.Join(job.Tree, "good.txt"), []byte("good\n"), 0o600)
 	}
 	_, err := d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)

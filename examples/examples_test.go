@@ -10,12 +10,12 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestMain(m *testing.M) {
-	procgroup.Shim()
+	room.Shim()
 	os.Exit(m.Run())
 }
 

@@ -91,7 +91,7 @@ find_programs() {
 	postgresql=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
 	if command -v initdb >/dev/null; then postgresql=$(dirname "$(readlink -f "$(command -v initdb)")"); fi
 	[ -n "$postgresql" ] || fail 'PostgreSQL is missing (Debian: apt-get install postgresql)'
-	for name in maestro maestro-worker maestro-namespace temporal-server temporal-sql-tool; do
+	for name in maestro maestro-worker maestro-shim maestro-namespace temporal-server temporal-sql-tool; do
 		[ -x "$root/bin/$name" ] || make -C "$root" build bin/temporal-server bin/temporal-sql-tool >&2
 	done
 	export PATH=$root/bin:$PATH

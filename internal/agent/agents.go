@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -33,6 +35,8 @@ type Options struct {
 	CacheRoot string
 	// Now tells the time. Required.
 	Now func() time.Time
+	// Hidden are directories that no room shows: the store.
+	Hidden []string
 	// Grace is how long a process that is stopped has to end by itself before
 	// it is killed; zero: 2 s.
 	Grace time.Duration
@@ -61,6 +65,11 @@ type Set struct {
 	cacheRoot string
 	secrets   *secrets.Set
 	launcher  *procgroup.Launcher
+	// rooms: agents and checks work in rooms. noRooms says why not, where they might.
+	rooms   bool
+	noRooms error
+	// hidden are directories of the worker that no room shows.
+	hidden []string
 	// transport carries the calls of models.
 	transport http.RoundTripper
 	// scales are what was learned of how their providers count, by agent.
@@ -80,13 +89,13 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, errors.Join(errs...)
 	}
 	s := &Set{
-		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
+		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden,
 		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*llm.Scale{},
 	}
 	for name, d := range s.config.Agents {
 		s.scales[name], s.digests[name] = &llm.Scale{}, d.Digest()
 	}
-	account, err := procgroup.FindAccount(cfg.RunAs, os.Geteuid())
+	account, err := room.FindAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
 		return nil, err
 	}
@@ -97,17 +106,49 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s.secrets = secrets.New(values)
 	s.launcher = &procgroup.Launcher{
-		Executable: opts.Executable, Sandbox: cfg.Sandbox, User: account, Secrets: s.secrets,
+		Executable: cmp.Or(opts.Executable, room.Program()), User: account, Secrets: s.secrets,
 		Grace:      opts.Grace,
 		MaxOutput:  int64(s.config.Limits.OutputBytes),
 		MaxThreads: maxThreads,
 		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+	}
+	if err := s.isolate(); err != nil {
+		return nil, err
 	}
 	if opts.Logger != nil {
 		s.warn(opts.Logger)
 	}
 	return s, nil
 }
+
+// roomUser is the user of rooms below a worker that runs as root and has no run_as: an id that
+// no account of a host has by convention.
+var roomUser = room.Account{Name: "of rooms", UID: 64100, GID: 64100}
+
+// isolate finds out whether rooms can be had.
+func (s *Set) isolate() error {
+	if s.config.Isolation == IsolationNone {
+		return nil
+	}
+	if s.launcher.User == nil && os.Geteuid() == 0 {
+		s.launcher.User = &roomUser
+	}
+	s.noRooms = s.launcher.TryRoom()
+	if s.rooms = s.noRooms == nil; s.rooms {
+		return nil
+	}
+	if s.config.Isolation == IsolationRequired {
+		return fmt.Errorf("isolation: required, but this host permits no rooms: %w", s.noRooms)
+	}
+	if s.launcher.User == &roomUser {
+		s.launcher.User = nil
+	}
+	return nil
+}
+
+// Isolation says how agents and checks are isolated; why says why they do not work in rooms,
+// where the file permits rooms.
+func (s *Set) Isolation() (rooms bool, why error) { return s.rooms, s.noRooms }
 
 func (s *Set) makeCacheRoot() error {
 	if len(s.config.Caches) == 0 {
@@ -155,7 +196,10 @@ func (s *Set) warn(log *slog.Logger) {
 	for _, lack := range s.config.Shortages(s.getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
 	}
-	if s.config.RunAs == "" && os.Geteuid() == 0 {
+	if s.noRooms != nil {
+		log.Warn("agents and checks work without rooms", "why", s.noRooms.Error())
+	}
+	if !s.rooms && s.config.RunAs == "" && os.Geteuid() == 0 {
 		log.Warn("agents and checks run as root; set run_as in the worker file, or start the worker as another user")
 	}
 }

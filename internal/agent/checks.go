@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Check runs a check in job.Dir, which it may write to, and returns when it and
+// Check runs a check in job.Tree, which it may write to, and returns when it and
 // all that it started are gone. Exit status 0 passes. Anything else is a
 // *failures.Failure, whose output is the end of what the check printed; the outcome
 // then still has the log. A context that ends stops the check and returns the
@@ -24,11 +24,12 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
 	}
-	dirs := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
-	env, err := s.environment(dirs, d.Env, d.Caches)
+	at := s.place(dirs, needs{argv: d.Argv, caches: d.Caches, network: d.Network})
+	env, err := s.environment(at, d.Env, d.Caches)
 	if err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
@@ -36,7 +37,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: d.Argv, Dir: dirs.Tree, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
+		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
 	var out session.Outcome

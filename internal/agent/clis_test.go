@@ -25,7 +25,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -248,7 +247,7 @@ func TestCLIContinues(t *testing.T) {
 		require.ErrorIs(t, err, stop)
 		require.Equal(t, answerCost, counted(first.known[0]), "the request that was answered")
 		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
-		require.True(t, s.Continuable("x", session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}))
+		require.True(t, s.Continuable("x", job.WorkDir))
 		before := server.count()
 
 		second := &ledger{}

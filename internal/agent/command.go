@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -50,7 +51,7 @@ func encodeBrief(b session.Brief) ([]byte, error) {
 
 // stage is what is prepared for an attempt.
 type stage struct {
-	dirs    session.WorkDir
+	place
 	env     []string
 	box     *resultBox
 	timeout time.Duration
@@ -62,11 +63,12 @@ type stage struct {
 // and, if the agent wants it, the repository. The caller closes the box.
 func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
-	dirs := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
-	env, err := s.environment(dirs, d.Env, d.Caches)
+	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network})
+	env, err := s.environment(at, d.Env, d.Caches)
 	if err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
@@ -88,13 +90,13 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage,
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Git {
-		if out, err := s.commit(ctx, dirs.Tree, env, job.Lock); err != nil {
+		if out, err := s.commit(ctx, at, env, job.Lock); err != nil {
 			box.close()
 			return nil, out, err
 		}
 	}
 	return &stage{
-		dirs: dirs, env: append(env, resultVariable+"="+box.path()), box: box,
+		place: at, env: append(env, resultVariable+"="+filepath.Join(resultDir(at.inside.Home), resultName)), box: box,
 		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()),
 	}, session.Outcome{}, nil
 }
@@ -115,7 +117,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 		return ran{known: true}, err
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: s.resolve(d.Argv), Dir: st.dirs.Tree, Env: st.env, Stdin: brief,
+		Argv: s.resolve(d.Argv), Dir: st.inside.Tree, Room: st.room, Env: st.env, Stdin: brief,
 		Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	})

@@ -365,7 +365,7 @@ func TestAgentThatIsNotPrepared(t *testing.T) {
 	s := b.shell("true")
 	for _, change := range []func(*session.Job){
 		func(j *session.Job) { j.Agent = "nobody" },
-		func(j *session.Job) { j.Dir = "relative" },
+		func(j *session.Job) { j.Tree = "relative" },
 		func(j *session.Job) { j.Home = filepath.Join(b.dir, "gone") },
 		func(j *session.Job) { j.Tmp = "" },
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -41,9 +42,14 @@ type Config struct {
 	// everything that is captured, besides those that name themselves (KEY, TOKEN, SECRET,
 	// PASSWORD).
 	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty" jsonschema:"format=variable,uniqueItems=true"`
-	// Sandbox is an argv that is put before that of every agent and check, like [bwrap,
-	// ...].
-	Sandbox []string `json:"sandbox,omitempty" yaml:"sandbox,omitempty" jsonschema:"format=argument,minItems=1,maxItems=1000"`
+	// Isolation says whether agents and checks work in rooms: namespaces of their own, in
+	// which they see the system's programs, their workspace, HOME and TMPDIR, and nothing else
+	// of the host. auto uses rooms if the host permits them; required refuses to start if it
+	// does not; none uses no rooms.
+	Isolation string `json:"isolation,omitempty" yaml:"isolation,omitempty" jsonschema:"enum=auto,enum=required,enum=none"`
+	// Mounts are paths of the host that rooms show besides /usr, /etc, /opt and the
+	// directories of programs that the file names by path.
+	Mounts []Mount `json:"mounts,omitempty" yaml:"mounts,omitempty" jsonschema:"maxItems=100"`
 	// RunAs is the user that agents and checks run as. The worker has to be root, and
 	// directories and caches are then beside the store, in a directory named like it with
 	// .work. Left out, it is the worker's own.
@@ -87,6 +93,9 @@ type Definition struct {
 	// IdleTimeout bounds the time in which the agent prints nothing, or in which nothing
 	// comes in during a model's call.
 	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
+	// Network is what the agent reaches in a room: host is the host's network, none only the
+	// room itself.
+	Network room.Network `json:"network,omitempty" yaml:"network,omitempty" jsonschema:"enum=host,enum=none" only:"kind=command"`
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
@@ -139,12 +148,23 @@ type CheckDefinition struct {
 	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true"`
 	// Caches names the shared directories that the check gets.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true"`
+	// Network is what the check reaches in a room: host is the host's network, none only the
+	// room itself.
+	Network room.Network `json:"network,omitempty" yaml:"network,omitempty" jsonschema:"enum=host,enum=none"`
 	// Keep lists the patterns of files that the check may leave in the tree; all else that
 	// it leaves is dropped.
 	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"format=glob,uniqueItems=true"`
 	// Category is what a failing check means: test_failure, or syntax for a
 	// check that only builds or parses.
 	Category failures.Category `json:"category,omitempty" yaml:"category,omitempty" jsonschema:"enum=test_failure,enum=syntax"`
+}
+
+// Mount is a path of the host that rooms show at the same place.
+type Mount struct {
+	// Path is the absolute path of a file or directory.
+	Path string `json:"path" yaml:"path" jsonschema:"format=filled" example:"/srv/toolchain"`
+	// Writable lets agents and checks change it. All of them share it.
+	Writable bool `json:"writable,omitempty" yaml:"writable,omitempty"`
 }
 
 // Cache is a directory that outlives attempts and is shared by them.
@@ -182,8 +202,16 @@ type Retention struct {
 	OlderThan textfmt.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty" between:"1h 87600h"`
 }
 
+// The values of [Config.Isolation].
+const (
+	IsolationAuto     = "auto"
+	IsolationRequired = "required"
+	IsolationNone     = "none"
+)
+
 // The defaults of a worker file.
 const (
+	DefaultIsolation          = IsolationNone
 	DefaultTimeout            = textfmt.Duration(30 * time.Minute)
 	DefaultIdleTimeout        = textfmt.Duration(10 * time.Minute)
 	DefaultCheckTimeout       = textfmt.Duration(10 * time.Minute)
@@ -214,6 +242,7 @@ func (c Config) WithDefaults() Config {
 		checks[name] = d.withDefaults()
 	}
 	c.Checks = checks
+	setDefault(&c.Isolation, DefaultIsolation)
 	setDefault(&c.Limits.Files, DefaultFiles)
 	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
 	setDefault(&c.Limits.TreeBytes, DefaultTreeBytes)

@@ -25,8 +25,10 @@ type bench struct {
 	t    *testing.T
 	dir  string
 	vars map[string]string
-	mu   sync.Mutex
-	said []string
+	// isolation is that of workers that are processes of their own.
+	isolation string
+	mu        sync.Mutex
+	said      []string
 }
 
 func newBench(t *testing.T) *bench {
@@ -35,16 +37,16 @@ func newBench(t *testing.T) *bench {
 	for _, d := range []string{"tree", "home", "tmp"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
-	return &bench{t: t, dir: dir, vars: map[string]string{"PATH": os.Getenv("PATH"), "API_KEY": secret, "PLAIN": "seen"}}
+	return &bench{t: t, dir: dir, isolation: IsolationNone, vars: map[string]string{"PATH": os.Getenv("PATH"), "API_KEY": secret, "PLAIN": "seen"}}
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, "tree", name) }
 
-func (b *bench) set(cfg Config) *Set {
+func (b *bench) set(cfg Config, hidden ...string) *Set {
 	b.t.Helper()
 	cfg.Version, cfg.Dir = 1, b.dir
 	s, err := New(cfg, Options{
-		Getenv: func(n string) string { return b.vars[n] }, CacheRoot: filepath.Join(b.dir, "caches"),
+		Getenv: func(n string) string { return b.vars[n] }, CacheRoot: filepath.Join(b.dir, "caches"), Hidden: hidden,
 		Now: time.Now, Grace: 200 * time.Millisecond,
 	})
 	require.NoError(b.t, err)
@@ -53,7 +55,7 @@ func (b *bench) set(cfg Config) *Set {
 
 func (b *bench) job() session.Job {
 	return session.Job{
-		Agent: "x", Dir: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"), Tmp: filepath.Join(b.dir, "tmp"),
+		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"), Tmp: filepath.Join(b.dir, "tmp")},
 		Brief: session.Brief{Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1, Decisions: map[string]string{"color": "blue"}},
 		Progress: func(line string) {
 			b.mu.Lock()
@@ -65,7 +67,7 @@ func (b *bench) job() session.Job {
 
 func (b *bench) checkJob(check string) session.CheckJob {
 	j := b.job()
-	return session.CheckJob{Check: check, Dir: j.Dir, Home: j.Home, Tmp: j.Tmp, Progress: j.Progress}
+	return session.CheckJob{Check: check, WorkDir: j.WorkDir, Progress: j.Progress}
 }
 
 // shell is a command agent that executes a script.

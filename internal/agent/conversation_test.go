@@ -39,7 +39,7 @@ func TestConversationGoesOn(t *testing.T) {
 			s := b.standIn(program, notes+says(c.begins, c.ends))
 			job := b.job()
 			job.Brief.Requirement = "Build it."
-			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			dir := job.WorkDir
 			require.False(t, s.Continuable("x", dir))
 			job.Continues = true // with nothing to continue
 			_, err := s.Run(t.Context(), job)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -34,14 +35,14 @@ func checkDirs(p session.WorkDir) error {
 
 // environment returns all that a process sees: what every one gets, the named
 // variables of the worker's environment, and the caches.
-func (s *Set) environment(p session.WorkDir, names, caches []string) ([]string, error) {
+func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 	values := map[string]string{
 		"PATH":                    cmp.Or(s.getenv("PATH"), defaultPath),
 		"LANG":                    cmp.Or(s.getenv("LANG"), "C.UTF-8"),
 		"GOFLAGS":                 "-buildvcs=false",
-		"HOME":                    p.Home,
-		"TMPDIR":                  p.Tmp,
-		"GIT_CEILING_DIRECTORIES": filepath.Dir(p.Tree),
+		"HOME":                    at.inside.Home,
+		"TMPDIR":                  at.inside.Tmp,
+		"GIT_CEILING_DIRECTORIES": filepath.Dir(at.inside.Tree),
 	}
 	for _, name := range names {
 		if v := s.getenv(name); v != "" {
@@ -52,6 +53,9 @@ func (s *Set) environment(p session.WorkDir, names, caches []string) ([]string, 
 		dir, err := s.cache(name)
 		if err != nil {
 			return nil, err
+		}
+		if at.room != nil {
+			dir = filepath.Join(room.Caches, name)
 		}
 		values[s.config.Caches[name].Env] = dir
 	}

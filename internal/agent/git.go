@@ -28,8 +28,8 @@ git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-e
 // commit makes the directory a repository with its input committed. Where there
 // is a repository already, an attempt continues from the files of the last one,
 // and it stays as it is. Like the agent it runs below a shim.
-func (s *Set) commit(ctx context.Context, dir string, env []string, lock session.Lock) (session.Outcome, error) {
-	_, err := os.Lstat(filepath.Join(dir, ".git"))
+func (s *Set) commit(ctx context.Context, at place, env []string, lock session.Lock) (session.Outcome, error) {
+	_, err := os.Lstat(filepath.Join(at.host.Tree, ".git"))
 	if err == nil {
 		return session.Outcome{}, nil
 	}
@@ -38,7 +38,7 @@ func (s *Set) commit(ctx context.Context, dir string, env []string, lock session
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: []string{"sh", "-c", gitScript}, Dir: dir, Timeout: gitTimeout, Lock: lock,
+		Argv: []string{"sh", "-c", gitScript}, Dir: at.inside.Tree, Room: at.room, Timeout: gitTimeout, Lock: lock,
 		Env: append(env[:len(env):len(env)],
 			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),

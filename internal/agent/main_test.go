@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -21,10 +23,22 @@ import (
 // script as an agent. It is there to be killed.
 const workerArgument = "__test-worker"
 
+// dialArgument makes the test binary connect to an address.
+const dialArgument = "__test-dial"
+
 func TestMain(m *testing.M) {
-	procgroup.Shim()
-	if len(os.Args) == 4 && os.Args[1] == workerArgument {
-		if err := work(os.Args[2], os.Args[3]); err != nil {
+	room.Shim()
+	if len(os.Args) == 3 && os.Args[1] == dialArgument {
+		c, err := net.Dial("tcp", os.Args[2])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		_ = c.Close()
+		os.Exit(0)
+	}
+	if len(os.Args) == 5 && os.Args[1] == workerArgument {
+		if err := work(os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -51,11 +65,11 @@ func tryLock(path string) (session.Lock, error) {
 }
 
 // work runs the script in the bench's directory and prints how it failed.
-func work(dir, script string) error {
+func work(dir, script, isolation string) error {
 	if err := procgroup.Harden(); err != nil {
 		return err
 	}
-	s, err := New(Config{Version: 1, Agents: map[string]Definition{
+	s, err := New(Config{Isolation: isolation, Version: 1, Agents: map[string]Definition{
 		"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}},
 	}}, Options{Getenv: os.Getenv, Now: time.Now})
 	if err != nil {
@@ -66,7 +80,7 @@ func work(dir, script string) error {
 		return err
 	}
 	_, err = s.Run(context.Background(), session.Job{
-		Agent: "x", Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
+		Agent: "x", WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")},
 		Lock: lock,
 	})
 	var f *failures.Failure

@@ -13,13 +13,13 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 )
 
 // Shortage is something that a worker file needs of the machine and environment that
 // it is used on, and that is not there.
 type Shortage struct {
-	// Of is what needs it: agent NAME, check NAME or sandbox.
+	// Of is what needs it: agent NAME or check NAME.
 	Of string
 	// Fatal: without it, that cannot work at all. Variables may be set elsewhere than
 	// where one looks.
@@ -40,9 +40,6 @@ var packages = map[string]string{
 func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 	c = c.WithDefaults()
 	path := []string{"PATH=" + cmp.Or(getenv("PATH"), defaultPath)}
-	if len(c.Sandbox) > 0 {
-		out = append(out, c.program("sandbox", c.Sandbox[0], "", path)...)
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		d, of := c.Agents[name], "agent "+name
 		out = append(out, variables(of, d.Env, getenv)...)
@@ -87,7 +84,7 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 	if strings.Contains(program, "/") {
 		program = c.relative(program)
 	}
-	_, err := procgroup.LookUp(program, c.Dir, path)
+	_, err := room.LookUp(program, c.Dir, path)
 	lack := Shortage{Of: of, Fatal: true, Message: "its program cannot be started: " + program + " is not in PATH"}
 	switch {
 	case err == nil:
@@ -118,22 +115,27 @@ var interpreters = map[string][]string{
 // scriptOf looks for the file that an interpreter is to run. A relative one belongs to
 // the tree.
 func scriptOf(of string, argv []string) []Shortage {
+	if file := script(argv); filepath.IsAbs(file) {
+		return unreadable(of, file)
+	}
+	return nil
+}
+
+// script is the file that an interpreter is to run; empty: none.
+func script(argv []string) string {
 	otherwise, known := interpreters[filepath.Base(argv[0])]
 	if !known {
-		return nil
+		return ""
 	}
 	for _, arg := range argv[1:] {
 		if slices.Contains(otherwise, arg) {
-			return nil
+			return ""
 		}
 		if !strings.HasPrefix(arg, "-") {
-			if filepath.IsAbs(arg) {
-				return unreadable(of, arg)
-			}
-			return nil
+			return arg
 		}
 	}
-	return nil
+	return ""
 }
 
 func unreadable(of, file string) []Shortage {

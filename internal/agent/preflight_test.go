@@ -59,13 +59,6 @@ func TestShortages(t *testing.T) {
 				{Of: "check k", Message: "variable OTHER is not set", Remedy: "set OTHER in the environment of the worker"},
 			},
 		},
-		"a sandbox": {
-			config: Config{Sandbox: []string{"no-such-sandbox"}},
-			want: []Shortage{{
-				Of: "sandbox", Fatal: true, Message: "its program cannot be started: no-such-sandbox is not in PATH",
-				Remedy: "install no-such-sandbox, or use its full path in argv",
-			}},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

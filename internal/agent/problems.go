@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -35,7 +37,7 @@ func (c Config) Problems() []spec.Problem {
 	v.sharedBreakers()
 	v.fallbacks()
 	v.caches()
-	v.program("$.sandbox", c.Sandbox)
+	v.mounts()
 	if j := c.Jira; j != nil && j.Deployment == JiraDataCenter {
 		if host := hostOf(j.URL); slices.ContainsFunc(atlassianHosts, func(end string) bool { return strings.HasSuffix(host, end) }) {
 			v.add("$.jira.deployment", "is datacenter, but %s is a site of Jira Cloud; write `deployment: cloud`", host)
@@ -135,6 +137,21 @@ func (v *validator) knownCaches(path string, names []string) {
 		if !slices.Contains(known, name) {
 			v.add(spec.ItemPath(path, i), "%q is not among the caches%s; define it, like `caches: {%s: {env: GOCACHE}}`",
 				textfmt.Shorten(name, 80), textfmt.DidYouMean(name, known), textfmt.Shorten(name, 80))
+		}
+	}
+}
+
+// mounts problems paths that cannot be shown in rooms.
+func (v *validator) mounts() {
+	for i, m := range v.config.Mounts {
+		path := spec.ItemPath("$.mounts", i) + ".path"
+		switch {
+		case !filepath.IsAbs(m.Path):
+			v.add(path, "is %q, which is not an absolute path", textfmt.Shorten(m.Path, 80))
+		case filepath.Clean(m.Path) != m.Path:
+			v.add(path, "is %q; write %s", textfmt.Shorten(m.Path, 80), filepath.Clean(m.Path))
+		case m.Path == "/" || room.Reserved(m.Path):
+			v.add(path, "is %s, which a room makes itself; name a path below another directory", m.Path)
 		}
 	}
 }

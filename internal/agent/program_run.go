@@ -30,8 +30,8 @@ func (d Definition) withPreset() Definition {
 }
 
 // invocation returns the parameters of an agent's run on a job.
-func invocation(d Definition, job session.Job, resumed preset.Conversation) preset.Invocation {
-	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(job.Home), Conversation: resumed}
+func invocation(d Definition, job session.Job, at place, resumed preset.Conversation) preset.Invocation {
+	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Conversation: resumed}
 	if r.MaxTurns == 0 {
 		r.MaxTurns = d.MaxTurns
 	}
@@ -80,7 +80,7 @@ var errLost = failures.Failf(failures.Unknown, "does not know the conversation t
 // runOnce runs the program once. lost: it did not know the conversation to resume.
 func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed preset.Conversation) (got ran, lost bool, err error) {
 	subject := "agent " + job.Agent
-	program, r := preset.For(d.Preset), invocation(d, job, resumed)
+	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	progress := procgroup.NewProgress(job.Progress)
 	halt := make(chan *failures.Failure, 1)
 	run, parser := s.newRun(d, job, resumed, progress, halt), program.Parser(r)
@@ -88,8 +88,8 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	watcher := &usageWatcher{run: run, call: st.call}
 	stop := watcher.poll()
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: program.Argv(s.resolve(d.Argv), r), Stdin: []byte(prompt(job, resumed.ID != "")),
-		Dir: st.dirs.Tree, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.LiveLog, Begun: job.Begun,
+		Argv: program.Argv(s.resolve(d.Argv), r), Stdin: []byte(prompt(job, st.place, resumed.ID != "")),
+		Dir: st.inside.Tree, Room: st.room, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.LiveLog, Begun: job.Begun,
 		Halt: halt,
 		Events: func(out *procgroup.Stream) *procgroup.Lines {
 			run.Log = transcript.New(out.Writer(), s.Mask)

@@ -18,7 +18,7 @@ const maxListed = 200
 
 // prompt is the brief as a text, for agent programs that take one. goesOn: it
 // continues a conversation that had the brief already.
-func prompt(job session.Job, goesOn bool) string {
+func prompt(job session.Job, at place, goesOn bool) string {
 	var p promptText
 	if goesOn {
 		p.goOn(job.Brief)
@@ -29,7 +29,7 @@ func prompt(job session.Job, goesOn bool) string {
 		p.feedback(*job.Brief.Feedback)
 	}
 	p.contract(job.Deliver)
-	p.handIn(filepath.Join(resultDir(job.Home), resultName), job.Brief.MaySendBack)
+	p.handIn(filepath.Join(resultDir(at.inside.Home), resultName), job.Brief.MaySendBack)
 	return p.String()
 }
 

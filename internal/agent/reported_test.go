@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // conversationFiles write what the programs note of messages in their own files, as
@@ -57,7 +56,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			b := newBench(t)
 			s := b.standIn(program, "true")
 			job := b.job()
-			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			dir := job.WorkDir
 			add := func(path, text string) {
 				path = filepath.Join(job.Home, path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -141,7 +140,7 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				path := filepath.Join(job.Home, files.path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				put(t, path)
-				used, estimate, ok := s.Reported("x", session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp})
+				used, estimate, ok := s.Reported("x", job.WorkDir)
 				require.True(t, ok)
 				require.Zero(t, used.Tokens())
 				require.Positive(t, estimate.Tokens())

@@ -16,7 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -201,7 +201,7 @@ type resultBox struct {
 func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
 
 // newResultBox makes the directory.
-func newResultBox(home string, user *procgroup.Account) (*resultBox, error) {
+func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	dir := resultDir(home)
 	if err := removeAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the last result: %w", err)
@@ -219,8 +219,6 @@ func newResultBox(home string, user *procgroup.Account) (*resultBox, error) {
 	}
 	return &resultBox{dir: dir, root: root}, nil
 }
-
-func (b *resultBox) path() string { return filepath.Join(b.dir, resultName) }
 
 // read returns the result, nil if there is none. The agent chose what is at
 // that path: no link is followed out of the directory, no pipe is waited for,

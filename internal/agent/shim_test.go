@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -140,7 +140,7 @@ func TestCancelledBeforeItStarts(t *testing.T) {
 func (b *bench) worker(script string) (*exec.Cmd, *strings.Builder) {
 	b.t.Helper()
 	var out strings.Builder
-	cmd := exec.Command(os.Args[0], workerArgument, b.dir, script)
+	cmd := exec.Command(os.Args[0], workerArgument, b.dir, script, b.isolation)
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	require.NoError(b.t, cmd.Start())
 	return cmd, &out
@@ -297,23 +297,6 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 	require.Empty(t, read("traps"))
 }
 
-func TestSandboxComesBeforeEveryArgv(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.set(Config{
-		Sandbox: []string{"env", "SANDBOX=on"},
-		Agents:  map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"sh", "-c", "echo $SANDBOX > agent"}}},
-		Checks:  map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$SANDBOX" = on && grep -q 'NoNewPrivs.*0' /proc/self/status`}}},
-	})
-	_, err := s.Run(t.Context(), b.job())
-	require.NoError(t, err)
-	data, err := os.ReadFile(b.path("agent"))
-	require.NoError(t, err)
-	require.Equal(t, "on\n", string(data))
-	_, err = s.Check(t.Context(), b.checkJob("c"))
-	require.NoError(t, err, "a sandbox may need to gain privileges")
-}
-
 func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -354,7 +337,7 @@ func TestRunAsUnknownUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run agents as another user")
 	}
-	_, err := procgroup.FindAccount("no-such-user", 0)
+	_, err := room.FindAccount("no-such-user", 0)
 	require.ErrorContains(t, err, "no-such-user")
 }
 

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 )
 
 func main() {
-	procgroup.Shim() // agents run below this program
+	room.Shim() // agents run below this program
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {

@@ -247,7 +247,7 @@ type instant struct{}
 
 func (instant) Run(_ context.Context, job session.Job) (session.Outcome, error) {
 	text := job.Brief.Session + " " + job.Brief.Phase + "\n"
-	err := os.WriteFile(filepath.Join(job.Dir, job.Brief.Phase+".md"), []byte(text), 0o600)
+	err := os.WriteFile(filepath.Join(job.Tree, job.Brief.Phase+".md"), []byte(text), 0o600)
 	return session.Outcome{Summary: "done"}, err
 }
 

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
@@ -235,20 +237,21 @@ webhook: {url_env: NO_HOOK}
 	require.Contains(t, broken.of(t, "worker file", "bad").Message, "broken.yaml:3: ")
 }
 
-// TestDoctorTriesTheSandbox runs a program as agents are.
-func TestDoctorTriesTheSandbox(t *testing.T) {
+// TestDoctorTriesARoom runs a program as agents are.
+func TestDoctorTriesARoom(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	check := func(more string) findings {
 		return d.findings("--agents", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more))
 	}
-	for _, f := range check("sandbox: [env, A=1]\n") {
-		if f.Check == "processes" {
-			require.NotEqual(t, "bad", f.Result, f.Message)
-		}
+	if (&procgroup.Launcher{Secrets: secrets.New(nil), MaxThreads: 100}).TryRoom() == nil {
+		require.Equal(t, "a test program ran in a room", check("isolation: required\n").of(t, "processes", "ok").Message)
+		broken := check("isolation: required\nmounts: [{path: /no/such/path}]\n").of(t, "processes", "bad")
+		require.Contains(t, broken.Message, "show /no/such/path in the room")
+	} else {
+		require.Contains(t, check("isolation: required\n").of(t, "processes", "bad").Message, "this host permits no rooms")
+		require.Contains(t, check("isolation: auto\n").of(t, "processes", "warning").Message, "without rooms")
 	}
-	broken := check("sandbox: [sh, -c, 'echo no such namespace >&2; exit 7']\n").of(t, "processes", "bad")
-	require.Contains(t, broken.Message, "no such namespace")
 	if os.Geteuid() == 0 {
 		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "ok").Message, "a test program ran as nobody")
 		require.Contains(t, check("run_as: no-such-user\n").of(t, "processes", "bad").Remedy, "use a user of this host")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 )
 
 // Env is the process environment of a command line.
@@ -44,8 +45,8 @@ type Env struct {
 }
 
 // Shim makes this process the supervisor of an agent's processes if it was started
-// as such; see [procgroup.Shim]. A main calls it before anything else.
-func Shim() { procgroup.Shim() }
+// as such; see [room.Shim]. A main calls it before anything else.
+func Shim() { room.Shim() }
 
 // Harden protects this process from the agents that it runs; see [procgroup.Harden].
 func Harden() error { return procgroup.Harden() }

@@ -58,7 +58,7 @@ type format struct {
 
 var (
 	teamFile   = format{"a team file", []string{"personas", "phases"}, teamRules}
-	workerFile = format{"a worker file", []string{"agents", "caches", "sandbox"}, workerRules}
+	workerFile = format{"a worker file", []string{"agents", "caches", "isolation"}, workerRules}
 )
 
 // decode reads a source as a T, in one format and not the other, and reports what the

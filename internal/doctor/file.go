@@ -111,8 +111,8 @@ func (d *examination) shortages(cfg agent.Config) {
 // tried is the name of the check that is run as a test.
 const tried = "maestro-doctor"
 
-// processes runs a program as agents are run: behind the shim, in the sandbox, as the
-// user that the file names.
+// processes runs a program as agents are run: behind the shim, in a room, as the user that
+// the file names.
 func (d *examination) processes(ctx context.Context, cfg agent.Config, path string) {
 	how := "as " + userName(os.Geteuid())
 	if cfg.RunAs != "" {
@@ -123,13 +123,15 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 			return
 		}
 	}
-	if len(cfg.Sandbox) > 0 {
-		how += ", below " + cfg.Sandbox[0]
-	}
-	switch err := d.run(ctx, cfg); {
+	rooms, why, err := d.run(ctx, cfg)
+	switch {
 	case err != nil:
-		what, remedy := remedyOf(err, "fix `sandbox` or `run_as` in "+path)
+		what, remedy := remedyOf(err, "fix `isolation`, `mounts` or `run_as` in "+path)
 		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
+	case rooms:
+		d.add("processes", OK, "", "a test program ran in a room")
+	case why != nil:
+		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %v", why)
 	case cfg.RunAs == "" && os.Geteuid() == 0:
 		d.add("processes", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
 	default:
@@ -137,31 +139,33 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	}
 }
 
-// run runs `true` by the worker file's rules.
-func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
+// run runs `true` by the worker file's rules. rooms: in a room; why says why not, where the
+// file permits rooms.
+func (d *examination) run(ctx context.Context, cfg agent.Config) (rooms bool, why, err error) {
 	dir, err := os.MkdirTemp("", "maestro-doctor-")
 	if err != nil {
-		return err
+		return false, nil, err
 	}
 	defer os.RemoveAll(dir)                      //nolint:errcheck // what is left there is in nobody's way
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
-		return err
+		return false, nil, err
 	}
-	job := session.CheckJob{Check: tried, Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
-	for _, sub := range []string{job.Dir, job.Home, job.Tmp} {
+	job := session.CheckJob{Check: tried, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
+	for _, sub := range []string{job.Tree, job.Home, job.Tmp} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
-			return err
+			return false, nil, err
 		}
 	}
 	cfg.Checks = map[string]agent.CheckDefinition{tried: {Argv: []string{"true"}}}
 	set, err := agent.New(cfg, agent.Options{Getenv: d.options.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: d.options.Now})
 	if err != nil {
-		return err
+		return false, nil, err
 	}
+	rooms, why = set.Isolation()
 	_, err = set.Check(ctx, job)
 	var failure *failures.Failure
 	if errors.As(err, &failure) && strings.TrimSpace(failure.Output) != "" {
-		return fmt.Errorf("%s: %s", failure.Message, textfmt.FirstLine(strings.TrimSpace(failure.Output)))
+		err = fmt.Errorf("%s: %s", failure.Message, textfmt.FirstLine(strings.TrimSpace(failure.Output)))
 	}
-	return err
+	return rooms, why, err
 }

@@ -59,7 +59,7 @@ type Agent struct {
 // earlier execution has paid for, but no call that was cut off: what such a call
 // has cost nobody knows, and job.Calls keeps the estimate.
 func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
-	root, err := os.OpenRoot(job.Dir)
+	root, err := os.OpenRoot(job.Tree)
 	if err != nil {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %s: open the directory: %v", a.Name, err)
 	}

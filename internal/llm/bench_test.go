@@ -84,7 +84,7 @@ func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 func (b *bench) fill(files map[string]string) {
 	b.t.Helper()
 	b.dir = b.t.TempDir()
-	b.job.Dir = b.dir
+	b.job.Tree = b.dir
 	for name, content := range files {
 		path := filepath.Join(b.dir, name)
 		require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))

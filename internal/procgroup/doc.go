@@ -10,7 +10,6 @@
 //
 // A process with the worker's user id can still kill the shim, or the worker. A worker
 // that called [Harden] adopts what a killed shim leaves, and kills it. Against a process
-// that kills both, only another user (run_as) or a process namespace (sandbox) helps.
-// An unprivileged worker cannot kill processes that change to another user; therefore
-// processes run with no_new_privs, except below a sandbox, which may need privileges.
+// that kills both, only another user (run_as) or a room helps. An unprivileged worker cannot
+// kill processes that change to another user; therefore processes run with no_new_privs.
 package procgroup

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctree"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -32,16 +34,16 @@ const (
 	shimSlack = 5 * time.Second
 	// drainLimit is the time for reading the rest of the output after all processes ended.
 	drainLimit = 2 * time.Second
+	// tryLimit is the time for a trial of a room.
+	tryLimit = 10 * time.Second
 )
 
 // Launcher starts processes below shims.
 type Launcher struct {
 	// Executable is a program whose main calls [Shim] first; empty: this process's own.
 	Executable string
-	// Sandbox is put before each argv.
-	Sandbox []string
 	// User, if not nil, is who runs the processes.
-	User *Account
+	User *room.Account
 	// Grace is the time between SIGTERM and SIGKILL; zero: 2 s.
 	Grace time.Duration
 	// ReportTimeout is how long a shim has to report once the grace is over; zero: 15 s.
@@ -78,11 +80,13 @@ type Process struct {
 	Events func(out *Stream) *Lines
 	// Halt stops the process when a failure is sent to it; may be nil.
 	Halt <-chan *failures.Failure
+	// Room, if not nil, is what the process sees; Dir and Env name places in it.
+	Room *room.Layout
 }
 
 // Result is how a process ended.
 type Result struct {
-	Report
+	room.Report
 	*Capture
 	// Stopped is the limit that the process was stopped for; nil: none.
 	Stopped *failures.Failure
@@ -136,6 +140,9 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	if e.Stopped == nil && e.Cancelled == nil {
 		e.Stopped = c.exceeded() // what was read only after its end counts, too
 	}
+	if e.RoomError != "" {
+		e.Err, e.Started = fmt.Errorf("make the room: %s", e.RoomError), false
+	}
 	if n := e.Leftover; n > 0 {
 		c.Note("%d processes were still running at its end and were killed", n)
 	}
@@ -145,11 +152,15 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	return e
 }
 
-func (l *Launcher) orders(p Process) orders {
-	return orders{
-		Argv: append(append([]string{}, l.Sandbox...), p.Argv...), Dir: p.Dir, Env: p.Env,
-		Grace: cmp.Or(l.Grace, defaultGrace), User: l.User, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
-		Privileges: len(l.Sandbox) > 0, // many sandboxes are setuid programs
+func (l *Launcher) orders(p Process) room.Orders {
+	user := l.User
+	if p.Room != nil { // whose processes have the room's user
+		user = nil
+	}
+	return room.Orders{
+		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
+		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
+		Room: p.Room,
 	}
 }
 
@@ -165,13 +176,13 @@ type running struct {
 
 	stop      chan struct{} // closed to have the process stopped
 	reported  chan struct{} // closed when report and reportErr are set
-	report    Report
+	report    room.Report
 	reportErr error
 }
 
 // start starts a shim, which waits for its orders.
 func (l *Launcher) start(p Process) (_ *running, err error) {
-	s := &running{reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, killLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
+	s := &running{reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
@@ -202,19 +213,22 @@ func (l *Launcher) start(p Process) (_ *running, err error) {
 	}
 	s.cmd = &exec.Cmd{
 		Path: cmp.Or(l.Executable, self),
-		Args: []string{filepath.Base(os.Args[0]), shimArgument, strconv.Itoa(os.Getpid())},
+		Args: []string{filepath.Base(os.Args[0]), room.ShimArgument, strconv.Itoa(os.Getpid())},
 		// Nothing of the worker's environment: others could read it there.
 		Env:   []string{},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
 		// A separate process group gets no interrupts from the terminal. It must stay in the
-		// worker's session: see endOrphans.
+		// worker's session: see [proctree.EndOrphans].
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if p.Room != nil {
+		s.cmd.SysProcAttr = p.Room.Namespaces()
 	}
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
-	self, _ := readProc(s.cmd.Process.Pid)
-	s.started = self.started
+	self, _ := proctree.Read(s.cmd.Process.Pid)
+	s.started = self.Started
 	return s, nil
 }
 
@@ -237,7 +251,7 @@ func closeAll(files []*os.File) {
 
 // pump moves everything through the pipes. The returned group is done when
 // nothing more comes.
-func (s *running) pump(c *Capture, stdin []byte, o orders) *sync.WaitGroup {
+func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup {
 	var pipes sync.WaitGroup
 	read := func(from *os.File, to io.WriteCloser) {
 		pipes.Go(func() {
@@ -254,7 +268,7 @@ func (s *running) pump(c *Capture, stdin []byte, o orders) *sync.WaitGroup {
 	})
 	pipes.Go(func() {
 		// A shim that does not read its orders is dead, and reports nothing.
-		if writeOrders(s.orders, o) != nil {
+		if room.WriteOrders(s.orders, o) != nil {
 			return
 		}
 		select {
@@ -319,14 +333,14 @@ func newTimer(d time.Duration) *time.Timer {
 }
 
 // finish waits for the shim to exit and, if the shim was killed, kills its processes.
-func (s *running) finish(pipes *sync.WaitGroup) (Report, error) {
+func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 	waited := s.cmd.Wait()
 	broken := s.reportErr
 	if broken != nil {
 		if waited != nil {
 			broken = fmt.Errorf("%w (%w)", broken, waited)
 		}
-		if n := endOrphans(s.started); n > 0 {
+		if n := proctree.EndOrphans(s.started); n > 0 {
 			broken = fmt.Errorf("%w; %d remaining processes could not be killed", broken, n)
 		}
 	}
@@ -345,4 +359,19 @@ func (s *running) finish(pipes *sync.WaitGroup) (Report, error) {
 	closeAll([]*os.File{s.stdin, s.stdout, s.stderr, s.end})
 	<-drained
 	return s.report, broken
+}
+
+// TryRoom makes a room and starts a program in it. The error says why this host permits
+// no rooms, and what to change.
+func (l *Launcher) TryRoom() error {
+	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
+	defer cancel()
+	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: room.NewLayout(l.User)})
+	switch {
+	case e.Err != nil:
+		return room.Remedy(e.Err)
+	case e.Cancelled != nil:
+		return fmt.Errorf("the first process of a room did not answer within %s", tryLimit)
+	}
+	return nil // a program that does not start says nothing about rooms
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctree"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -29,7 +31,7 @@ const maxNamed = 5
 // are kept: a person's shell or editor may use the directory. This process and its
 // ancestors are never killed. A *failures.Failure names the processes that cannot be
 // killed.
-func (l *Launcher) Sweep(dir session.WorkDir) error { return l.sweeper(dir).end(killLimit) }
+func (l *Launcher) Sweep(dir session.WorkDir) error { return l.sweeper(dir).end(proctree.KillLimit) }
 
 func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
 	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestry(os.Getpid())}
@@ -43,11 +45,11 @@ func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
 // are removed, and that a process still has open.
 func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 	by, counted := l.sweeper(dir), map[[2]uint64]bool{}
-	for _, p := range readProcs() {
-		if p.zombie || by.spared[p.pid] {
+	for _, p := range proctree.All() {
+		if p.Zombie || by.spared[p.PID] {
 			continue
 		}
-		for _, link := range openFiles("/proc/" + strconv.Itoa(p.pid)) {
+		for _, link := range openFiles("/proc/" + strconv.Itoa(p.PID)) {
 			target, err := os.Readlink(link)
 			if err != nil || !strings.HasPrefix(target, by.base+"/") || !strings.HasSuffix(target, " (deleted)") {
 				continue
@@ -79,18 +81,18 @@ func openFiles(proc string) (links []string) {
 // killing their worker: a shim that is stopped does not notice that, and keeps its
 // assignment locked. What it has watched is left to [launcher.sweep].
 func EndStoppedShims() {
-	for _, p := range readProcs() {
+	for _, p := range proctree.All() {
 		var stat unix.Stat_t
-		if !p.stopped || unix.Stat("/proc/"+strconv.Itoa(p.pid), &stat) != nil || int(stat.Uid) != os.Geteuid() {
+		if !p.Stopped || unix.Stat("/proc/"+strconv.Itoa(p.PID), &stat) != nil || int(stat.Uid) != os.Geteuid() {
 			continue
 		}
-		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
 		args := strings.Split(string(line), "\x00") // the last is empty
-		if err != nil || len(args) != 4 || args[1] != shimArgument {
+		if err != nil || len(args) != 4 || args[1] != room.ShimArgument {
 			continue
 		}
-		if worker := args[2]; worker != strconv.Itoa(p.parent) { // whoever adopted it is its parent now
-			_ = unix.Kill(p.pid, unix.SIGKILL) // one that cannot be killed is tried again
+		if worker := args[2]; worker != strconv.Itoa(p.Parent) { // whoever adopted it is its parent now
+			_ = unix.Kill(p.PID, unix.SIGKILL) // one that cannot be killed is tried again
 		}
 	}
 }
@@ -116,7 +118,7 @@ func (s sweeper) end(within time.Duration) error {
 		if len(left) == 0 {
 			return nil
 		}
-		sweep(s.find)
+		proctree.Kill(s.find)
 		select {
 		case <-limit.C:
 			return survived(left)
@@ -126,11 +128,11 @@ func (s sweeper) end(within time.Duration) error {
 }
 
 // survived is the failure that names processes which cannot be killed.
-func survived(left []proc) error {
+func survived(left []proctree.Process) error {
 	var named []string
 	for _, p := range left[:min(len(left), maxNamed)] {
-		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/comm") // chosen by the process
-		named = append(named, fmt.Sprintf("%d (%s)", p.pid, safetext.Name(strings.TrimSuffix(string(name), "\n"))))
+		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/comm") // chosen by the process
+		named = append(named, fmt.Sprintf("%d (%s)", p.PID, safetext.Name(strings.TrimSuffix(string(name), "\n"))))
 	}
 	if len(left) > maxNamed {
 		named = append(named, "…")
@@ -140,13 +142,13 @@ func survived(left []proc) error {
 
 // find lists what belongs to the directory. It leaves out the process groups: others may
 // be in them.
-func (s sweeper) find() (found []proc) {
-	for _, p := range readProcs() {
-		if p.zombie || s.spared[p.pid] || !s.owns(p) {
+func (s sweeper) find() (found []proctree.Process) {
+	for _, p := range proctree.All() {
+		if p.Zombie || s.spared[p.PID] || !s.owns(p) {
 			continue
 		}
-		if now, ok := readProc(p.pid); ok && now.started == p.started { // its number is not another's by now
-			p.group = 0
+		if now, ok := proctree.Read(p.PID); ok && now.Started == p.Started { // its number is not another's by now
+			p.Group = 0
 			found = append(found, p)
 		}
 	}
@@ -154,8 +156,8 @@ func (s sweeper) find() (found []proc) {
 }
 
 // owns reports whether a process belongs to the directory.
-func (s sweeper) owns(p proc) bool {
-	proc := "/proc/" + strconv.Itoa(p.pid)
+func (s sweeper) owns(p proctree.Process) bool {
+	proc := "/proc/" + strconv.Itoa(p.PID)
 	var stat unix.Stat_t
 	if unix.Stat(proc, &stat) != nil || int(stat.Uid) != s.uid {
 		return false
@@ -167,7 +169,7 @@ func (s sweeper) owns(p proc) bool {
 			return true
 		}
 	}
-	if p.terminal && !s.agentsOnly {
+	if p.Terminal && !s.agentsOnly {
 		return false
 	}
 	links := append(openFiles(proc), proc+"/cwd", proc+"/root", proc+"/exe")
@@ -182,11 +184,11 @@ func ancestry(pid int) map[int]bool {
 	line := map[int]bool{}
 	for pid > 0 && !line[pid] {
 		line[pid] = true
-		p, ok := readProc(pid)
+		p, ok := proctree.Read(pid)
 		if !ok {
 			break
 		}
-		pid = p.parent
+		pid = p.Parent
 	}
 	return line
 }

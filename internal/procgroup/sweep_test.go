@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctree"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -104,14 +106,14 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 func TestStoppedShimsOfLostWorkersAreEnded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, shimArgument), []byte("kill -STOP $$"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, room.ShimArgument), []byte("kill -STOP $$"), 0o600))
 	stop := func(worker int) *exec.Cmd {
-		shim := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", shimArgument, strconv.Itoa(worker)}, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
+		shim := &exec.Cmd{Path: "/bin/sh", Args: []string{"sh", room.ShimArgument, strconv.Itoa(worker)}, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setpgid: true}}
 		require.NoError(t, shim.Start())
 		t.Cleanup(func() { _ = shim.Process.Kill() })
 		require.Eventually(t, func() bool {
-			p, ok := readProc(shim.Process.Pid)
-			return ok && p.stopped
+			p, ok := proctree.Read(shim.Process.Pid)
+			return ok && p.Stopped
 		}, time.Minute, time.Millisecond)
 		return shim
 	}

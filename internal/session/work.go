@@ -97,16 +97,8 @@ type Job struct {
 	Brief Brief
 	// Agent names the worker-file agent.
 	Agent string
-	// Dir holds the input's files; what the agent leaves there is the work.
-	Dir string
-	// Home is the attempt's HOME; its sibling directories are the agent's
-	// TMPDIR and result file.
-	Home string
-	// Tmp is the attempt's TMPDIR.
-	Tmp string
-	// LiveLog is the path of a file that gets the transcript as it grows. It is created anew
-	// unless Begun is set. Empty: no such file.
-	LiveLog string
+	// WorkDir is where it works: what the agent leaves in its tree is the work.
+	WorkDir
 	// Begun is the start of an earlier, interrupted execution of the attempt, whose output is
 	// in LiveLog and belongs to the transcript. Zero: there was none.
 	Begun time.Time
@@ -139,7 +131,8 @@ type Job struct {
 type WorkDir struct {
 	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
 	Tree, Home, Tmp string
-	// LiveLog is the file with the output of the running, or last, attempt.
+	// LiveLog is the file with the output of the running, or last, attempt, as it grows. An
+	// attempt creates it anew unless Job.Begun is set. Empty: no such file.
 	LiveLog string
 }
 
@@ -164,10 +157,8 @@ type Outcome struct {
 type CheckJob struct {
 	// Check names the worker-file check.
 	Check string
-	// Dir holds the tree to check; the check may write there.
-	Dir  string
-	Home string
-	Tmp  string
+	// WorkDir has the tree to check; the check may write there.
+	WorkDir
 	// Lock is held by what watches the check. As in Job.
 	Lock Lock
 	// Progress is told what the check prints. As in Job.

@@ -68,7 +68,7 @@ func (a agents) program(ctx context.Context, id spec.AssignmentID, job session.J
 			return session.Outcome{}, context.Cause(ctx)
 		}
 	}
-	err := os.WriteFile(filepath.Join(job.Dir, id.Persona+".txt"), []byte(a.p.world.content(job.Brief)), 0o600)
+	err := os.WriteFile(filepath.Join(job.Tree, id.Persona+".txt"), []byte(a.p.world.content(job.Brief)), 0o600)
 	return session.Outcome{Summary: "done"}, err
 }
 
@@ -87,7 +87,7 @@ func (w *world) content(b session.Brief) string {
 func (a agents) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
 	var failed *failures.Failure
 	_, err := call(a.p, "Check."+job.Check, false, func() (any, error) {
-		names, _ := filepath.Glob(filepath.Join(job.Dir, "*.txt"))
+		names, _ := filepath.Glob(filepath.Join(job.Tree, "*.txt"))
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			if err == nil && strings.HasPrefix(string(data), "bad") {

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
@@ -160,7 +161,7 @@ func loadAgents(path string, getenv func(string) string) (file string, cfg agent
 // has to be called first in main: the same executable also is the shim that
 // agents run behind.
 func Main() int {
-	procgroup.Shim()
+	room.Shim()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

@@ -17,7 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -31,7 +31,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	procgroup.Shim()
+	room.Shim()
 	if os.Getenv(asSignalled) != "" {
 		beSignalled()
 		return

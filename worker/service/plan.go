@@ -38,6 +38,7 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	if p.agents == nil {
 		set, err := agent.New(cfg, agent.Options{
 			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(files.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
+			Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)},
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("worker file: %w", err))

@@ -1,4 +1,4 @@
-package procgroup
+package room
 
 import (
 	"encoding/json"
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/proctree"
 )
 
 // supervise is the main function of a shim. Its result is the exit status.
@@ -45,7 +47,7 @@ func supervise() int {
 	if err != nil {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
-	r := newSupervisor(o).run(worker)
+	r := newSupervisor(o).enterAndRun(worker)
 	// A worker that died reads no report.
 	_ = json.NewEncoder(os.NewFile(reportFD, "report")).Encode(r)
 	return 0
@@ -56,9 +58,13 @@ func complain(what string, err error) int {
 	return 2
 }
 
+// threadCheckInterval is how often the supervisor checks whether an argv runs too many
+// threads.
+const threadCheckInterval = 250 * time.Millisecond
+
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
-	orders orders
+	orders Orders
 	// exited gets the wait status of the argv's own process.
 	exited chan syscall.WaitStatus
 	// alone is closed when the shim has no child left, dead or alive. As a
@@ -71,7 +77,7 @@ type supervisor struct {
 	threadLimitExceeded int
 }
 
-func newSupervisor(o orders) *supervisor {
+func newSupervisor(o Orders) *supervisor {
 	return &supervisor{
 		orders: o,
 		exited: make(chan syscall.WaitStatus, 1),
@@ -79,6 +85,19 @@ func newSupervisor(o orders) *supervisor {
 		stop:   make(chan struct{}),
 		lost:   make(chan struct{}),
 	}
+}
+
+// enterAndRun makes the room, if there is to be one, and runs the argv in it.
+func (s *supervisor) enterAndRun(worker io.Reader) Report {
+	if build := Build(); build != s.orders.Build {
+		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build, s.orders.Build)}
+	}
+	if room := s.orders.Room; room != nil {
+		if err := room.enter(); err != nil {
+			return Report{RoomError: err.Error()}
+		}
+	}
+	return s.run(worker)
 }
 
 func (s *supervisor) run(worker io.Reader) Report {
@@ -93,7 +112,7 @@ func (s *supervisor) run(worker io.Reader) Report {
 	}
 	go s.reap(pid)
 	status, ended := s.await(pid)
-	killed, survivors := endDescendants(s.alone)
+	killed, survivors := proctree.EndDescendants(s.alone)
 	delete(killed, pid)
 	r := Report{Unkillable: survivors, ThreadsExceeded: s.threadLimitExceeded}
 	if ended {
@@ -117,7 +136,7 @@ func (s *supervisor) run(worker io.Reader) Report {
 func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 	check := time.NewTicker(threadCheckInterval)
 	defer check.Stop()
-	before := threadsOfHost()
+	before := proctree.ThreadsOfHost()
 	for stopped := false; !stopped; {
 		select {
 		case status = <-s.exited:
@@ -129,8 +148,8 @@ func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 		case <-check.C:
 			// Counting one's own costs milliseconds, so it is done only when
 			// the host as a whole has become crowded.
-			if threadsOfHost()-before > s.orders.MaxThreads {
-				s.threadLimitExceeded = threadsBelow(os.Getpid())
+			if proctree.ThreadsOfHost()-before > s.orders.MaxThreads {
+				s.threadLimitExceeded = proctree.ThreadsBelow(os.Getpid())
 			}
 			if s.threadLimitExceeded > s.orders.MaxThreads {
 				return status, false
@@ -236,9 +255,6 @@ func (s *supervisor) limit() error {
 		if err := unix.Setrlimit(l.which, &unix.Rlimit{Cur: allowed, Max: allowed}); err != nil {
 			return fmt.Errorf("set limit %s: %w", l.what, err)
 		}
-	}
-	if s.orders.Privileges {
-		return nil
 	}
 	// Set on this thread, which is the one that forks.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

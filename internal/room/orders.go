@@ -1,4 +1,4 @@
-package procgroup
+package room
 
 import (
 	"encoding/binary"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// shimArgument makes the worker's executable a shim. The second argument is then the
+// ShimArgument makes the worker's executable a shim. The second argument is then the
 // worker's process id.
-const shimArgument = "__maestro-shim"
+const ShimArgument = "__maestro-shim"
 
 // The descriptors that a shim gets besides the agent's own three.
 const (
@@ -28,7 +28,7 @@ const (
 // returns; otherwise it does nothing. Call it before anything else in the main
 // of every program that runs agents, and in TestMain of tests that do.
 func Shim() {
-	if len(os.Args) >= 2 && os.Args[1] == shimArgument {
+	if len(os.Args) >= 2 && os.Args[1] == ShimArgument {
 		exit(supervise())
 	}
 }
@@ -37,10 +37,12 @@ func Shim() {
 // detector wait for a second first, at the end of each attempt.
 func exit(status int) { syscall.Exit(status) }
 
-// orders is what the worker tells a shim. It travels through a pipe, never
+// Orders is what the worker tells a shim. It travels through a pipe, never
 // through an argv or an environment, which other processes can read.
-type orders struct {
-	Argv []string `json:"argv"`
+type Orders struct {
+	// Build is the worker's [Build]: a shim of another one refuses.
+	Build string   `json:"build"`
+	Argv  []string `json:"argv"`
 	// Dir is the working directory.
 	Dir string `json:"dir"`
 	// Env is the whole environment of the argv.
@@ -54,12 +56,15 @@ type orders struct {
 	// MaxThreads is how many threads the argv may have running, with all that
 	// it started.
 	MaxThreads int `json:"max_threads"`
-	// Privileges allows programs to gain privileges, as setuid ones do.
-	Privileges bool `json:"privileges"`
+	// Room, if not nil, is what the argv sees. The shim must have been started with the
+	// attributes of its [Layout.Namespaces].
+	Room *Layout `json:"room,omitempty"`
 }
 
 // Report is what a shim tells its worker, once every process below it is gone.
 type Report struct {
+	// RoomError says why the room could not be made.
+	RoomError string `json:"room_error,omitempty"`
 	// StartError says why the argv could not be started.
 	StartError string `json:"start_error,omitempty"`
 	// Temporary: it could not for want of something that may be there later, like memory.
@@ -79,8 +84,8 @@ type Report struct {
 // maxOrders bounds the orders, in bytes.
 const maxOrders = 16 << 20
 
-// writeOrders sends the orders. The pipe then stays open as the shim's lifeline.
-func writeOrders(w io.Writer, o orders) error {
+// WriteOrders sends the orders. The pipe then stays open as the shim's lifeline.
+func WriteOrders(w io.Writer, o Orders) error {
 	data, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("encode a shim's orders: %w", err)
@@ -92,22 +97,22 @@ func writeOrders(w io.Writer, o orders) error {
 	return nil
 }
 
-func readOrders(r io.Reader) (orders, error) {
+func readOrders(r io.Reader) (Orders, error) {
 	var frame [4]byte
 	if _, err := io.ReadFull(r, frame[:]); err != nil {
-		return orders{}, fmt.Errorf("read the orders: %w", err)
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
 	}
 	size := binary.BigEndian.Uint32(frame[:])
 	if size > maxOrders {
-		return orders{}, errors.New("the orders are too long")
+		return Orders{}, errors.New("the orders are too long")
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(r, data); err != nil {
-		return orders{}, fmt.Errorf("read the orders: %w", err)
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
 	}
-	var o orders
+	var o Orders
 	if err := json.Unmarshal(data, &o); err != nil {
-		return orders{}, fmt.Errorf("read the orders: %w", err)
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
 	}
 	return o, nil
 }

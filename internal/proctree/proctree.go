@@ -1,4 +1,5 @@
-package procgroup
+// Package proctree reads the processes of this host from /proc, and kills trees of them.
+package proctree
 
 import (
 	"bytes"
@@ -12,46 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killLimit bounds how long the end of a process tree may take. Past it, what
+// KillLimit bounds how long the end of a process tree may take. Past it, what
 // cannot be killed hangs in the kernel, or belongs to another user.
-const killLimit = 10 * time.Second
+const KillLimit = 10 * time.Second
 
-// threadCheckInterval is how often the supervisor checks whether an argv runs too many
-// threads.
-const threadCheckInterval = 250 * time.Millisecond
-
-// proc is a process as /proc shows it.
-type proc struct {
-	pid, parent, group, session int
-	threads                     int
-	// zombie: it is dead and waits for its parent. stopped: by a signal.
-	zombie, stopped bool
-	// terminal: it has a controlling terminal.
-	terminal bool
-	// started is when, in clock ticks since boot.
-	started uint64
+// Process is a process as /proc shows it.
+type Process struct {
+	PID, Parent, Group, Session int
+	Threads                     int
+	// Zombie: it is dead and waits for its parent. Stopped: by a signal.
+	Zombie, Stopped bool
+	// Terminal: it has a controlling terminal.
+	Terminal bool
+	// Started is when, in clock ticks since boot.
+	Started uint64
 }
 
-// readProc reads one process; ok is false if there is none.
-func readProc(pid int) (p proc, ok bool) {
+// Read reads one process; ok is false if there is none.
+func Read(pid int) (p Process, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return proc{}, false
+		return Process{}, false
 	}
 	return parseStat(pid, data)
 }
 
 // parseStat reads a /proc/PID/stat. The second field is the name, in brackets,
 // and the process chooses it: it may hold brackets and blanks itself.
-func parseStat(pid int, data []byte) (p proc, ok bool) {
+func parseStat(pid int, data []byte) (p Process, ok bool) {
 	const parent, group, session, terminal, threads, started = 1, 2, 3, 4, 17, 19 // after the name
 	end := bytes.LastIndexByte(data, ')')
 	if end < 0 {
-		return proc{}, false
+		return Process{}, false
 	}
 	fields := bytes.Fields(data[end+1:])
 	if len(fields) <= started {
-		return proc{}, false
+		return Process{}, false
 	}
 	number := func(i int) int {
 		n, err := strconv.Atoi(string(fields[i]))
@@ -59,36 +56,36 @@ func parseStat(pid int, data []byte) (p proc, ok bool) {
 		return n
 	}
 	ok = true
-	p = proc{pid: pid, parent: number(parent), group: number(group), session: number(session), threads: number(threads), terminal: number(terminal) != 0}
-	p.started = uint64(max(number(started), 0)) // not negative
-	p.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	p.stopped = fields[0][0] == 'T'
+	p = Process{PID: pid, Parent: number(parent), Group: number(group), Session: number(session), Threads: number(threads), Terminal: number(terminal) != 0}
+	p.Started = uint64(max(number(started), 0)) // not negative
+	p.Zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	p.Stopped = fields[0][0] == 'T'
 	return p, ok
 }
 
-// readProcs reads every process that there is.
-func readProcs() []proc {
+// All reads every process that there is.
+func All() []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close() //nolint:errcheck // only read
 	names, _ := dir.Readdirnames(-1)
-	procs := make([]proc, 0, len(names))
+	procs := make([]Process, 0, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if p, ok := readProc(pid); ok {
+		if p, ok := Read(pid); ok {
 			procs = append(procs, p)
 		}
 	}
 	return procs
 }
 
-// threadsOfHost counts the threads of all processes; zero if that is unknown.
-func threadsOfHost() int {
+// ThreadsOfHost counts the threads of all processes; zero if that is unknown.
+func ThreadsOfHost() int {
 	data, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206
 	if err != nil {
 		return 0
@@ -105,34 +102,34 @@ func threadsOfHost() int {
 	return n
 }
 
-// threadsBelow counts the threads of a process's descendants.
-func threadsBelow(pid int) int {
+// ThreadsBelow counts the threads of a process's descendants.
+func ThreadsBelow(pid int) int {
 	sum := 0
-	for _, p := range below(readProcs(), func(p proc) bool { return p.parent == pid }) {
-		sum += p.threads
+	for _, p := range below(All(), func(p Process) bool { return p.Parent == pid }) {
+		sum += p.Threads
 	}
 	return sum
 }
 
 // below returns the processes among all whose ancestors include one that root
 // accepts, those themselves included.
-func below(all []proc, root func(proc) bool) []proc {
-	children := make(map[int][]proc, len(all))
-	var found []proc
+func below(all []Process, root func(Process) bool) []Process {
+	children := make(map[int][]Process, len(all))
+	var found []Process
 	for _, p := range all {
 		if root(p) {
 			found = append(found, p)
 		}
-		children[p.parent] = append(children[p.parent], p)
+		children[p.Parent] = append(children[p.Parent], p)
 	}
 	seen := map[int]bool{}
 	for _, p := range found {
-		seen[p.pid] = true
+		seen[p.PID] = true
 	}
 	for i := 0; i < len(found); i++ {
-		for _, child := range children[found[i].pid] {
-			if !seen[child.pid] {
-				seen[child.pid] = true
+		for _, child := range children[found[i].PID] {
+			if !seen[child.PID] {
+				seen[child.PID] = true
 				found = append(found, child)
 			}
 		}
@@ -140,12 +137,12 @@ func below(all []proc, root func(proc) bool) []proc {
 	return found
 }
 
-// sweep freezes the living processes that find returns, until it returns no new
+// Kill freezes the living processes that find returns, until it returns no new
 // ones, and then kills them all. Frozen processes start no others, so that a
 // tree that grows while it is read is still caught; whole process groups are
 // killed at one stroke, which catches those that fork and exit all the time.
 // It returns what it killed, or tried to.
-func sweep(find func() []proc) (killed map[int]bool) {
+func Kill(find func() []Process) (killed map[int]bool) {
 	const passes = 10
 	killed = map[int]bool{}
 	groups := map[int]bool{}
@@ -153,17 +150,17 @@ func sweep(find func() []proc) (killed map[int]bool) {
 	for range passes {
 		news := 0
 		for _, p := range find() {
-			if p.zombie || killed[p.pid] {
+			if p.Zombie || killed[p.PID] {
 				continue
 			}
 			news++
-			killed[p.pid] = true
-			_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+			killed[p.PID] = true
+			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
 			// A group lies within one session, which the agent began: no
 			// innocent process is in it. The shim's own is excepted for the
 			// moment between fork and setsid.
-			if p.group > 1 && p.group != own {
-				groups[p.group] = true
+			if p.Group > 1 && p.Group != own {
+				groups[p.Group] = true
 			}
 		}
 		if news == 0 {
@@ -179,15 +176,15 @@ func sweep(find func() []proc) (killed map[int]bool) {
 	return killed
 }
 
-// endDescendants kills every descendant of this process, which must be a
+// EndDescendants kills every descendant of this process, which must be a
 // subreaper, and returns when alone is closed, or when some cannot be killed.
-func endDescendants(alone <-chan struct{}) (killed map[int]bool, survivors int) {
+func EndDescendants(alone <-chan struct{}) (killed map[int]bool, survivors int) {
 	self := os.Getpid()
-	find := func() []proc {
-		return below(readProcs(), func(p proc) bool { return p.parent == self })
+	find := func() []Process {
+		return below(All(), func(p Process) bool { return p.Parent == self })
 	}
 	killed = map[int]bool{}
-	limit := time.NewTimer(killLimit)
+	limit := time.NewTimer(KillLimit)
 	defer limit.Stop()
 	wait := time.NewTicker(2 * time.Millisecond)
 	defer wait.Stop()
@@ -199,7 +196,7 @@ func endDescendants(alone <-chan struct{}) (killed map[int]bool, survivors int) 
 	}
 	for {
 		now := endChildren()
-		maps.Copy(now, sweep(find))
+		maps.Copy(now, Kill(find))
 		maps.Copy(killed, now)
 		select {
 		case <-alone:
@@ -212,7 +209,7 @@ func endDescendants(alone <-chan struct{}) (killed map[int]bool, survivors int) 
 }
 
 // endChildren kills the children of this process, and those that it inherits
-// from them, for as long as there are any. It reads far less than a sweep does,
+// from them, for as long as there are any. It reads far less than a Kill does,
 // and so keeps up with processes that fork and exit all the time, each a child
 // for a moment. It finds nothing where the kernel does not list children.
 func endChildren() (killed map[int]bool) {
@@ -227,7 +224,7 @@ func endChildren() (killed map[int]bool) {
 		for _, pid := range children {
 			killed[pid] = true
 			if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != own {
-				_ = syscall.Kill(-group, syscall.SIGKILL) // see sweep
+				_ = syscall.Kill(-group, syscall.SIGKILL) // see Kill
 			}
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -253,32 +250,32 @@ func readChildren() []int {
 	return pids
 }
 
-// endOrphans kills what a killed shim has left to this process, and returns how
+// EndOrphans kills what a killed shim has left to this process, and returns how
 // many could not be killed. It finds something only in a process that is a
 // subreaper; see [Harden]. What it looks for are children that this process did
 // not start: they were born after the shim and are in a session of their own,
 // as only an agent's processes are. A shim is not: it stays in its worker's
 // session, which no agent can enter.
-func endOrphans(shimStarted uint64) (survivors int) {
+func EndOrphans(shimStarted uint64) (survivors int) {
 	self := os.Getpid()
 	session, err := unix.Getsid(0)
 	if err != nil {
 		return 0
 	}
-	orphan := func(p proc) bool {
-		return p.parent == self && p.session != session && p.started >= shimStarted
+	orphan := func(p Process) bool {
+		return p.Parent == self && p.Session != session && p.Started >= shimStarted
 	}
-	find := func() []proc { return below(readProcs(), orphan) }
-	limit := time.NewTimer(killLimit)
+	find := func() []Process { return below(All(), orphan) }
+	limit := time.NewTimer(KillLimit)
 	defer limit.Stop()
 	wait := time.NewTicker(2 * time.Millisecond)
 	defer wait.Stop()
 	for {
-		sweep(find)
+		Kill(find)
 		left := 0
 		for _, p := range find() {
 			var status syscall.WaitStatus
-			if reaped, _ := syscall.Wait4(p.pid, &status, syscall.WNOHANG|unix.WALL, nil); reaped != p.pid {
+			if reaped, _ := syscall.Wait4(p.PID, &status, syscall.WNOHANG|unix.WALL, nil); reaped != p.PID {
 				left++
 			}
 		}

@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// place is where a process works: directories on the host, and the paths by which the process
+// knows them. They are the same without a room.
+type place struct {
+	host, inside session.WorkDir
+	room         *room.Layout
+}
+
+// needs is what a process needs of its room.
+type needs struct {
+	argv    []string
+	caches  []string
+	network room.Network
+}
+
+// place returns where a process works, in a room if the set uses rooms.
+func (s *Set) place(dirs session.WorkDir, n needs) place {
+	if !s.rooms {
+		return place{host: dirs, inside: dirs}
+	}
+	inside := session.WorkDir{Tree: room.Workspace, Home: room.Home, Tmp: room.Tmp}
+	l := room.NewLayout(s.launcher.User)
+	l.Hidden, l.Network = s.hidden, n.network
+	own := func(source, target string) {
+		l.Mounts = append(l.Mounts, room.Mount{Source: source, Target: target, Writable: true})
+	}
+	own(dirs.Tree, inside.Tree)
+	own(dirs.Home, inside.Home)
+	own(dirs.Tmp, inside.Tmp)
+	l.Mounts = append(l.Mounts, room.Mount{Source: resultDir(dirs.Home), Target: room.Result, Writable: true, Optional: true})
+	for _, name := range n.caches {
+		own(filepath.Join(s.cacheRoot, name), filepath.Join(room.Caches, name))
+	}
+	for _, dir := range programDirs(n.argv) {
+		l.Mounts = append(l.Mounts, room.Mount{Source: dir, Target: dir})
+	}
+	for _, m := range s.config.Mounts {
+		l.Mounts = append(l.Mounts, room.Mount{Source: m.Path, Target: m.Path, Writable: m.Writable})
+	}
+	return place{host: dirs, inside: inside, room: l}
+}
+
+// programDirs lists the directories of the program and of the interpreter's script that an argv
+// names by absolute paths, and that rooms do not show otherwise.
+func programDirs(argv []string) (dirs []string) {
+	for _, file := range []string{argv[0], script(argv)} {
+		if !filepath.IsAbs(file) {
+			continue
+		}
+		for _, path := range []string{file, evalLinks(file)} {
+			if dir := filepath.Dir(path); dir != "/" && !room.Shows(dir) && !room.Reserved(dir) && !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// evalLinks is the path without links; the path itself if that is not known.
+func evalLinks(path string) string {
+	if full, err := filepath.EvalSymlinks(path); err == nil {
+		return full
+	}
+	return path
+}

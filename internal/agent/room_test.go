@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/secrets"
+)
+
+// inRooms skips a test where the kernel permits no rooms.
+func inRooms(t *testing.T) {
+	t.Helper()
+	if err := (&procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}).TryRoom(); err != nil {
+		t.Skipf("this host permits no rooms: %v", err)
+	}
+}
+
+// atWork lists the host's processes whose arguments have a text.
+func atWork(text string) (pids []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, line := range lines {
+		if data, err := os.ReadFile(line); err == nil && bytes.Contains(data, []byte(text)) {
+			pids = append(pids, strings.Split(line, "/")[2])
+		}
+	}
+	return pids
+}
+
+// TestWhatAnAgentSeesOfTheHost has an agent look and reach for everything around it.
+func TestWhatAnAgentSeesOfTheHost(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	outside, shared, given := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, name := range map[string]string{outside: "secret", shared: "tool", given: "store/blob"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name+" of the host"), 0o644))
+	}
+	require.NoError(t, os.WriteFile(b.path("input"), []byte("input"), 0o600))
+	script := `
+name() { echo "$1: $(eval "$2" 2>&1 | tr '\n' ' ')"; }
+name user 'id -u; id -g; id -un'
+name place 'pwd; echo $HOME $TMPDIR; cat input'
+name capabilities 'grep -h "Cap[PEBA]" /proc/self/status | cut -f2 | sort -u'
+name processes 'ls /proc | grep -c "^[0-9]*$"'
+name outside 'cat ` + outside + `/secret'
+name shared 'cat ` + shared + `/tool'
+name shared-write 'echo x > ` + shared + `/new'
+name hidden 'ls ` + given + `/store'
+name given 'echo x > ` + given + `/new && echo written'
+name system 'touch /usr/x /etc/x /x'
+name root 'ls -A /root /home /run'
+name devices 'ls /dev | grep -v -e pts -e shm -e std -e fd'
+name first 'kill -9 1; kill -STOP 1; echo alive'
+name ptrace 'cat /proc/1/environ | wc -c; ls /proc/1/fd'
+name mount 'mount -t tmpfs none /usr; umount /etc'
+name device 'mknod /workspace/disk b 254 0'
+name sysctl 'echo 1 > /proc/sys/kernel/core_pattern'
+name host 'hostname'
+name nested 'unshare -Ur sh -c "id -u; mount -o remount,rw /usr; touch /usr/x"'
+name uncover 'unshare -Urm sh -c "umount ` + given + `/store; ls ` + given + `/store; mount --bind / /mnt"'
+name cache 'echo x > $CACHE/x; echo $CACHE'
+echo '{"summary": "looked around"}' > $MAESTRO_RESULT
+setsid sleep 7$$.25 & (setsid sh -c 'exec sleep 7'$$'.25' &)
+echo work > done`
+	s := b.set(Config{
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE"}},
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Caches: []string{"one"}}},
+	}, filepath.Join(given, "store"))
+	if s.launcher.User != nil {
+		require.NoError(t, os.Lchown(given, int(s.launcher.User.UID), int(s.launcher.User.GID)))
+	}
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	require.Equal(t, "looked around", out.Summary)
+	said := map[string]string{}
+	for line := range strings.Lines(string(out.Log)) {
+		what, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		said[what] = text
+	}
+	for what, want := range map[string]string{
+		"user":  "1000 1000 agent",
+		"place": "/workspace /home/agent /tmp input", "capabilities": "0000000000000000",
+		"shared": "tool of the host", "given": "written", "devices": "full mqueue null ptmx random tty urandom zero",
+		"first": "alive", "host": "maestro", "cache": "/caches/one",
+	} {
+		require.Equal(t, want, said[what], what)
+	}
+	processes, err := strconv.Atoi(said["processes"])
+	require.NoError(t, err)
+	require.Less(t, processes, 10)
+	for what, want := range map[string]string{
+		"outside": "No such file", "shared-write": "Read-only file system", "system": "Read-only file system", "ptrace": "Permission denied",
+		"mount": "must be superuser", "device": "Operation not permitted", "sysctl": "Permission denied",
+	} {
+		require.Contains(t, said[what], want, what)
+	}
+	require.Empty(t, said["hidden"], "the store is not shown")
+	require.NotContains(t, said["root"], "secret")
+	require.NotContains(t, said["system"], "'/x': Permission")
+	if strings.HasPrefix(said["nested"], "0") { // programs with a sandbox of their own
+		require.Contains(t, said["nested"], "Read-only file system")
+	}
+	require.NotContains(t, said["uncover"], "blob")
+	require.FileExists(t, b.path("done"))
+	require.FileExists(t, filepath.Join(given, "new"))
+	require.FileExists(t, filepath.Join(b.dir, "caches", "one", "x"))
+	require.NoFileExists(t, filepath.Join(given, "store", "new"))
+	require.Empty(t, atWork("sleep\x007"), "daemons end with the room")
+}
+
+// TestARoomEndsWithItsWorker kills a worker whose agent has left a daemon in a session of its
+// own.
+func TestARoomEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	mark := "8" + strconv.Itoa(os.Getpid()) + ".125"
+	b.isolation = IsolationRequired
+	cmd, _ := b.worker("(setsid setsid sleep " + mark + " &); setsid sleep " + mark + " & sleep " + mark)
+	eventually(t, "its processes start", func() bool { return len(atWork("sleep\x00"+mark)) >= 3 })
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	eventually(t, "its processes end", func() bool { return len(atWork("sleep\x00"+mark)) == 0 })
+}
+
+// TestTheNetworkOfARoom has a check reach for a server of the host.
+func TestTheNetworkOfARoom(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_ = c.Close()
+		}
+	}()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		network room.Network
+		reaches bool
+	}{{"", true}, {room.NetworkHost, true}, {room.NetworkNone, false}} {
+		b := newBench(t)
+		s := b.set(Config{
+			Isolation: IsolationRequired,
+			Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+			Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, l.Addr().String()}, Network: c.network}},
+		})
+		out, err := s.Check(t.Context(), b.checkJob("dial"))
+		if c.reaches {
+			require.NoError(t, err, string(out.Log))
+		} else {
+			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package room
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// devices are those of the host that a room has.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// mountDevices makes /dev: the harmless devices, terminals and shared memory of the room's own.
+// It also has the names of the room's user and group.
+func mountDevices(root *os.Root) error {
+	for _, name := range devices {
+		at, err := mountPoint(root, "dev/"+name, false)
+		if err == nil {
+			err = errors.Join(unix.Mount("/dev/"+name, descriptorPath(at), "", unix.MS_BIND, ""), at.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("show the device %s in the room: %w", name, err)
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		if err := root.Symlink(target, "dev/"+name); err != nil {
+			return err
+		}
+	}
+	for _, m := range []struct{ kind, dir, options string }{
+		{"devpts", "pts", "newinstance,ptmxmode=0666,mode=0620"},
+		{"tmpfs", "shm", "mode=1777"},
+		{"mqueue", "mqueue", ""},
+	} {
+		if err := mountNew(m.kind, root, "dev/"+m.dir, unix.MS_NOSUID|unix.MS_NOEXEC, m.options); err != nil {
+			return err
+		}
+	}
+	return mountNames(root)
+}
+
+// mountNames gives the room's user and group names: programs look them up.
+func mountNames(root *os.Root) error {
+	for name, text := range map[string]string{
+		"passwd": fmt.Sprintf("root:x:0:0::/:/usr/sbin/nologin\nagent:x:%d:%d::%s:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n", agentID, agentID, Home),
+		"group":  fmt.Sprintf("root:x:0:\nagent:x:%d:\nnogroup:x:65534:\n", agentID),
+	} {
+		if _, err := root.Lstat("etc/" + name); err != nil {
+			continue // a host without names
+		}
+		if err := root.WriteFile("run/"+name, []byte(text), 0o444); err != nil {
+			return err
+		}
+		c, err := cloneOf(Mount{Source: filepath.Join(rootAt, "run", name), Target: filepath.Join("/etc", name)})
+		if err == nil {
+			err = c.attach(root)
+		}
+		if err != nil {
+			return fmt.Errorf("name the room's user: %w", err)
+		}
+	}
+	return nil
+}
+
+// mountProc mounts a /proc that shows the room's processes only.
+func mountProc(root *os.Root) error {
+	return mountNew("proc", root, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+// upLoopback starts the loopback device of a network namespace.
+func upLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only used for one call
+	device, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	device.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, device)
+}

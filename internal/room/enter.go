@@ -1,0 +1,291 @@
+package room
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// enter makes the room that the orders describe and moves this process into it, which is
+// the first one of its namespaces. Afterwards the calling thread, and what it starts, has no
+// capability.
+//
+// The sources are cloned first, as the worker's user, who may pass through directories that
+// the room's user may not. Everything else is made as the room's user.
+func (l *Layout) enter() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	sources, err := l.clones()
+	if err != nil {
+		return err
+	}
+	overlay, err := l.Overlay.open()
+	if err != nil {
+		return err
+	}
+	if err := becomeAgent(); err != nil {
+		return err
+	}
+	root, err := mountRoot()
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	if err := overlay.mount(root); err != nil {
+		return err
+	}
+	for _, s := range sources {
+		if err := s.attach(root); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(mountDevices(root), mountProc(root)); err != nil {
+		return err
+	}
+	if err := pivot(); err != nil {
+		return err
+	}
+	_ = unix.Sethostname([]byte("maestro")) // a filter of system calls may forbid it
+	if l.Network == NetworkNone {
+		if err := upLoopback(); err != nil {
+			return fmt.Errorf("start the loopback device: %w", err)
+		}
+	}
+	if err := restrictScope(); err != nil {
+		return err
+	}
+	return dropCapabilities()
+}
+
+// clone is a detached mount of a source, to be attached at the target.
+type clone struct {
+	fd     int
+	target string
+	dir    bool
+}
+
+// clones clones what the room shows: the system's directories, then the mounts.
+func (l *Layout) clones() (out []clone, err error) {
+	var mounts []Mount
+	for _, dir := range system {
+		if info, err := os.Lstat(dir); err == nil && info.Mode()&fs.ModeSymlink != 0 { // /bin is often usr/bin
+			out = append(out, clone{fd: -1, target: dir})
+			continue
+		}
+		mounts = append(mounts, Mount{Source: dir, Target: dir, Optional: true})
+	}
+	for _, m := range slices.Concat(mounts, resolver(), l.Mounts) {
+		c, err := cloneOf(m)
+		if m.Optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+		for _, hidden := range l.Hidden {
+			if _, err := os.Stat(hidden); err == nil && within(hidden, m.Source) {
+				out = append(out, clone{fd: -1, target: filepath.Join(m.Target, strings.TrimPrefix(hidden, m.Source)), dir: true})
+			}
+		}
+	}
+	return out, nil
+}
+
+// resolver is the mount of the file that /etc/resolv.conf is a link to: often it is
+// outside of /etc.
+func resolver() []Mount {
+	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
+	if err != nil || Shows(target) {
+		return nil
+	}
+	return []Mount{{Source: target, Target: target, Optional: true}}
+}
+
+// cloneOf makes a detached copy of the mounts at and below a path. Devices and setuid
+// programs do not work there.
+func cloneOf(m Mount) (clone, error) {
+	info, err := os.Stat(m.Source)
+	if err != nil {
+		return clone{}, fmt.Errorf("show %s in the room: %w", m.Source, err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return clone{}, fmt.Errorf("show %s in the room: %w", m.Source, err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if !m.Writable {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return clone{}, fmt.Errorf("restrict %s in the room: %w", m.Source, err)
+	}
+	return clone{fd: fd, target: m.Target, dir: info.IsDir()}, nil
+}
+
+// attach puts a clone into the new root. One without a mount is a link of the host's root, or
+// an empty directory over what is hidden.
+func (c clone) attach(root *os.Root) error {
+	name := strings.TrimPrefix(c.target, "/")
+	switch {
+	case c.fd < 0 && !c.dir:
+		link, err := os.Readlink(c.target)
+		if err == nil {
+			err = root.Symlink(link, name)
+		}
+		return err
+	case c.fd < 0:
+		return mountNew("tmpfs", root, name, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_RDONLY, "mode=0755,size=4k")
+	}
+	defer unix.Close(c.fd) //nolint:errcheck // attached, or of no use
+	at, err := mountPoint(root, name, c.dir)
+	if err != nil {
+		return fmt.Errorf("make the place of %s: %w", c.target, err)
+	}
+	defer at.Close() //nolint:errcheck // only a place
+	if err := unix.MoveMount(c.fd, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s: %w", c.target, err)
+	}
+	return nil
+}
+
+// mountPoint opens a directory or file of the new root to mount on, and makes it if it is
+// absent. An earlier attempt may have left links where a mount is to be: none leads out of
+// the new root.
+func mountPoint(root *os.Root, name string, dir bool) (*os.File, error) {
+	if dir {
+		if err := root.MkdirAll(name, 0o755); err != nil {
+			return nil, err
+		}
+		return root.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	if f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600); err == nil {
+		_ = f.Close() // nothing was written
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return root.OpenFile(name, unix.O_PATH, 0)
+}
+
+// descriptorPath names an open file.
+func descriptorPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// mountNew mounts a new file system on a directory of the new root.
+func mountNew(kind string, root *os.Root, name string, flags uintptr, options string) error {
+	at, err := mountPoint(root, name, true)
+	if err == nil {
+		defer at.Close() //nolint:errcheck // only a place
+		err = unix.Mount(kind, descriptorPath(at), kind, flags, options)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s as /%s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// becomeAgent changes this process's user and group to those of the room.
+func becomeAgent() error {
+	// Only root may give up groups; others keep their own.
+	if err := unix.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("give up groups: %w", err)
+	}
+	if err := unix.Setresgid(agentID, agentID, agentID); err != nil {
+		return fmt.Errorf("change to the room's group: %w", err)
+	}
+	if err := unix.Setresuid(agentID, agentID, agentID); err != nil {
+		return fmt.Errorf("change to the room's user: %w", err)
+	}
+	return nil
+}
+
+// rootAt is a directory that every host has. The room's root is mounted on it; what it has
+// shown is cloned before.
+const rootAt = "/usr"
+
+// mountRoot mounts and opens the room's root.
+func mountRoot() (*os.Root, error) {
+	if err := unix.Mount("tmpfs", rootAt, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m,nr_inodes=16k"); err != nil {
+		return nil, fmt.Errorf("mount the root: %w", err)
+	}
+	root, err := os.OpenRoot(rootAt)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"home", "proc", "dev", "run", "var"} {
+		if err := root.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return root, root.Symlink("../tmp", "var/tmp")
+}
+
+// opened is an overlay whose directories are open.
+type opened struct {
+	lower       []*os.File
+	upper, work *os.File
+}
+
+// open opens the overlay's directories.
+func (o *Overlay) open() (out *opened, err error) {
+	if o == nil {
+		return nil, nil //nolint:nilnil // no overlay is a valid answer
+	}
+	out = &opened{}
+	dir := func(path string) *os.File {
+		f, e := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		err = errors.Join(err, e)
+		return f
+	}
+	for _, path := range o.Lower {
+		out.lower = append(out.lower, dir(path))
+	}
+	out.upper, out.work = dir(o.Upper), dir(o.Work)
+	return out, err
+}
+
+// mount mounts the overlay as the workspace. Its directories are named by their descriptors:
+// the options have room for any number of layers, and the room's user need not pass through the
+// directories above them.
+func (o *opened) mount(root *os.Root) error {
+	if o == nil {
+		return nil
+	}
+	lower := make([]string, len(o.lower))
+	for i, f := range o.lower {
+		lower[i] = descriptorPath(f)
+	}
+	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + descriptorPath(o.upper) + ",workdir=" + descriptorPath(o.work)
+	err := mountNew("overlay", root, strings.TrimPrefix(Workspace, "/"), unix.MS_NOSUID|unix.MS_NODEV, options)
+	for _, f := range append(o.lower, o.upper, o.work) {
+		_ = f.Close() // the mount holds them
+	}
+	return err
+}
+
+// pivot makes the new root the root and detaches the old one.
+func pivot() error {
+	if err := os.Chdir(rootAt); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("change the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("detach the old root: %w", err)
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("make the root read-only: %w", err)
+	}
+	return os.Chdir("/")
+}
