@@ -40,7 +40,7 @@ func newBudgetShow(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.team, "team", "", "show the daily budget of this team")
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
@@ -69,13 +69,14 @@ func leftColour(left int64) terminal.Colour {
 }
 
 func (c *budgetShow) session(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	doc, err := control.Money{Base: base}.Budgets(ctx, sessionID)
+	defer p.close()
+	doc, err := p.money.Budgets(ctx, sessionID)
 	if err != nil {
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	}
 	return c.result(doc, func() { c.write(doc) })
 }

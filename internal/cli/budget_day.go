@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // sessionOrTeam checks that a command gets a session or, with --team, a team.
@@ -32,11 +31,12 @@ func sessionOrTeam(name *string) cobra.PositionalArgs {
 
 // day shows a team's daily budget.
 func (c *budgetShow) day(ctx context.Context) error {
-	base, err := c.storeBase(c.openStore)
+	p, err := c.reading(ctx)
 	if err != nil {
 		return err
 	}
-	day, err := control.Money{Base: base}.Day(ctx, c.team)
+	defer p.close()
+	day, err := p.money.Day(ctx, c.team)
 	if err != nil {
 		return storeError(err)
 	}
@@ -44,12 +44,16 @@ func (c *budgetShow) day(ctx context.Context) error {
 }
 
 // raiseDay raises a team's daily budget for today. It needs only the store.
-func (c *budgetRaise) raiseDay(ctx context.Context, name string, r workflows.Raise) error {
-	base, err := c.storeBase(c.openStoreToWrite)
+func (c *budgetRaise) raiseDay(ctx context.Context, name string, r control.Raise) error {
+	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
+		base, err := c.storeBase(c.openStoreToWrite)
+		return base, func() {}, err
+	})
 	if err != nil {
 		return err
 	}
-	day, err := control.Money{Base: base}.RaiseDay(ctx, name, control.DayRaise{Tokens: r.Tokens, USD: r.USD, Note: r.Note})
+	defer p.close()
+	day, err := p.money.RaiseDay(ctx, name, control.DayRaise{Tokens: r.Tokens, USD: r.USD, Note: r.Note})
 	if err != nil {
 		return storeError(err)
 	}

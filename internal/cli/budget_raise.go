@@ -10,7 +10,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // budgetRaise is `budget raise`.
@@ -22,7 +21,7 @@ type budgetRaise struct {
 
 func newBudgetRaise(a *app) *cobra.Command {
 	c := budgetRaise{a.console, a.connector, a.env}
-	var r workflows.Raise
+	var r control.Raise
 	var usd, team string
 	cmd := &cobra.Command{
 		Use:   "raise (SESSION | --team TEAM) (--tokens N | --usd X)",
@@ -57,17 +56,17 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
 	cmd.Flags().StringVar(&team, "team", "", "raise the daily budget of this team, for today")
 	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "session", "team")
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
-func (c *budgetRaise) raise(ctx context.Context, sessionID string, r workflows.Raise) error {
-	base, done, err := c.temporalBase(ctx)
+func (c *budgetRaise) raise(ctx context.Context, sessionID string, r control.Raise) error {
+	p, err := c.plane(ctx, c.temporalBase)
 	if err != nil {
 		return err
 	}
-	defer done()
-	doc, err := control.Money{Base: base}.Raise(ctx, sessionID, r)
+	defer p.close()
+	doc, err := p.money.Raise(ctx, sessionID, r)
 	var ended *control.EndedError
 	switch {
 	case errors.As(err, &ended) && ended.State == session.Completed:
@@ -75,7 +74,7 @@ func (c *budgetRaise) raise(ctx context.Context, sessionID string, r workflows.R
 	case errors.As(err, &ended):
 		return usagef("%w; raise the budget in its team file and resume it: %s", ended, c.commandLine("resume "+sessionID+" --team FILE"))
 	case err != nil:
-		return c.explain(ctx, base, err)
+		return c.explainIn(ctx, p, err)
 	case doc.Raised != nil:
 		c.printErr("the budget of %s is now %s, %s spent", budget.Label(doc.Raised.Scope), terminal.Cap(doc.Raised.Cap), terminal.AmountIn(doc.Raised.Spent, doc.Raised.Cap))
 	default:

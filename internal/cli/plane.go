@@ -30,6 +30,7 @@ type plane struct {
 	reviews  reviewOperations
 	attempts attemptOperations
 	starts   startOperations
+	money    moneyOperations
 	// base is what the operations of this process work on; nil with a server, whose address server is.
 	base   *control.Base
 	server string
@@ -82,12 +83,22 @@ type startOperations interface {
 	Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error
 }
 
+// moneyOperations are those of [control.Money] that commands use.
+type moneyOperations interface {
+	Budgets(ctx context.Context, session string) (control.Budgets, error)
+	Raise(ctx context.Context, session string, r control.Raise) (control.Raised, error)
+	Day(ctx context.Context, team string) (control.Day, error)
+	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
+	Usage(context.Context, control.UsageFilter) (control.Usage, error)
+	SessionUsage(ctx context.Context, session string, by []string, since string) (control.Usage, error)
+}
+
 // planeOf has the operations of this process.
 func planeOf(base *control.Base, done func()) *plane {
 	return &plane{
 		sessions: control.Sessions{Base: base}, requests: control.Requests{Base: base}, reviews: control.Reviews{Base: base}, starts: localStarts{control.Starts{Base: base}},
-		attempts: control.Attempts{Base: base},
-		base:     base, close: done,
+		attempts: control.Attempts{Base: base}, money: control.Money{Base: base},
+		base: base, close: done,
 	}
 }
 
@@ -97,7 +108,7 @@ func planeAt(c *client.Client, now func() time.Time) *plane {
 	return &plane{
 		sessions: client.Sessions{Client: c}, requests: client.Requests{Client: c},
 		reviews: servedReviews{client.Reviews{Client: c}, between}, starts: servedStarts{client.Starts{Client: c}, between},
-		attempts: client.Attempts{Client: c}, server: c.URL(), close: func() {
+		attempts: client.Attempts{Client: c}, money: client.Money{Client: c}, server: c.URL(), close: func() {
 			between.close()
 			c.Close()
 		},

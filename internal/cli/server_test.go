@@ -40,11 +40,12 @@ phases:
   - {name: think, personas: [analyst], produces: ["docs/*.md"], approve: true}
   - {name: build, personas: [dev], checks: [has-code]}
 retry: {rounds: 1, initial: 10ms, max: 10ms}
+budget: {tokens: 5000, daily: {tokens: 9000}}
 `
 
 var (
 	agents = map[string]string{
-		"writer": "mkdir -p docs; echo '# Design' > docs/design.md; echo 'the design is written'",
+		"writer": "mkdir -p docs; echo '# Design' > docs/design.md; echo 'the design is written'; echo '{\"usage\": {\"output_tokens\": 60}}' > $MAESTRO_RESULT",
 		"coder":  "test -f README.md && cat README.md > code.txt; echo done",
 	}
 	// passing is what changes between two looks: spans of time, and times with parts of seconds.
@@ -123,6 +124,8 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"apply whole --dir TAKEN", "apply whole --dir TAKEN --branch b",
 		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing", "logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
 		"watch whole", "watch waits", "watch whole --plain",
+		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none", "usage whole", "usage whole -o json", "usage --by nothing",
+		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody", "budget raise whole --tokens 5", "budget raise waits --phase build --tokens 5",
 	} {
 		same(t, d, far, strings.Fields(line)...)
 	}
@@ -131,12 +134,21 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
-	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody"} {
+	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody", "usage nobody", "budget show nobody", "budget raise nobody --tokens 1"} {
 		unknown := far.run(strings.Fields(line)...)
 		require.Equal(t, 2, unknown.code, line)
 		require.Regexp(t, `session "\w+" not found in the Maestro server at http://127`, unknown.stderr.String(), line)
 	}
 	require.Contains(t, far.run("status", "wholes").stderr.String(), `did you mean "whole"?`)
+
+	require.Contains(t, far.run("usage", "whole").stdout.String(), "60")
+	var raised control.Raised
+	far.json(&raised, "budget", "raise", "waits", "--tokens", "500", "--note", "more")
+	require.EqualValues(t, 5500, raised.Raised.Cap.Tokens)
+	require.Contains(t, d.must(0, "budget", "show", "waits"), "raised by 500 tokens by test")
+	var day control.Day
+	far.json(&day, "budget", "raise", "--team", "pair", "--tokens", "1000")
+	require.EqualValues(t, 10000, day.Limit.Tokens)
 
 	var answered control.Answered
 	far.json(&answered, "approve", "waits", "--note", "Agreed.")
@@ -167,7 +179,7 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 		require.Empty(t, c.stdout.String())
 	}
 	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
-	says(viewer, 2, "`maestro usage` works with Temporal and the store themselves", "usage", "--server", "http://127.0.0.1:1")
+	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server", "http://127.0.0.1:1")
 	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
 	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
 	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")

@@ -78,7 +78,7 @@ func newUsage(a *app) *cobra.Command {
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "only sessions with this label, KEY=VALUE; may be given several times")
 	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
 	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usage.Keys, ", ")+" (default: phase,persona of a session, session,team of all)")
-	a.addSessionFlags(cmd, outputCSV)
+	a.addServedFlags(cmd, outputCSV)
 	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usage.Keys }))
 	return cmd
 }
@@ -135,13 +135,21 @@ func parseAgo(since string) (time.Duration, error) {
 
 // run finds the costs, sums them up and prints them.
 func (c *usageCommand) run(ctx context.Context) error {
-	s, err := c.findStore()
+	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
+		s, err := c.findStore()
+		if err != nil || s == nil {
+			return &control.Base{}, func() {}, err
+		}
+		base, err := c.storeBase(func() (*store.Store, error) { return s, nil })
+		return base, func() {}, err
+	})
 	if err != nil {
 		return err
 	}
-	if s != nil {
+	defer p.close()
+	if p.base == nil || p.base.Store != nil {
 		c.doc.Source = "store"
-		if err := c.storeCosts(ctx, s); err != nil {
+		if err := c.storeCosts(ctx, p); err != nil {
 			return err
 		}
 		return c.show()
@@ -171,19 +179,13 @@ func (c *usageCommand) show() error {
 }
 
 // storeCosts adds up the costs of the session, or of all sessions of the store.
-func (c *usageCommand) storeCosts(ctx context.Context, s *store.Store) error {
-	namespace, err := c.namespace()
-	if err != nil {
-		return err
-	}
-	base := c.base(nil, s, namespace)
-	money := control.Money{Base: base}
+func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: index.Filter{Labels: c.labels}})
+		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: index.Filter{Labels: c.labels}})
 	} else {
-		sums, err = money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
-		err = c.explain(ctx, base, err)
+		sums, err = p.money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
+		err = c.explainIn(ctx, p, err)
 	}
 	for _, fault := range sums.Faults {
 		c.printErr("damaged: %s", fault)

@@ -14,6 +14,9 @@ import (
 // Money are the budgets of sessions and teams, and what has been spent.
 type Money struct{ *Base }
 
+// Raise is what a budget of a session is raised by.
+type Raise = workflows.Raise
+
 // Raised is the document of a raised budget.
 type Raised struct {
 	Session string `json:"session"`
@@ -23,7 +26,7 @@ type Raised struct {
 
 // Raise raises a budget of a running session; what waits for it continues. Errors of kind
 // [Conflict] are a [*LostError] or an [*EndedError].
-func (m Money) Raise(ctx context.Context, sessionID string, r workflows.Raise) (Raised, error) {
+func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, error) {
 	doc := Raised{Session: sessionID}
 	w, err := m.watcher(sessionID)
 	if err != nil {

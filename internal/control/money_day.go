@@ -82,7 +82,7 @@ func (m Money) Day(ctx context.Context, team string) (Day, error) {
 	}
 	d, err := s.Day(m.Namespace, team)
 	if errors.Is(err, session.ErrNotFound) {
-		err = m.noDay(team)
+		err = noDay(team)
 	}
 	return dayOf(d), err
 }
@@ -158,7 +158,7 @@ func raiseDetail(tokens int64, usd cost.USD, note string) string {
 func (m Money) raisable(d budget.Day, r DayRaise) error {
 	switch {
 	case d.Cap == (spec.Cap{}):
-		return m.noDay(d.Team)
+		return noDay(d.Team)
 	case r.Tokens > 0 && d.Cap.Tokens == 0:
 		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of tokens", d.Team)}
 	case r.USD > 0 && d.Cap.USD == 0:
@@ -171,13 +171,13 @@ func (m Money) raisable(d budget.Day, r DayRaise) error {
 func (m Money) hasDay(ctx context.Context, team string) error {
 	teams, err := m.Store.DayTeams(ctx, m.Namespace)
 	if err == nil && !slices.Contains(teams, team) {
-		err = m.noDay(team)
+		err = noDay(team)
 	}
 	return err
 }
 
-func (m Money) noDay(team string) error {
-	return notFoundf("no session of team %q in the store in %s has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team, m.Store.Dir())
+func noDay(team string) error {
+	return notFoundf("no session of team %q in the store has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", team)
 }
 
 func checkTeam(team string) error {
