@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/client"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 )
@@ -34,7 +35,7 @@ func newFork(a *app) *cobra.Command {
 	flags.StringVar(&c.team, "team", "", "team of the new session: a file, or a registered team, NAME or NAME@DIGEST (default: the other session's)")
 	flags.BoolVar(&c.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
@@ -42,23 +43,47 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 	if c.fork.From == "" {
 		return usagef("--from is missing; give the phase to run again")
 	}
-	if c.fork.Team, err = c.teamInput(ctx, c.team); err != nil {
-		return err
-	}
-	base, done, err := c.startingBase(ctx, c.openStoreToWrite)
+	server, err := c.client()
 	if err != nil {
 		return err
 	}
-	defer done()
-	doc, err := control.Starts{Base: base}.Fork(ctx, sessionID, c.fork)
-	return c.begun(ctx, planeOf(base, done), doc, err, c.watch)
+	if c.fork.Team, err = c.teamInput(ctx, server, c.team); err != nil {
+		return err
+	}
+	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
+		return c.startingBase(ctx, c.openStoreToWrite)
+	})
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	start := func() (control.Started, error) { return p.starts.Fork(ctx, sessionID, c.fork) }
+	if server == nil {
+		doc, err := start()
+		return c.begun(ctx, p, doc, err, c.watch)
+	}
+	team, err := c.teamOf(ctx, p, sessionID)
+	if err != nil {
+		return c.explainStart(ctx, p, err)
+	}
+	doc, err := c.startServed(ctx, &c.fork.As, team, start)
+	return c.begun(ctx, p, doc, err, c.watch)
+}
+
+// teamOf is the name of the fork's team.
+func (c *forkCommand) teamOf(ctx context.Context, p *plane, sessionID string) (string, error) {
+	if t := c.fork.Team.Loaded; t != nil {
+		return t.Name, nil
+	}
+	v, err := p.sessions.Status(ctx, sessionID)
+	return v.Team, err
 }
 
 // teamInput is the team of a file or a registered one; without a name it names none.
-func (o *storeOpener) teamInput(ctx context.Context, name string) (control.TeamInput, error) {
+func (o *storeOpener) teamInput(ctx context.Context, server *client.Client, name string) (control.TeamInput, error) {
 	if name == "" {
 		return control.TeamInput{}, nil
 	}
-	t, err := o.teamNamed(ctx, name)
-	return control.TeamInput{Loaded: &t}, err
+	t, reference, err := o.teamFor(ctx, server, name)
+	return control.TeamInput{Name: reference, Loaded: &t}, err
 }

@@ -42,21 +42,21 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	return a.follow(ctx, w)
 }
 
-// startServed starts a session at a server. Its id is chosen here, so that a request that is sent
-// again starts no second one.
-func (a *app) startServed(ctx context.Context, p *plane, in control.NewSession) (control.Started, error) {
-	chosen := in.Session == ""
+// startServed starts or resumes a session at a server. If there is no id yet, one is chosen here, so that
+// a request that is sent again starts no second session.
+func (a *app) startServed(ctx context.Context, id *string, team string, start func() (control.Started, error)) (control.Started, error) {
+	chosen := *id == ""
 	if chosen {
-		in.Session = launch.NewID(in.Team.Loaded.Name, a.env.Now())
+		*id = launch.NewID(team, a.env.Now())
 	}
-	doc, err := p.starts.Start(ctx, in)
+	doc, err := start()
 	var failed *control.Error
 	switch {
 	case err == nil:
 	case chosen && errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session": // an earlier try started it
-		return control.Started{Foreseen: control.Foreseen{Session: in.Session}}, nil
+		return control.Started{Foreseen: control.Foreseen{Session: *id}}, nil
 	case ctx.Err() != nil, lostConnection(err):
-		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), in.Session, a.commandLine("status "+in.Session))}
+		err = &codeError{exitCode(err), fmt.Errorf("%s; the server may have started session %s: %s", a.describeError(err), *id, a.commandLine("status "+*id))}
 	}
 	return doc, err
 }
@@ -93,6 +93,9 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 	case errors.As(err, &atWork):
 		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
 	case errors.As(err, &waits):
+		if len(waits.Requests) == 0 {
+			waits.Requests, _, _ = p.requests.Open(ctx, waits.Session) // a server has said only that there are some
+		}
 		return a.openRequests(waits)
 	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session":
 		return usagef("%w; choose another --session, or show it with `%s`", err, a.commandLine("status "+failed.Session))

@@ -78,6 +78,8 @@ type attemptOperations interface {
 type startOperations interface {
 	Check(context.Context, control.NewSession) error
 	Start(context.Context, control.NewSession) (control.Started, error)
+	Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
+	Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
 	// Files is the store that takes a session's files before they are sent to that of the session.
 	Files() (*store.Store, error)
 	Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error

@@ -42,37 +42,51 @@ func newResume(a *app) *cobra.Command {
 	c.course.add(cmd)
 	flags.BoolVar(&c.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addSessionFlags(cmd)
+	a.addServedFlags(cmd)
 	return cmd
 }
 
 func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	in := control.Resume{PhaseSelection: c.course.PhaseSelection, Force: c.force}
-	if in.Team, err = c.teamInput(ctx, c.team); err != nil {
+	server, err := c.client()
+	if err != nil {
+		return err
+	}
+	if server != nil && len(c.edits) > 0 {
+		return usagef("--edit needs Temporal and the store; leave the server out")
+	}
+	if in.Team, err = c.teamInput(ctx, server, c.team); err != nil {
 		return err
 	}
 	var missing error
-	base, done, err := c.startingBase(ctx, func() (*store.Store, error) {
-		s, err := c.openStoreToWrite()
-		if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
-			missing = err
-			return nil, nil
-		}
-		return s, err
+	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
+		return c.startingBase(ctx, func() (*store.Store, error) {
+			s, err := c.openStoreToWrite()
+			if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
+				missing = err
+				return nil, nil
+			}
+			return s, err
+		})
 	})
 	if err != nil {
 		return err
 	}
-	defer done()
-	if in.Edits, err = c.editedFiles(ctx, base, sessionID, in.Team); err != nil {
+	defer p.close()
+	resume := func() (control.Started, error) { return p.starts.Resume(ctx, sessionID, in) }
+	if server != nil {
+		doc, err := c.startServed(ctx, &sessionID, "", resume)
+		return c.begun(ctx, p, doc, err, c.watch)
+	}
+	if in.Edits, err = c.editedFiles(ctx, p.base, sessionID, in.Team); err != nil {
 		return err
 	}
-	doc, err := control.Starts{Base: base}.Resume(ctx, sessionID, in)
+	doc, err := resume()
 	var failed *control.Error
 	if missing != nil && errors.As(err, &failed) && failed.Kind == control.Unavailable {
 		err = missing
 	}
-	return c.begun(ctx, planeOf(base, done), doc, err, c.watch)
+	return c.begun(ctx, p, doc, err, c.watch)
 }
 
 // editedFiles stores the files of --edit.

@@ -102,22 +102,21 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := c.sendFiles(ctx, p.starts, files, t, in); err != nil {
 		return c.explainStart(ctx, p, err)
 	}
-	start := p.starts.Start
-	if server != nil {
-		start = func(ctx context.Context, in control.NewSession) (control.Started, error) {
-			return c.startServed(ctx, p, in)
-		}
+	start := func() (control.Started, error) { return p.starts.Start(ctx, in) }
+	if server == nil {
+		doc, err := start()
+		return c.begun(ctx, p, doc, err, c.watch)
 	}
-	doc, err := start(ctx, in)
+	doc, err := c.startServed(ctx, &in.Session, t.Name, start)
 	return c.begun(ctx, p, doc, err, c.watch)
 }
 
 // teamFor is the team of a file, or a registered one of the store or server. The latter's reference
 // names its version.
-func (c *runCommand) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
+func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name string) (t spec.Team, reference string, err error) {
 	team, version, _ := strings.Cut(name, "@")
 	if server == nil || isFile(name) || spec.CheckName(team) != nil {
-		t, err = c.teamNamed(ctx, name)
+		t, err = o.teamNamed(ctx, name)
 		return t, "", err
 	}
 	found, err := client.Teams{Client: server}.Read(ctx, team, version)

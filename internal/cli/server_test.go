@@ -125,6 +125,8 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 		"logs whole", "logs whole -o json", "logs whole build --tail 1", "logs whole build/dev --full", "logs whole nothing", "logs waits -f", "logs whole -f --tail 1", "logs whole -f -o json",
 		"watch whole", "watch waits", "watch whole --plain",
 		"usage", "usage -o json", "usage --by model,day --since 7d", "usage --label kind=demo -o csv", "usage --label kind=none", "usage whole", "usage whole -o json", "usage --by nothing",
+		"resume waits", "resume waits --force think", "resume whole", "resume whole -o json", "resume whole --only nothing", "resume whole --team nothing.yaml",
+		"fork whole", "fork whole --from nothing", "fork whole --from build --as whole", "fork whole --from build --as a/b",
 		"budget show whole", "budget show waits -o json", "budget show --team pair -o json", "budget show --team nobody", "budget raise whole --tokens 5", "budget raise waits --phase build --tokens 5",
 	} {
 		same(t, d, far, strings.Fields(line)...)
@@ -134,7 +136,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	for _, s := range []string{"whole", "waits"} { // the page is named by the address that is used
 		same(t, d, far, "status", s)
 	}
-	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody", "usage nobody", "budget show nobody", "budget raise nobody --tokens 1"} {
+	for _, line := range []string{"status wholes", "cancel nobody", "approve nobody", "usage nobody", "budget show nobody", "budget raise nobody --tokens 1", "resume nobody", "fork nobody --from x"} {
 		unknown := far.run(strings.Fields(line)...)
 		require.Equal(t, 2, unknown.code, line)
 		require.Regexp(t, `session "\w+" not found in the Maestro server at http://127`, unknown.stderr.String(), line)
@@ -245,6 +247,20 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 		require.Contains(t, c.stderr.String(), s.text)
 		require.Equal(t, s.code, c.code, c.stderr.String())
 	}
+	require.Contains(t, far.run("resume", "one", "--edit", "think="+site).stderr.String(), "--edit needs Temporal and the store")
+	server.until("one", session.AwaitingApproval) // paused after build
+	resumed := far.run("resume", "one", "--watch")
+	require.Equal(t, 0, resumed.code, resumed.stderr.String())
+	require.Contains(t, resumed.stderr.String(), "session one continues after phase build")
+	again := far.run("resume", "one", "--force", "build", "--team", "pair", "--watch")
+	require.Equal(t, 0, again.code, again.stderr.String())
+	require.Contains(t, again.stderr.String(), "restores  think/analyst")
+	forked := far.run("fork", "one", "--from", "build", "--as", "fork", "--team", team, "--watch")
+	require.Equal(t, 0, forked.code, forked.stderr.String())
+	require.Contains(t, forked.stdout.String(), "think/analyst: restored")
+	chosen := far.run("fork", "one", "--from", "build")
+	require.Equal(t, 0, chosen.code, chosen.stderr.String())
+	require.Regexp(t, `^pair-\d+-\w+\n$`, chosen.stdout.String())
 	watched := far.run("run", team, "Make it so.", "--session", "two", "--watch")
 	require.Equal(t, 3, watched.code, watched.stderr.String())
 	require.Contains(t, watched.stderr.String(), "maestro approve two think")

@@ -54,10 +54,7 @@ func (t *target) commandLine(command string) string {
 			command += " --" + f.name + " " + agent.ShellWord(f.value)
 		}
 	}
-	if !strings.HasPrefix(command, "resume ") { // it works with Temporal and the store only
-		command += t.server.commandLine()
-	}
-	return "maestro " + command
+	return "maestro " + command + t.server.commandLine()
 }
 
 // stateFlag is this command's --state-dir flag, for printed commands.

@@ -99,14 +99,44 @@ type Starts struct{ *Client }
 // Start starts a session, and waits until it is admitted. A team that the caller has loaded is sent
 // as the text of a team file, unless the input names a registered one.
 func (s Starts) Start(ctx context.Context, in control.NewSession) (doc control.Started, err error) {
-	if in.Team.Loaded != nil && in.Team.Name == "" {
-		text, err := json.Marshal(in.Team.Loaded)
-		if err != nil {
-			return doc, err
-		}
-		in.Team.File = string(text)
+	if in.Team, err = sent(in.Team); err != nil {
+		return doc, err
 	}
 	return change[control.Started](ctx, s.Client, "/sessions", in)
+}
+
+// sent is a team as it is sent.
+func sent(team control.TeamInput) (control.TeamInput, error) {
+	if team.Loaded == nil || team.Name != "" {
+		return team, nil
+	}
+	text, err := json.Marshal(team.Loaded)
+	team.File = string(text)
+	return team, err
+}
+
+// Resume continues a session. The team is sent as for a start.
+func (s Starts) Resume(ctx context.Context, sessionID string, in control.Resume) (doc control.Started, err error) {
+	at, err := ofSession(sessionID, "resume")
+	if err == nil {
+		in.Team, err = sent(in.Team)
+	}
+	if err != nil {
+		return doc, err
+	}
+	return change[control.Started](ctx, s.Client, at, in)
+}
+
+// Fork starts a new session that has another's finished work. The team is sent as for a start.
+func (s Starts) Fork(ctx context.Context, sessionID string, in control.Fork) (doc control.Started, err error) {
+	at, err := ofSession(sessionID, "fork")
+	if err == nil {
+		in.Team, err = sent(in.Team)
+	}
+	if err != nil {
+		return doc, err
+	}
+	return change[control.Started](ctx, s.Client, at, in)
 }
 
 // Upload stores the files of an archive for sessions of a team. archive opens it, for each try anew.

@@ -20,6 +20,8 @@ const (
 	reasonLost       = "lost"
 	reasonEnded      = "ended"
 	reasonSlow       = "slow"
+	reasonAtWork     = "at_work"
+	reasonWaits      = "waits"
 	reasonNoTemporal = "temporal_away"
 )
 
@@ -30,9 +32,9 @@ type Problem struct {
 	Field   string `json:"field,omitempty" doc:"the wrong input"`
 	Session string `json:"session,omitempty" doc:"the session that it is about"`
 	// Reason is one of the causes that callers tell apart.
-	Reason string `json:"reason,omitempty" doc:"unknown_session, lost, ended, slow or temporal_away; left out: another"`
-	// State is that of a session that has ended.
-	State session.State `json:"state,omitempty" doc:"the state of a session that has ended"`
+	Reason string `json:"reason,omitempty" doc:"unknown_session, lost, ended, slow, at_work, waits or temporal_away; left out: another"`
+	// State is that of a session that has ended, or is at work.
+	State session.State `json:"state,omitempty" doc:"the state of a session that has ended, or is at work"`
 }
 
 // ProblemOf is an error as a document; the zero value where it is not one of an operation.
@@ -46,6 +48,8 @@ func ProblemOf(err error) Problem {
 	var lost *LostError
 	var ended *EndedError
 	var slow *SlowError
+	var atWork *NotEndedError
+	var waits *WaitsError
 	switch {
 	case errors.As(err, &unknown), errors.Is(err, sessionstatus.ErrUnknown):
 		p.Reason = reasonUnknown
@@ -55,6 +59,10 @@ func ProblemOf(err error) Problem {
 		p.Reason, p.State = reasonEnded, ended.State
 	case errors.As(err, &slow):
 		p.Reason = reasonSlow
+	case errors.As(err, &atWork):
+		p.Reason, p.State = reasonAtWork, atWork.State
+	case errors.As(err, &waits):
+		p.Reason = reasonWaits
 	case errors.Is(err, ErrNoTemporal):
 		p.Reason = reasonNoTemporal
 	}
@@ -73,6 +81,10 @@ func (p Problem) Err(text string) error {
 		cause = &EndedError{p.Session, p.State}
 	case reasonSlow:
 		cause = &SlowError{p.Session}
+	case reasonAtWork:
+		cause = &NotEndedError{p.Session, p.State}
+	case reasonWaits:
+		cause = &WaitsError{Session: p.Session}
 	case reasonNoTemporal:
 		cause = ErrNoTemporal
 	}
