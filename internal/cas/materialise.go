@@ -67,7 +67,7 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}
-	f := &filling{store: s, root: root, want: m, dirs: m.dirs(), before: before, seen: make(map[string]indexed, len(m))}
+	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), before: before, seen: make(map[string]indexed, len(m))}
 	if err := f.clear(ctx, root, "."); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
@@ -79,6 +79,22 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	}
 	if _, trusted := fileClock(root); trusted && awaitTick(f.latest) {
 		s.saveIndex(dir, &index{manifest: manifest, files: f.seen})
+	}
+	return nil
+}
+
+// Fill writes the manifest's files and links into an empty directory, as Materialise does.
+// instead, if not nil, is called for each file, by several goroutines: where it reports
+// true, it has made the file in another way.
+func (s *Store) Fill(ctx context.Context, m Manifest, dir string, instead func(p string) bool) (err error) {
+	root, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer closing(root, &err)
+	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead, seen: make(map[string]indexed, len(m))}
+	if err := f.fill(ctx); err != nil {
+		return fmt.Errorf("fill %s: %w", dir, err)
 	}
 	return nil
 }
@@ -113,8 +129,8 @@ func makeTop(dir string) (_ *os.Root, err error) {
 	return openDir(dir)
 }
 
-// dirs lists the directories that the manifest's paths need.
-func (m Manifest) dirs() map[string]struct{} {
+// Dirs lists the directories that the manifest's paths need.
+func (m Manifest) Dirs() map[string]struct{} {
 	dirs := make(map[string]struct{}, len(m)/8)
 	for p := range m {
 		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
@@ -135,6 +151,8 @@ type filling struct {
 	// dirs are the directories that are needed and do not exist yet.
 	dirs   map[string]struct{}
 	before *index
+	// instead makes a file in another way, and reports whether it did; nil: it never does.
+	instead func(p string) bool
 
 	mu sync.Mutex
 	// seen holds the files that are as wanted, latest the latest time of a
@@ -277,6 +295,9 @@ func (f *filling) batch(ctx context.Context, dir string, files []string) (err er
 	}
 	defer closing(root, &err)
 	for _, p := range files {
+		if f.instead != nil && f.instead(p) {
+			continue
+		}
 		info, err := f.store.writeFile(ctx, root, path.Base(p), f.want[p])
 		if err != nil {
 			return fmt.Errorf("write %q: %w", p, err)

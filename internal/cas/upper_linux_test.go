@@ -2,17 +2,12 @@ package cas_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -20,119 +15,12 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
-
-// The names are few, so that what is done meets what is there. Some are ignored by default,
-// some by the rules that are drawn.
-var (
-	drawnName = rapid.SampledFrom([]string{"a", "b", "d", "a.b", "x.log", "out", "node_modules", ".git", ".gitignore"})
-	drawnRule = rapid.SampledFrom([]string{"*.log", "!x.log", "out/", "/a", "b", "d/a", "**/out/*", "!node_modules", "a.b/**"})
-	drawnPath = rapid.Custom(func(t *rapid.T) string {
-		return path.Join(rapid.SliceOfN(drawnName, 1, 3).Draw(t, "names")...)
-	})
-	drawnContent = rapid.Custom(func(t *rapid.T) string {
-		return strings.Join(rapid.SliceOfN(drawnRule, 0, 2).Draw(t, "content"), "\n")
-	})
-)
-
-// operation does something at random in a directory, as an agent would, and nothing outside
-// of it. What is not possible there is not done.
-func operation(t *rapid.T, dir *os.Root) {
-	p, q := drawnPath.Draw(t, "path"), drawnPath.Draw(t, "other")
-	what := rapid.SampledFrom([]string{
-		"write", "write", "write", "rules", "append", "chmod", "lock", "remove", "remove", "rename", "rename", "link", "hard link",
-		"mkdir", "touch", "file for directory", "directory for file", "xattr", "pipe", "device",
-	}).Draw(t, "operation")
-	_ = dir.MkdirAll(path.Dir(p), 0o755)
-	switch what {
-	case "file for directory", "directory for file", "link":
-		_ = dir.RemoveAll(p)
-	}
-	switch what {
-	case "write", "file for directory":
-		write(dir, p, os.O_TRUNC, drawnContent.Draw(t, "text"))
-	case "rules":
-		write(dir, path.Join(path.Dir(p), ".gitignore"), os.O_TRUNC, drawnContent.Draw(t, "rules"))
-	case "append":
-		write(dir, p, os.O_APPEND, drawnContent.Draw(t, "text"))
-	case "chmod":
-		_ = dir.Chmod(p, rapid.SampledFrom([]os.FileMode{0o755, 0o644, 0o600, 0o700}).Draw(t, "mode"))
-	case "lock":
-		_ = dir.Chmod(p, 0)
-	case "remove":
-		_ = dir.RemoveAll(p)
-	case "rename":
-		move(dir, p, q)
-	case "link":
-		_ = dir.Symlink(rapid.SampledFrom([]string{"a", "b/d", "../a", "..", "/absent"}).Draw(t, "target"), p)
-	case "hard link":
-		_ = dir.Link(p, q)
-	case "mkdir":
-		_ = dir.Mkdir(p, 0o755)
-	case "directory for file":
-		_ = dir.Mkdir(p, 0o755)
-		write(dir, path.Join(p, "a"), os.O_TRUNC, "new")
-	case "touch":
-		_ = dir.Chtimes(p, time.Unix(1, 0), time.Unix(2, 0))
-	default:
-		special(t, dir, what, p)
-	}
-}
-
-// special makes what agents have no business with.
-func special(t *rapid.T, dir *os.Root, what, p string) {
-	above, err := dir.OpenFile(path.Dir(p), os.O_RDONLY|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return
-	}
-	defer above.Close()
-	name := path.Base(p)
-	switch what {
-	case "pipe":
-		_ = unix.Mkfifoat(int(above.Fd()), name, 0o644)
-	case "device":
-		_ = unix.Mknodat(int(above.Fd()), name, unix.S_IFCHR, 0)
-	case "xattr":
-		xattr := rapid.SampledFrom([]string{"opaque", "whiteout", "redirect", "metacopy", "overlay.opaque"}).Draw(t, "xattr")
-		value := rapid.SampledFrom([]string{"y", "x", "/a", ""}).Draw(t, "value")
-		_ = unix.Fsetxattr(int(above.Fd()), "user.overlay."+xattr, []byte(value), 0)
-	}
-}
-
-func write(dir *os.Root, p string, flag int, text string) {
-	f, err := dir.OpenFile(p, flag|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o644)
-	if err == nil {
-		_, _ = f.WriteString(text)
-		_ = f.Close()
-	}
-}
-
-// move renames, as the program mv does: what cannot be renamed is copied and removed.
-func move(dir *os.Root, from, to string) {
-	if err := dir.Rename(from, to); !errors.Is(err, syscall.EXDEV) || dir.Mkdir(to, 0o755) != nil {
-		return
-	}
-	_ = fs.WalkDir(dir.FS(), from, func(p string, e fs.DirEntry, err error) error {
-		there := path.Join(to, strings.TrimPrefix(p, from))
-		switch {
-		case err != nil || p == from:
-		case e.IsDir():
-			_ = dir.Mkdir(there, 0o755)
-		case e.Type().IsRegular():
-			text, _ := dir.ReadFile(p)
-			write(dir, there, os.O_TRUNC, string(text))
-		case e.Type()&fs.ModeSymlink != 0:
-			target, _ := dir.Readlink(p)
-			_ = dir.Symlink(target, there)
-		}
-		return nil
-	})
-	_ = dir.RemoveAll(from)
-}
 
 // mounted is an overlay over a tree.
 type mounted struct {
@@ -195,18 +83,7 @@ func TestAnUpperDirectoryIsTheDifference(t *testing.T) {
 	}
 	s := newStore(t)
 	rapid.Check(t, func(t *rapid.T) {
-		files := cas.Manifest{}
-		for p, text := range rapid.MapOfN(drawnPath, drawnContent, 0, 12).Draw(t, "tree") {
-			blob, err := s.PutBlob(t.Context(), []byte(text))
-			require.NoError(t, err)
-			e := cas.Entry{SHA256: blob, Size: int64(len(text)), Executable: len(text)%2 == 0}
-			more := maps.Clone(files)
-			if more[p] = e; more.Check() == nil {
-				files = more
-			}
-		}
-		base, err := s.PutManifest(t.Context(), files)
-		require.NoError(t, err)
+		base := put(t, s, castest.Tree(t))
 		room, remove := over(t, s, base)
 		defer remove()
 		work := func(room mounted) {
@@ -215,12 +92,12 @@ func TestAnUpperDirectoryIsTheDifference(t *testing.T) {
 				require.NoError(t, err)
 				defer dir.Close()
 				for range rapid.IntRange(2, 12).Draw(t, "operations") {
-					operation(t, dir)
+					castest.Operation(t, dir)
 				}
 			})
 		}
 		work(room)
-		some := rapid.SliceOfN(drawnRule, 0, 1)
+		some := rapid.SliceOfN(castest.Rule, 0, 1)
 		req := session.Collect{Base: base, Lower: base, Ignore: some.Draw(t, "ignore"), Produces: wanted.Draw(t, "produces")}
 		out, ok := agree(t, s, room, req)
 		if !ok {
@@ -256,9 +133,14 @@ func upper(t *testing.T, files map[string]string, removed, opaque []string) stri
 	return dir
 }
 
+// tester is a test or a property.
+type tester interface {
+	require.TestingT
+	Context() context.Context
+}
+
 // put stores a tree, in which nothing is ignored.
-func put(t *testing.T, s *content, files map[string]string) spec.Digest {
-	t.Helper()
+func put(t tester, s *content, files map[string]string) spec.Digest {
 	m := cas.Manifest{}
 	for p, text := range files {
 		_, err := s.PutBlob(t.Context(), []byte(text))

@@ -1,0 +1,511 @@
+//go:build !failpoints
+
+package layers_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/layers"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// tester is a test, a benchmark or a property.
+type tester interface {
+	require.TestingT
+	Context() context.Context
+}
+
+func openStore(t require.TestingT, dir string) *cas.Store {
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	blobs, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(t, err)
+	return cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: dir})
+}
+
+// put stores a tree: a content of "-> target" is a link, one that starts with "#!" a program.
+func put(t tester, s *cas.Store, files map[string]string) spec.Digest {
+	m := cas.Manifest{}
+	for p, text := range files {
+		if target, ok := strings.CutPrefix(text, "-> "); ok {
+			m[p] = cas.Entry{Link: target}
+			continue
+		}
+		blob, err := s.PutBlob(t.Context(), []byte(text))
+		require.NoError(t, err)
+		m[p] = cas.Entry{SHA256: blob, Size: int64(len(text)), Executable: strings.HasPrefix(text, "#!")}
+	}
+	name, err := s.PutManifest(t.Context(), m)
+	require.NoError(t, err)
+	return name
+}
+
+func openLayers(t require.TestingT, s *cas.Store, root string, change func(*layers.Options)) *layers.Layers {
+	o := layers.Options{Root: root, Files: s, Now: time.Now}
+	if change != nil {
+		change(&o)
+	}
+	l, err := layers.New(o)
+	require.NoError(t, err)
+	return l
+}
+
+func acquire(t tester, l *layers.Layers, m spec.Digest, near ...spec.Digest) *layers.Stack {
+	s, err := l.Acquire(t.Context(), m, near...)
+	require.NoError(t, err)
+	return s
+}
+
+// union reads a stack as its mount would show it, with empty directories.
+func union(t require.TestingT, dirs []string) map[string]string {
+	out := map[string]string{}
+	drop := func(p string) {
+		for q := range out {
+			if q == p || strings.HasPrefix(q, p+"/") {
+				delete(out, q)
+			}
+		}
+	}
+	for _, dir := range slices.Backward(dirs) {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			info, err := e.Info()
+			require.NoError(t, err)
+			p, err := filepath.Rel(dir, path)
+			require.NoError(t, err)
+			switch {
+			case e.IsDir():
+				require.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), p)
+				if before, ok := out[p]; ok && before != "/" {
+					drop(p)
+				}
+				out[p] = "/"
+				return nil
+			case info.Mode()&fs.ModeCharDevice != 0:
+				drop(p)
+				return nil
+			}
+			drop(p)
+			if info.Mode()&fs.ModeSymlink != 0 {
+				target, err := os.Readlink(path)
+				out[p] = "-> " + target
+				return err
+			}
+			text, err := os.ReadFile(path)
+			out[p] = string(text)
+			require.Equal(t, strings.HasPrefix(out[p], "#!"), info.Mode() == 0o755, p)
+			return err
+		}))
+	}
+	return out
+}
+
+// full are a tree's files with its directories.
+func full(files map[string]string) map[string]string {
+	out := map[string]string{".": "/"}
+	for p, text := range files {
+		for dir := filepath.Dir(p); dir != "."; dir = filepath.Dir(dir) {
+			out[dir] = "/"
+		}
+		out[p] = text
+	}
+	return out
+}
+
+var steps = []map[string]string{
+	{"a": "1", "d/x": "1", "d/e/y": "1", "run": "#!x", "l": "-> a"},
+	{"a": "2", "d/x": "1", "d/e/y": "1", "run": "x", "l": "-> d"},
+	{"a": "2", "d": "now a file", "run/now": "a directory"},
+	{"a": "2", "d/new": "1", "run/now": "a directory"},
+	{"run": "#!x", "d/new": "1", "n/e/w": "1"},
+	{},
+	{"a": "2", "d/x": "1", "d/e/y": "1"},
+}
+
+func layersOf(t require.TestingT, root string) []string {
+	found, err := filepath.Glob(filepath.Join(root, strings.Repeat("[0-9a-f]", 32)))
+	require.NoError(t, err)
+	return found
+}
+
+func TestAStackIsItsTree(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), filepath.Join(t.TempDir(), "layers")
+	l := openLayers(t, s, root, func(o *layers.Options) { o.MaxDepth = 3 })
+	var before spec.Digest
+	for i, files := range steps {
+		m := put(t, s, files)
+		stack := acquire(t, l, m, before)
+		require.Equal(t, full(files), union(t, stack.Dirs), i)
+		require.LessOrEqual(t, len(stack.Dirs), 3)
+		require.NoError(t, stack.Release())
+		require.NoError(t, stack.Release())
+		before = m
+	}
+	info, err := os.Stat(root)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o711), info.Mode().Perm())
+	usage, err := l.Usage()
+	require.NoError(t, err)
+	require.Equal(t, len(steps), usage.Layers)
+	require.Zero(t, usage.InUse)
+}
+
+func TestALayerHoldsWhatDiffers(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	var owned []string
+	l := openLayers(t, s, root, func(o *layers.Options) {
+		o.MaxDepth = 2
+		o.Chown = func(dir string) error { owned = append(owned, dir); return nil }
+	})
+	files := map[string]string{"gone/a": "1", "gone/b/c": "1", "same": "#!same"}
+	for i := range 50 {
+		files[fmt.Sprintf("d/f%02d", i)] = "1"
+	}
+	acquire(t, l, put(t, s, files))
+	delete(files, "gone/a")
+	delete(files, "gone/b/c")
+	files["d/f00"] = "2"
+	top := acquire(t, l, put(t, s, files))
+	require.Len(t, top.Dirs, 2)
+	require.Equal(t, map[string]string{".": "/", "d": "/", "d/f00": "2"}, union(t, top.Dirs[:1]))
+	info, err := os.Lstat(filepath.Join(top.Dirs[0], "gone"))
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeDevice|fs.ModeCharDevice, info.Mode().Type(), "one whiteout for the whole directory")
+
+	// The next would be too deep: it is a whole tree, whose files are those of the layers.
+	files["d/f01"] = "2"
+	flat := acquire(t, l, put(t, s, files))
+	require.Len(t, flat.Dirs, 1)
+	require.Equal(t, full(files), union(t, flat.Dirs))
+	for p, links := range map[string]int{"same": 2, "d/f00": 2, "d/f01": 1} {
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(filepath.Join(flat.Dirs[0], p), &st))
+		require.Equal(t, links, int(st.Nlink), p)
+	}
+	require.Len(t, owned, 3)
+	usage, err := l.Usage()
+	require.NoError(t, err)
+	require.Equal(t, 3, usage.InUse)
+	require.Greater(t, usage.Bytes, int64(2*50*4096))
+}
+
+func TestWhatIsUsedStays(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	now := time.Now()
+	l := openLayers(t, s, root, func(o *layers.Options) {
+		o.MaxBytes = 1
+		o.Now = func() time.Time { now = now.Add(time.Second); return now }
+	})
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprint(i)] = "1"
+	}
+	base := put(t, s, many)
+	require.NoError(t, acquire(t, l, base).Release())
+	many["0"] = "2"
+	middle := put(t, s, many)
+	require.NoError(t, acquire(t, l, middle).Release())
+	many["1"] = "2"
+	top := acquire(t, l, put(t, s, many), middle)
+	require.Len(t, top.Dirs, 3)
+	other := put(t, s, map[string]string{"other": "1"})
+	require.NoError(t, acquire(t, l, other).Release())
+
+	require.NoError(t, l.Collect(t.Context()))
+	require.Len(t, layersOf(t, root), 3, "the one that is used, and those below it")
+	usage, err := l.Usage()
+	require.NoError(t, err)
+	require.Equal(t, 3, usage.InUse)
+	require.Equal(t, full(many), union(t, top.Dirs))
+	require.NoError(t, top.Release())
+
+	// Those that were not used for long go first, but none that another needs.
+	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = usage.Bytes })
+	require.NoError(t, acquire(t, l, other).Release())
+	require.NoError(t, acquire(t, l, middle).Release())
+	require.NoError(t, roomy.Collect(t.Context()))
+	left := layersOf(t, root)
+	require.Len(t, left, 3)
+	require.NoDirExists(t, filepath.Dir(top.Dirs[0]))
+	require.NoError(t, l.Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
+}
+
+func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(note []byte) []byte{
+		"another start": func(note []byte) []byte {
+			boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+			require.NoError(t, err)
+			return bytes.ReplaceAll(note, bytes.TrimSpace(boot), []byte("another"))
+		},
+		"torn":    func(note []byte) []byte { return note[:len(note)/2] },
+		"remade":  func(note []byte) []byte { return bytes.Replace(note, []byte(`"id":"`), []byte(`"id":"X`), 1) },
+		"missing": func([]byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, root := openStore(t, t.TempDir()), t.TempDir()
+			l := openLayers(t, s, root, nil)
+			files := map[string]string{"a": "1", "b": "1", "c": "1"}
+			bottom := acquire(t, l, put(t, s, files))
+			files["a"] = "2"
+			m := put(t, s, files)
+			top := acquire(t, l, m)
+			require.Len(t, top.Dirs, 2)
+			require.NoError(t, top.Release())
+			require.NoError(t, bottom.Release())
+			topNote := filepath.Join(filepath.Dir(top.Dirs[0]), "note")
+			before, err := os.ReadFile(topNote)
+			require.NoError(t, err)
+			note := filepath.Join(filepath.Dir(bottom.Dirs[0]), "note")
+			data, err := os.ReadFile(note)
+			require.NoError(t, err)
+			if data = spoil(data); data == nil {
+				require.NoError(t, os.RemoveAll(filepath.Dir(note)))
+			} else {
+				require.NoError(t, os.WriteFile(note, data, 0o600))
+			}
+			if name == "another start" || name == "torn" {
+				require.NoError(t, os.Truncate(filepath.Join(bottom.Dirs[0], "b"), 0))
+			}
+			stack := acquire(t, l, m)
+			require.Equal(t, full(files), union(t, stack.Dirs))
+			after, err := os.ReadFile(topNote)
+			require.NoError(t, err)
+			require.NotEqual(t, string(before), string(after), "it was made again")
+		})
+	}
+}
+
+func TestDamageInTheStoreMakesNoLayer(t *testing.T) {
+	t.Parallel()
+	store, root := t.TempDir(), t.TempDir()
+	s := openStore(t, store)
+	l := openLayers(t, s, root, nil)
+	m := put(t, s, map[string]string{"a": "sound"})
+	blob := cas.DigestOf([]byte("sound"))
+	require.NoError(t, os.WriteFile(filepath.Join(store, filepath.FromSlash(storage.BlobKey(blob))), []byte("wrong"), 0o600))
+	_, err := l.Acquire(t.Context(), m)
+	require.ErrorIs(t, err, session.ErrCorrupt)
+	_, err = l.Acquire(t.Context(), "0123")
+	require.ErrorContains(t, err, "not the digest of a manifest")
+	require.Empty(t, layersOf(t, root))
+	left, err := os.ReadDir(filepath.Join(root, "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Many make, use and remove the same few layers, in several instances on one root.
+func TestManyShareOneRoot(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	trees := make([]spec.Digest, len(steps))
+	for i, files := range steps {
+		trees[i] = put(t, s, files)
+	}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes, o.MaxDepth = 1, 3 })
+			for i := range 30 {
+				n := (worker + i*(1+worker)) % len(trees)
+				stack, err := l.Acquire(t.Context(), trees[n], trees[(n+1)%len(trees)])
+				if !assertNoError(t, err) {
+					return
+				}
+				if i%3 == worker%3 && !assertNoError(t, l.Collect(t.Context())) {
+					return
+				}
+				if got := union(t, stack.Dirs); fmt.Sprint(got) != fmt.Sprint(full(steps[n])) {
+					t.Errorf("tree %d is %v", n, got)
+				}
+				assertNoError(t, stack.Release())
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
+}
+
+func assertNoError(t *testing.T, err error) bool {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// errand is what a process of its own does to layers.
+type errand struct {
+	Store, Root string
+	Acquire     []spec.Digest
+	MaxDepth    int
+	MaxBytes    int64
+	// Collect: it collects at the end, holding nothing.
+	Collect bool
+	// Kill names the failpoint, and At the time that it is reached, at which it dies.
+	Kill string
+	At   int32
+}
+
+const errandVariable = "MAESTRO_TEST_LAYERS"
+
+func TestMain(m *testing.M) {
+	if value := os.Getenv(errandVariable); value != "" {
+		os.Exit(run(value))
+	}
+	os.Exit(m.Run())
+}
+
+// run does an errand, says so, and holds what it has acquired until its input ends.
+func run(value string) int {
+	var e errand
+	fail := func(err error) int { fmt.Fprintln(os.Stderr, err); return 1 }
+	if err := json.Unmarshal([]byte(value), &e); err != nil {
+		return fail(err)
+	}
+	var times atomic.Int32
+	failpoint.Observe(func(point string, _ func()) {
+		if point == e.Kill && times.Add(1) == e.At {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	})
+	blobs, err := storage.NewDirectory(e.Store, time.Now)
+	if err != nil {
+		return fail(err)
+	}
+	s := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: e.Store})
+	l, err := layers.New(layers.Options{Root: e.Root, Files: s, MaxDepth: e.MaxDepth, MaxBytes: e.MaxBytes, Now: time.Now})
+	if err != nil {
+		return fail(err)
+	}
+	var near spec.Digest
+	for _, m := range e.Acquire {
+		stack, err := l.Acquire(context.Background(), m, near)
+		if err != nil {
+			return fail(err)
+		}
+		if near = m; e.Collect {
+			_ = stack.Release()
+		}
+	}
+	if e.Collect {
+		if err := l.Collect(context.Background()); err != nil {
+			return fail(err)
+		}
+	}
+	fmt.Println("done")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+// start starts a process for an errand, and waits until it has done it or has died.
+func start(t *testing.T, e errand) (cmd *exec.Cmd, done bool) {
+	t.Helper()
+	value, err := json.Marshal(e)
+	require.NoError(t, err)
+	cmd = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), errandVariable+"="+string(value))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	t.Cleanup(func() { _ = stdin.Close() })
+	return cmd, line == "done\n"
+}
+
+func TestAnotherProcessKeepsWhatItUses(t *testing.T) {
+	t.Parallel()
+	store, root := t.TempDir(), t.TempDir()
+	s := openStore(t, store)
+	l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
+	m := put(t, s, steps[0])
+	cmd, done := start(t, errand{Store: store, Root: root, Acquire: []spec.Digest{m}})
+	require.True(t, done)
+	require.NoError(t, l.Collect(t.Context()))
+	require.Len(t, layersOf(t, root), 1)
+	stack := acquire(t, l, m)
+	require.Equal(t, full(steps[0]), union(t, stack.Dirs))
+	require.NoError(t, stack.Release())
+
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.NoError(t, l.Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
+}
+
+// Wherever a process is killed while it makes, flattens and removes layers: what is there is
+// whole, and what it leaves is removed.
+func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	trees := make([]map[string]string, 4)
+	for i := range trees {
+		trees[i] = map[string]string{"changed": fmt.Sprint(i), fmt.Sprintf("removed/later/%d", i): "1"}
+		for j := range 10 {
+			trees[i][fmt.Sprintf("d/same%d", j)] = "1"
+		}
+	}
+	for _, point := range []string{"begun", "filled", "removed", "linked", "made", "published", "evicted"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			for at := int32(1); ; at++ {
+				store, root := t.TempDir(), t.TempDir()
+				s := openStore(t, store)
+				var manifests []spec.Digest
+				for _, files := range trees {
+					manifests = append(manifests, put(t, s, files))
+				}
+				cmd, done := start(t, errand{
+					Store: store, Root: root, Acquire: manifests, MaxDepth: 2, MaxBytes: 1, Collect: true, Kill: "layers: " + point, At: at,
+				})
+				if done {
+					require.Greater(t, at, int32(1), "the failpoint is reached")
+					return
+				}
+				require.Error(t, cmd.Wait())
+				l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
+				for i, m := range manifests {
+					stack := acquire(t, l, m)
+					require.Equal(t, full(trees[i]), union(t, stack.Dirs))
+					require.NoError(t, stack.Release())
+				}
+				require.NoError(t, l.Collect(t.Context()))
+				require.Empty(t, layersOf(t, root))
+				left, err := os.ReadDir(filepath.Join(root, "tmp"))
+				require.NoError(t, err)
+				require.Empty(t, left)
+			}
+		})
+	}
+}

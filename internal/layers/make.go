@@ -1,0 +1,324 @@
+package layers
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// similar is a tree that there are layers of.
+type similar struct {
+	*Stack
+	tree cas.Manifest
+}
+
+// release lets the layers be removed.
+func (s *similar) release() error {
+	if s == nil {
+		return nil
+	}
+	return s.Release()
+}
+
+// recentlyUsed is how many of the layers that were used last are compared with a tree.
+const recentlyUsed = 4
+
+// nearest returns the most similar tree of those that there are layers of; nil if none has
+// anything in common with the tree. It must be released.
+func (l *Layers) nearest(ctx context.Context, m cas.Manifest, near []spec.Digest) (best *similar, err error) {
+	recent, err := l.recent(recentlyUsed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, best.release())
+		}
+	}()
+	least := len(m)
+	for _, digest := range append(slices.Clone(near), recent...) {
+		s, err := l.candidate(ctx, digest)
+		if err != nil {
+			return best, err
+		}
+		if s == nil {
+			continue
+		}
+		if n := len(cas.Diff(s.tree, m)); n < least {
+			best, s, least = s, best, n
+		}
+		if err := s.release(); err != nil {
+			return best, err
+		}
+		// The rest can save little: each costs a look at all of its tree.
+		if least <= 16+len(m)/64 {
+			break
+		}
+	}
+	return best, nil
+}
+
+// candidate holds a tree that may be similar; nil if it cannot be used, for whatever reason.
+func (l *Layers) candidate(ctx context.Context, digest spec.Digest) (*similar, error) {
+	if !digest.Valid() {
+		return nil, ctx.Err()
+	}
+	s, err := l.hold(digest)
+	if s == nil || err != nil {
+		return nil, ctx.Err()
+	}
+	tree, err := l.o.Files.SharedManifest(ctx, digest)
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), s.Release())
+	}
+	return &similar{s, tree}, nil
+}
+
+// making is a layer that is being made, in a temporary directory.
+type making struct {
+	*Layers
+	dir  string
+	tree string
+	want cas.Manifest
+	note layer
+}
+
+// make makes the layer of a manifest. If another process makes it first, the stack is nil.
+func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Digest) (_ *Stack, err error) {
+	want, err := l.o.Files.SharedManifest(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	below, err := l.nearest(ctx, want, near)
+	if err != nil {
+		return nil, err
+	}
+	// Held until the layer is there: then it keeps those below it.
+	defer func() { err = errors.Join(err, below.release()) }()
+	m := &making{Layers: l, want: want, note: layer{ID: rand.Text(), Boot: l.boot, Manifest: manifest}}
+	lock, err := m.begin()
+	if err != nil {
+		return nil, err
+	}
+	made := false
+	defer func() {
+		if !made {
+			err = errors.Join(err, os.RemoveAll(m.dir), lock.Close())
+		}
+	}()
+	err = m.fill(ctx, below)
+	if errors.Is(err, errNoWhiteouts) {
+		if err = m.clear(); err == nil {
+			err = m.whole(ctx, below)
+		}
+	}
+	if err == nil {
+		made, err = m.publish()
+	}
+	if !made {
+		return nil, err
+	}
+	s := &Stack{Dirs: []string{filepath.Join(l.path(nameOf(manifest)), treeDir)}, manifest: manifest, top: m.note, lock: lock}
+	if m.note.Below != "" {
+		s.Dirs = append(s.Dirs, below.Dirs...)
+	}
+	return s, nil
+}
+
+// begin makes the temporary directory. While it is locked, nobody removes it.
+func (m *making) begin() (lock *os.File, err error) {
+	name := filepath.Join(tempDir, m.note.ID)
+	m.dir = m.path(name)
+	m.tree = filepath.Join(m.dir, treeDir)
+	err = m.locked(shared, func() error {
+		if err := mkdir(m.dir, dirMode); err != nil {
+			return err
+		}
+		lock, err = m.open(name, shared)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Here("layers: begun")
+	return lock, mkdir(m.tree, treeMode)
+}
+
+// mkdir makes a directory whose mode no umask changes.
+func mkdir(dir string, mode fs.FileMode) error {
+	return errors.Join(os.Mkdir(dir, mode), os.Chmod(dir, mode))
+}
+
+func (m *making) clear() error {
+	return errors.Join(os.RemoveAll(m.tree), mkdir(m.tree, treeMode))
+}
+
+// fill writes what differs from the layers below, or all if they are deep enough.
+func (m *making) fill(ctx context.Context, below *similar) error {
+	if below == nil || len(below.Dirs) >= m.o.MaxDepth {
+		return m.whole(ctx, below)
+	}
+	changed := cas.Manifest{}
+	diff := cas.Diff(below.tree, m.want)
+	for p, c := range diff {
+		if !c.Deleted {
+			changed[p] = c.Entry
+		}
+	}
+	if err := m.o.Files.Fill(ctx, changed, m.tree, nil); err != nil {
+		return err
+	}
+	failpoint.Here("layers: filled")
+	m.count(changed)
+	m.note.Below, m.note.BelowID = nameOf(below.manifest), below.top.ID
+	return m.remove(diff)
+}
+
+var errNoWhiteouts = errors.New("no whiteouts can be made here")
+
+// remove makes whiteouts for what the tree no longer has. Directories that it no longer has
+// are removed as a whole. What a file or directory has taken the place of needs none.
+func (m *making) remove(diff cas.Delta) error {
+	deleted := diff.Deleted()
+	if len(deleted) == 0 {
+		return nil
+	}
+	dirs := m.want.Dirs()
+	has := func(dir string) bool { _, ok := dirs[dir]; return ok || dir == "." }
+	gone := map[string]struct{}{}
+	for _, p := range deleted {
+		if has(p) {
+			continue
+		}
+		for dir := path.Dir(p); !has(dir); dir = path.Dir(dir) {
+			p = dir
+		}
+		if _, ok := m.want[p]; !ok {
+			gone[p] = struct{}{}
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(gone)) {
+		if err := m.above(path.Dir(p)); err != nil {
+			return err
+		}
+		err := unix.Mknod(filepath.Join(m.tree, p), unix.S_IFCHR, 0)
+		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) {
+			return errNoWhiteouts
+		}
+		if err != nil {
+			return fmt.Errorf("remove %q in a layer: %w", p, err)
+		}
+		failpoint.Here("layers: removed")
+	}
+	return nil
+}
+
+// above makes the directories on the way to what is removed.
+func (m *making) above(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if err := m.above(path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := mkdir(filepath.Join(m.tree, dir), treeMode); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// whole writes the whole tree. What other layers hold already is linked.
+func (m *making) whole(ctx context.Context, other *similar) error {
+	m.note.Below, m.note.BelowID, m.note.Bytes = "", "", 0
+	var link func(p string) bool
+	if other != nil {
+		held, err := holdings(other.Dirs)
+		if err != nil {
+			return err
+		}
+		link = func(p string) bool {
+			from, ok := held[p]
+			if !ok || other.tree[p] != m.want[p] {
+				return false
+			}
+			failpoint.Here("layers: linked")
+			return os.Link(filepath.Join(from, p), filepath.Join(m.tree, p)) == nil
+		}
+	}
+	if err := m.o.Files.Fill(ctx, m.want, m.tree, link); err != nil {
+		return err
+	}
+	failpoint.Here("layers: filled")
+	m.count(m.want)
+	return nil
+}
+
+// holdings finds the topmost directory that holds each file of a stack.
+func holdings(dirs []string) (map[string]string, error) {
+	held := map[string]string{}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			if p, err = filepath.Rel(dir, p); err != nil {
+				return err
+			}
+			if _, ok := held[p]; !ok {
+				held[p] = dir
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+const block = 4096
+
+// count notes what files take up, with the directories that they are in.
+func (m *making) count(files cas.Manifest) {
+	for _, e := range files {
+		m.note.Bytes += (e.Size + block - 1) / block * block
+	}
+	m.note.Bytes += int64(1+len(files.Dirs())) * block
+}
+
+// publish gives the layer its name, unless somebody else was first.
+func (m *making) publish() (made bool, err error) {
+	if err := m.note.write(m.dir); err != nil {
+		return false, err
+	}
+	if m.o.Chown != nil {
+		if err := m.o.Chown(m.tree); err != nil {
+			return false, fmt.Errorf("give a layer to who uses it: %w", err)
+		}
+	}
+	now := m.o.Now()
+	if err := os.Chtimes(m.dir, now, now); err != nil {
+		return false, err
+	}
+	failpoint.Here("layers: made")
+	err = m.locked(shared, func() error { return os.Rename(m.dir, m.path(nameOf(m.note.Manifest))) })
+	if errors.Is(err, fs.ErrExist) { // somebody was
+		return false, nil
+	}
+	failpoint.Here("layers: published")
+	return err == nil, err
+}
