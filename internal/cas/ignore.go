@@ -17,6 +17,9 @@ import (
 // what stands behind a colon and dots and spaces at the end, or have a short name for it;
 // and a tree may come to one.
 func isGitDir(name string) bool {
+	if name != "" && name[0] < unicode.MaxASCII && !strings.ContainsRune(".gG", rune(name[0])) {
+		return false // as nearly all names
+	}
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.TrimRight(strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cf) {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -242,10 +243,54 @@ func EncodeManifest(m Manifest) ([]byte, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	if m == nil {
-		m = Manifest{}
+	return m.encode(m.Paths()), nil
+}
+
+// encode writes a sound manifest with these paths, as encoding/json does, but faster: it is
+// what the size of a tree costs in a collection.
+func (m Manifest) encode(paths []string) []byte {
+	b := make([]byte, 0, 64+len(m)*160)
+	b = append(b, `{"files":{`...)
+	for i, p := range paths {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, p), ':')
+		b = m[p].append(b)
 	}
-	return canonical(manifestDocument{Files: m, Schema: ManifestSchema})
+	b = append(b, `},"schema":`...)
+	return append(appendText(b, ManifestSchema), '}')
+}
+
+func (e Entry) append(b []byte) []byte {
+	from := len(b)
+	if e.Executable {
+		b = append(b, `,"executable":true`...)
+	}
+	if e.Link != "" {
+		b = appendText(append(b, `,"link":`...), e.Link)
+	}
+	if e.SHA256 != "" {
+		b = appendText(append(b, `,"sha256":`...), string(e.SHA256))
+	}
+	if e.Size != 0 {
+		b = strconv.AppendInt(append(b, `,"size":`...), e.Size, 10)
+	}
+	b[from] = '{' // instead of the first comma: a sound entry has a field
+	return append(b, '}')
+}
+
+// appendText writes a string as JSON.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := canonical(s) // strings have no errors
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // DecodeManifest reads a manifest's blob and refuses what Check refuses.

@@ -1,11 +1,14 @@
 package cas_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/maestro-hive/maestro/internal/cas"
 )
@@ -34,6 +37,37 @@ func TestAManifestIsWrittenInOneWay(t *testing.T) {
 	again, err := cas.DecodeDelta(data)
 	require.NoError(t, err)
 	require.Equal(t, d, again)
+}
+
+// The documents are those of encoding/json, whatever the names.
+func TestAManifestIsWrittenAsJSON(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := cas.Manifest{}
+		for _, p := range rapid.SliceOf(rapid.String()).Draw(t, "names") {
+			e := cas.Entry{SHA256: sha([]byte(p)), Size: rapid.Int64Range(0, 99).Draw(t, "size"), Executable: rapid.Bool().Draw(t, "executable")}
+			if rapid.Bool().Draw(t, "link") {
+				e = cas.Entry{Link: p}
+			}
+			if one := (cas.Manifest{p: e}); one.Check() == nil {
+				m[p] = e
+			}
+		}
+		data, err := cas.EncodeManifest(m)
+		if m.Check() != nil {
+			require.Error(t, err)
+			return
+		}
+		require.NoError(t, err)
+		var want bytes.Buffer
+		enc := json.NewEncoder(&want)
+		enc.SetEscapeHTML(false)
+		require.NoError(t, enc.Encode(struct {
+			Files  cas.Manifest `json:"files"`
+			Schema string       `json:"schema"`
+		}{m, cas.ManifestSchema}))
+		require.Equal(t, strings.TrimSuffix(want.String(), "\n"), string(data))
+	})
 }
 
 func TestManifestsThatNoDirectoryCanHold(t *testing.T) {
