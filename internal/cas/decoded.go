@@ -2,6 +2,8 @@ package cas
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -73,17 +75,23 @@ func (s trees) SharedManifest(ctx context.Context, name spec.Digest) (Manifest, 
 
 func (s trees) shared(ctx context.Context, name spec.Digest) (*decoded, error) {
 	// Before it is read: what happens to the blob meanwhile is noticed next time.
-	blob, err := s.in.StatBlob(name)
-	if err == nil {
-		if d := s.recent.get(name); d != nil && d.blob.Untouched(blob) {
-			return d, nil
+	blob, statErr := s.in.StatBlob(name)
+	d := s.recent.get(name)
+	if d != nil && statErr == nil && d.blob.Untouched(blob) {
+		return d, nil
+	}
+	if d != nil { // it was marked as used, or something has happened to it
+		if _, err := s.CopyBlob(ctx, name, io.Discard); err != nil {
+			return nil, fmt.Errorf("read a manifest: %w", err)
 		}
+		d = &decoded{d.Manifest, name, blob, d.paths, d.bytes}
+	} else {
+		m, err := s.Manifest(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		d = newDecoded(name, m, blob)
 	}
-	m, err := s.Manifest(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	d := newDecoded(name, m, blob)
 	s.recent.add(d)
 	return d, nil
 }

@@ -17,7 +17,7 @@ import (
 // contents, an edit against a deletion, a file against a directory of its name.
 // Conflicts are sorted by path.
 func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
-	m, err := s.Manifest(ctx, base)
+	m, err := s.SharedManifest(ctx, base)
 	if err != nil {
 		return session.Folded{}, err
 	}
@@ -33,6 +33,7 @@ func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step)
 	if err != nil {
 		return session.Folded{}, err
 	}
+	s.remember(name, t.files)
 	return session.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
 }
 

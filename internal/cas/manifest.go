@@ -411,9 +411,9 @@ func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 
 // Paths lists a manifest's paths, sorted.
 func (s trees) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
-	m, err := s.Manifest(ctx, manifest)
+	m, err := s.shared(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
-	return m.Paths(), nil
+	return slices.Clone(m.paths()), nil
 }

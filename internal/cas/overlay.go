@@ -16,11 +16,11 @@ import (
 // another, what the tree is then, and the paths that change. A file that the
 // other has and the first has not stays.
 func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
-	before, err := s.Manifest(ctx, base)
+	before, err := s.SharedManifest(ctx, base)
 	if err != nil {
 		return session.Collected{}, err
 	}
-	over, err := s.Manifest(ctx, files)
+	over, err := s.SharedManifest(ctx, files)
 	if err != nil {
 		return session.Collected{}, err
 	}
@@ -45,7 +45,7 @@ func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Co
 // The first that it has not is in the error, [session.ErrNotFound] or
 // [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
 func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
-	m, err := s.Manifest(ctx, manifest)
+	m, err := s.SharedManifest(ctx, manifest)
 	if err != nil {
 		return err
 	}
