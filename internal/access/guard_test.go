@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -15,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +78,17 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 		<-r.Context().Done()
 		_, _ = fmt.Fprintln(w, context.Cause(r.Context()))
 	})
-	server := &http.Server{Handler: s.guard.Wrap(mux), ReadHeaderTimeout: 5 * time.Second}
+	var handling sync.WaitGroup // what is refused writes to the audit log
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handling.Add(1)
+		defer handling.Done()
+		s.guard.Wrap(mux).ServeHTTP(w, r)
+	})}
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
+	t.Cleanup(func() {
+		_ = server.Close()
+		handling.Wait()
+	})
 	return s
 }
 
@@ -392,4 +403,39 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 		c.o.Docs, c.o.Now = newSite(t).docs, time.Now
 		require.Equal(t, c.want, access.NewGuard(c.o).URL())
 	}
+}
+
+// counted counts what is logged with an error.
+type counted struct {
+	slog.Handler
+	of string
+	n  *atomic.Int64
+}
+
+func (c counted) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && err.Error() == c.of {
+			c.n.Add(1)
+		}
+		return true
+	})
+	return nil
+}
+
+func TestAStoreThatCannotBeUsedIsLoggedAFewTimes(t *testing.T) {
+	t.Parallel()
+	var logged atomic.Int64
+	before := slog.Default()
+	slog.SetDefault(slog.New(counted{before.Handler(), "the disk has gone", &logged}))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	s := newSite(t, func(o *access.Options) {
+		o.Signed = []string{"/hooks/"}
+		o.Signature = func(r *http.Request) (access.Actor, *http.Request, error) {
+			return access.Actor{}, r, errors.New("the disk has gone")
+		}
+	})
+	for range 200 {
+		require.Equal(t, http.StatusServiceUnavailable, s.user().send("POST", "/hooks/x", "{}").StatusCode)
+	}
+	require.EqualValues(t, 60, logged.Load())
 }
