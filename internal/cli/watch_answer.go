@@ -20,18 +20,12 @@ func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, err
 	ctx = c.app.env.acting(ctx)
 	quiet, out := c.captured()
 	quiet.stderr, quiet.palette.On = out, false
-	server, err := c.app.client()
-	switch {
-	case err != nil:
-		return "", err
-	case answer.Action == tui.Raise && server != nil:
-		return "", usagef("budgets are raised with Temporal and the store, not with a server; its dashboard can: %s", server.URL())
-	case answer.Action == tui.Raise:
-		err = (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
-	default:
-		command := resolveCommandOf(quiet)
-		err = command.answerTyped(ctx, c.session, answer)
+	if answer.Action == tui.Raise {
+		err := (&budgetRaise{quiet.console, quiet.connector, quiet.env}).raiseTyped(ctx, c.session, answer)
+		return out.String(), err
 	}
+	command := resolveCommandOf(quiet)
+	err := command.answerTyped(ctx, c.session, answer)
 	return out.String(), err
 }
 

@@ -81,15 +81,27 @@ func TestLeavingASessionThatWaits(t *testing.T) {
 	require.Contains(t, x.sees(), "maestro approve s think")
 }
 
-// A budget is raised by a key: first the amount, then the note.
+// A budget is raised by a key, with a server and without: first the amount, then the note.
 func TestABudgetIsRaisedByKey(t *testing.T) {
 	t.Parallel()
+	for name, at := range map[string]func(*desk) *desk{
+		"here": func(d *desk) *desk { return d }, "with a server": func(d *desk) *desk { return d.served(nil, "operator").away() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budgetRaisedByKey(t, at)
+		})
+	}
+}
+
+func budgetRaisedByKey(t *testing.T, at func(*desk) *desk) {
+	t.Helper()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"coder": `echo '{"usage": {"input_tokens": 60}}' > "$MAESTRO_RESULT"; echo x > code.txt`})
 	team := strings.Replace(oneTeam, "phases:", "  next: {role: Developer, agent: coder, instructions: x}\nphases:", 1) +
 		"  - {name: more, personas: [next]}\nbudget: {tokens: 50, on_exceeded: ask}\n"
 	d.must(0, "run", d.file("team.yaml", team), "Make it so.", "--session", "s")
-	x := d.onTerminal(80, 24, nil, "watch", "s")
+	x := at(d).onTerminal(80, 24, nil, "watch", "s")
 	x.shows("needs a larger budget")
 	x.types("+lots\r\r")
 	x.shows(`not sent: "lots" is not an amount`)
