@@ -76,6 +76,20 @@ func TestABusyServerIsNotAskedAgainBeforeItsTime(t *testing.T) {
 	}
 }
 
+func TestAWrongTokenIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	c, calls := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
+		w.Header().Set("Retry-After", "6")
+		problem(w, http.StatusTooManyRequests, "the token is unknown, revoked or expired")
+	})
+	_, err := client.Sessions{Client: c}.Status(t.Context(), "s")
+	var refused *client.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.True(t, refused.Nobody)
+	require.EqualValues(t, 1, calls.Load())
+}
+
 func TestFilesThatCannotBeReadAreNotTheServersFault(t *testing.T) {
 	t.Parallel()
 	c, _ := answering(t, func(w http.ResponseWriter, r *http.Request) {

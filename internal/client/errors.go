@@ -95,7 +95,7 @@ func (c *Client) failed(got *http.Response) (wait time.Duration, err error) {
 			return pauses[len(pauses)-1], fmt.Errorf("the Maestro server at %s: %w", c.base, p.Err(text))
 		}
 		return 0, p.Err(text)
-	case status == http.StatusUnauthorized:
+	case status == http.StatusUnauthorized, strings.Contains(got.Header.Get("WWW-Authenticate"), "invalid_token"): // also if that was often so
 		return 0, &RefusedError{URL: c.base, Nobody: true, text: text}
 	case status == http.StatusForbidden:
 		return 0, &RefusedError{URL: c.base, text: text}
