@@ -53,7 +53,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	a.spender.begin(a.log.attemptKey(), start.earlier)
 	contract := contractOf(a.session.team, a.in)
 	collect := session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Ignore: a.session.team.Ignore,
+		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore,
 		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
 	}
 	persona := a.session.team.Personas[a.in.Persona]
@@ -66,7 +66,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		if f := a.exec.dir.filledBy(ctx, err); f != nil {
 			return nil, end, f
 		}
-		end.files = a.collectLeft(ctx, err, collect)
+		end.files = a.collectLeft(ctx, err, dir, collect)
 		return nil, end, err
 	}
 	collected, err := a.checks.collect(ctx, collect)
@@ -74,6 +74,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		return nil, end, err
 	}
 	end.files = collected.Output
+	a.exec.dir.workDirs.Collected(dir, collected.Output)
 	if len(end.outcome.SendsBack) > 0 { // what is declared not to be done has no contract
 		if f := mayNotSendBack(a.session.team, a.in); f != nil {
 			return nil, end, f
@@ -104,10 +105,8 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 		if dir, err = a.exec.dir.open(); err != nil {
 			return err
 		}
-		if !s.asLeft {
-			if err := a.files.Materialise(ctx, s.files, dir.Tree); err != nil {
-				return err
-			}
+		if dir, err = a.fill(ctx, dir, s); err != nil {
+			return err
 		}
 		if !s.continues { // or this attempt, cut off before it has one, would continue with it
 			if err := a.exec.agents.Forget(dir); err != nil {
@@ -118,6 +117,23 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 		return err
 	})
 	return dir, brief, err
+}
+
+// fill has the directory show what the attempt starts from.
+func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (session.WorkDir, error) {
+	dirs := a.exec.dir.workDirs
+	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InJournal; {
+	case s.asLeft && inLayers:
+		return dirs.Laid(ctx, dir)
+	case s.asLeft && !dirs.Layered(dir):
+		return dir, nil
+	case inLayers:
+		return dirs.Lay(ctx, dir, s.files, a.in.Input)
+	}
+	if err := dirs.Unlay(dir); err != nil {
+		return dir, err
+	}
+	return dir, a.files.Materialise(ctx, s.files, dir.Tree)
 }
 
 func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
@@ -168,15 +184,17 @@ func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context
 		if err != nil {
 			return nil, err
 		}
-		outcome, failed := a.checks.run(ctx, check, dir)
-		err = a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, collected.Output, dir.Tree) })
+		outcome, _, failed := a.checks.run(ctx, check, dir, collected.Output)
+		if !a.exec.dir.workDirs.HasLayers() {
+			err = a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, collected.Output, dir.Tree) })
+		}
 		return outcome.Log, errors.Join(failed, err)
 	}
 }
 
 // collectLeft collects what a failed agent left, for the next attempt to see or to
 // continue from. Files that cannot be kept are no further failure.
-func (a *attempt) collectLeft(ctx context.Context, err error, req session.Collect) spec.Digest {
+func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect) spec.Digest {
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
 	}
@@ -185,6 +203,7 @@ func (a *attempt) collectLeft(ctx context.Context, err error, req session.Collec
 	if err != nil {
 		return ""
 	}
+	a.exec.dir.workDirs.Collected(dir, collected.Output)
 	return collected.Output
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// checks runs checks in an execution's directory and collects what is there.
+// checks runs checks on what is collected and collects what they may leave: in directories of
+// their own where trees are layered, otherwise in that of the execution.
 type checks struct {
 	exec  *execution
 	files Files
@@ -38,9 +39,12 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 	if f := missing(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
+	if c.exec.dir.workDirs.HasLayers() {
+		defer func() { _ = c.exec.dir.workDirs.ClearFresh(dir) }() // the next check clears it otherwise
+	}
 	for _, name := range contract.Checks {
 		c.exec.setProgress("check " + name)
-		result, err := c.run(ctx, name, dir)
+		result, at, err := c.run(ctx, name, dir, work.Output)
 		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- check " + name), result.Log}, []byte("\n"))
 		if err != nil {
 			return work, err
@@ -50,6 +54,7 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 			continue
 		}
 		req.Only, req.On = keep, work.Delta
+		req.Dir, req.Lower = at.Tree, at.Lower()
 		if work, err = c.collect(ctx, req); err != nil {
 			return work, err
 		}
@@ -57,15 +62,23 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 	return work, nil
 }
 
-// run runs one check over the tree.
-func (c checks) run(ctx context.Context, name string, dir session.WorkDir) (outcome session.Outcome, err error) {
-	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
-		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{
-			Check: name, WorkDir: dir, Lock: c.exec.lock(), Progress: c.exec.setProgress,
+// run runs one check on a tree, which the directory has, too. at is where it ran.
+func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) (outcome session.Outcome, at session.WorkDir, err error) {
+	at = dir
+	if c.exec.dir.workDirs.HasLayers() {
+		err = c.exec.retryStore(ctx, func() (err error) {
+			at, err = c.exec.dir.workDirs.Fresh(ctx, dir, tree, dir.Lower())
+			return err
 		})
+		if err != nil {
+			return outcome, at, err
+		}
+	}
+	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
+		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{Check: name, WorkDir: at, Lock: c.exec.lock(), Progress: c.exec.setProgress})
 		return err
 	})
-	return outcome, err
+	return outcome, at, err
 }
 
 // missing is the failure of work in which no created or changed file matches one of the

@@ -102,6 +102,9 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 		if dir, err = m.exec.dir.open(); err != nil {
 			return err
 		}
+		if m.ports.WorkDirs.HasLayers() { // each check gets the tree
+			return nil
+		}
 		return m.ports.Files.Materialise(ctx, result.Tree, dir.Tree)
 	}); err != nil {
 		result.Failure, err = m.failed(ctx, err)
@@ -112,7 +115,7 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 		return result, err
 	}
 	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.ports.Agents.Secrets()}
-	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{}, &session.Outcome{})
+	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree}, &session.Outcome{})
 	if err != nil {
 		result.Failure, err = m.failed(ctx, counted(err))
 		return result, err

@@ -53,6 +53,25 @@ type Files interface {
 type WorkDirs interface {
 	// Make makes and returns the assignment's stable directory.
 	Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error)
+	// HasLayers reports whether processes see trees as layers. A model works in the worker,
+	// which does not.
+	HasLayers() bool
+	// Lay has the assignment's tree show a manifest as layers with nothing above them. What
+	// an agent left above them stays if it was collected as that manifest. near are manifests
+	// that it may be similar to. Laid returns the directory as an execution before has left
+	// it, with its layers if it has some. Layers are held until ctx ends.
+	Lay(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
+	Laid(ctx context.Context, dir session.WorkDir) (session.WorkDir, error)
+	// Layered reports whether the tree lies over layers; Unlay forgets that, before it is
+	// filled.
+	Layered(dir session.WorkDir) bool
+	Unlay(dir session.WorkDir) error
+	// Collected notes which tree was collected from a directory.
+	Collected(dir session.WorkDir, tree spec.Digest)
+	// Fresh makes directories for one check, with a manifest's tree as layers, an empty HOME
+	// and an empty TMPDIR. ClearFresh removes them.
+	Fresh(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
+	ClearFresh(dir session.WorkDir) error
 	// RestoreAccess makes the directories above the tree accessible again that an agent
 	// has locked.
 	RestoreAccess(dir session.WorkDir) error

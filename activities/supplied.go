@@ -90,6 +90,9 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		if dir, err = a.exec.dir.open(); err != nil {
 			return err
 		}
+		if err := a.exec.dir.workDirs.Unlay(dir); err != nil {
+			return err
+		}
 		if err := a.files.Materialise(ctx, laid.Output, dir.Tree); err != nil {
 			return err
 		}

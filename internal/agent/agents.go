@@ -35,6 +35,8 @@ type Options struct {
 	CacheRoot string
 	// Now tells the time. Required.
 	Now func() time.Time
+	// WorkRoot is the directory below which agents work; empty: trees are not layered.
+	WorkRoot string
 	// Hidden are directories that no room shows: the store.
 	Hidden []string
 	// Grace is how long a process that is stopped has to end by itself before
@@ -68,6 +70,10 @@ type Set struct {
 	// rooms: agents and checks work in rooms. noRooms says why not, where they might.
 	rooms   bool
 	noRooms error
+	// layers: trees are layers in rooms. noLayers says why not, where they might be.
+	layers   bool
+	noLayers error
+	workRoot string
 	// hidden are directories of the worker that no room shows.
 	hidden []string
 	// transport carries the calls of models.
@@ -89,7 +95,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, errors.Join(errs...)
 	}
 	s := &Set{
-		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden,
+		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
 		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*llm.Scale{},
 	}
 	for name, d := range s.config.Agents {
@@ -133,8 +139,12 @@ func (s *Set) isolate() error {
 	if s.launcher.User == nil && os.Geteuid() == 0 {
 		s.launcher.User = &roomUser
 	}
-	s.noRooms = s.launcher.TryRoom()
+	s.noRooms = s.launcher.TryRoom(nil)
 	if s.rooms = s.noRooms == nil; s.rooms {
+		if s.workRoot != "" {
+			s.noLayers = s.tryLayers()
+			s.layers = s.noLayers == nil
+		}
 		return nil
 	}
 	if s.config.Isolation == IsolationRequired {
@@ -145,6 +155,35 @@ func (s *Set) isolate() error {
 	}
 	return nil
 }
+
+// tryLayers makes a room over an overlay where agents work: not every file system can hold
+// one.
+func (s *Set) tryLayers() error {
+	if err := os.MkdirAll(s.workRoot, 0o711); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(s.workRoot, ".try-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left there is in nobody's way
+	o := &room.Overlay{Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+	for _, path := range []string{o.Lower[0], o.Upper, o.Work} {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := s.launcher.User.Chown(dir); err != nil {
+		return err
+	}
+	return s.launcher.TryRoom(o)
+}
+
+// HasLayers reports whether rooms can show trees as layers.
+func (s *Set) HasLayers() bool { return s.layers }
+
+// Own gives everything in a directory to the user that agents run as.
+func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }
 
 // Isolation says how agents and checks are isolated; why says why they do not work in rooms,
 // where the file permits rooms.
@@ -195,6 +234,9 @@ func (s *Set) resolve(argv []string) []string {
 func (s *Set) warn(log *slog.Logger) {
 	for _, lack := range s.config.Shortages(s.getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
+	}
+	if s.noLayers != nil {
+		log.Warn("trees are copied for each attempt, because they cannot be layered", "why", s.noLayers.Error())
 	}
 	if s.noRooms != nil {
 		log.Warn("agents and checks work without rooms", "why", s.noRooms.Error())

@@ -33,7 +33,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	if err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
-	if err := s.launcher.User.Chown(dirs.Tree, dirs.Home, dirs.Tmp); err != nil {
+	if err := s.own(dirs); err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{

@@ -77,7 +77,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage,
 			return nil, session.Outcome{}, broken(subject, err)
 		}
 	}
-	if err := s.launcher.User.Chown(dirs.Tree, dirs.Home, dirs.Tmp); err != nil {
+	if err := s.own(dirs); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Preset == "" || !job.Continues {

@@ -15,6 +15,15 @@ type place struct {
 	room         *room.Layout
 }
 
+// own gives the directories to the user that agents run as.
+func (s *Set) own(dirs session.WorkDir) error {
+	all := []string{dirs.Tree, dirs.Home, dirs.Tmp}
+	if dirs.Layers != nil {
+		all = append(all, dirs.Layers.Work)
+	}
+	return s.launcher.User.Chown(all...)
+}
+
 // needs is what a process needs of its room.
 type needs struct {
 	argv    []string
@@ -33,7 +42,11 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	own := func(source, target string) {
 		l.Mounts = append(l.Mounts, room.Mount{Source: source, Target: target, Writable: true})
 	}
-	own(dirs.Tree, inside.Tree)
+	if layers := dirs.Layers; layers != nil {
+		l.Overlay = &room.Overlay{Lower: layers.Dirs, Upper: dirs.Tree, Work: layers.Work}
+	} else {
+		own(dirs.Tree, inside.Tree)
+	}
 	own(dirs.Home, inside.Home)
 	own(dirs.Tmp, inside.Tmp)
 	l.Mounts = append(l.Mounts, room.Mount{Source: resultDir(dirs.Home), Target: room.Result, Writable: true, Optional: true})

@@ -361,12 +361,14 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 	return s.report, broken
 }
 
-// TryRoom makes a room and starts a program in it. The error says why this host permits
-// no rooms, and what to change.
-func (l *Launcher) TryRoom() error {
+// TryRoom makes a room and starts a program in it, over an overlay if one is given. The error
+// says why this host permits no rooms, and what to change.
+func (l *Launcher) TryRoom(overlay *room.Overlay) error {
+	layout := room.NewLayout(l.User)
+	layout.Overlay = overlay
 	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
 	defer cancel()
-	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: room.NewLayout(l.User)})
+	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})
 	switch {
 	case e.Err != nil:
 		return room.Remedy(e.Err)

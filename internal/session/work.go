@@ -134,6 +134,26 @@ type WorkDir struct {
 	// LiveLog is the file with the output of the running, or last, attempt, as it grows. An
 	// attempt creates it anew unless Job.Begun is set. Empty: no such file.
 	LiveLog string
+	// Layers, if not nil, are below Tree, which then has only what differs from them: it is
+	// the upper directory of an overlay that a room shows.
+	Layers *Layers
+}
+
+// Layers are a tree as read-only layers.
+type Layers struct {
+	// Manifest is the tree, Dirs are its layers, the topmost first.
+	Manifest spec.Digest
+	Dirs     []string
+	// Work is a directory beside the tree that the kernel needs for an overlay.
+	Work string
+}
+
+// Lower is the manifest of the layers below the tree; empty: there are none.
+func (w WorkDir) Lower() spec.Digest {
+	if w.Layers == nil {
+		return ""
+	}
+	return w.Layers.Manifest
 }
 
 // Outcome is what an attempt reports besides the files it left. An attempt that

@@ -46,6 +46,8 @@ type Options struct {
 	Shared bool
 	// MaxWritten is how many bytes one attempt may have written; zero: any.
 	MaxWritten int64
+	// Acquire returns the layers of trees; nil: no tree is layered.
+	Acquire Acquire
 	// Forget forgets what is remembered of a tree that is removed; nil: nothing is.
 	Forget func(tree string) error
 }

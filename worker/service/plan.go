@@ -33,19 +33,22 @@ type plan struct {
 
 // plan makes a plan from a worker file, or returns all its errors.
 func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
-	p := &plan{config: cfg, agents: s.Agents, files: files, workDirs: newWorkDirs(files, cfg), webUI: cmp.Or(cfg.WebUI, s.WebUI)}
+	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error
 	if p.agents == nil {
 		set, err := agent.New(cfg, agent.Options{
 			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(files.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-			Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)},
+			WorkRoot: filepath.Join(workBeside(files.Dir(), cfg), "layers"), Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)},
 		})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("worker file: %w", err))
+			return nil, fmt.Errorf("worker file: %w", err)
 		}
 		p.agents = set
 	}
 	var err error
+	if p.workDirs, err = newWorkDirs(files, cfg, p.agents, s.Logger, s.Clock); err != nil {
+		errs = append(errs, err)
+	}
 	p.tickets, p.hook, err = s.clients(cfg)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err

@@ -96,12 +96,19 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 }
 
 // newWorkDirs returns the directories on this host in which agents work.
-func newWorkDirs(st *store.Store, cfg agent.Config) *workdir.Dirs {
+func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
 	o := workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: int64(cfg.Limits.DiskBytes), Forget: st.Content.DropIndex}
 	if cfg.RunAs != "" {
 		o.Root, o.Shared = filepath.Join(workBeside(st.Dir(), cfg), "sessions"), true
 	}
-	return workdir.New(o)
+	if set, ok := agents.(layered); ok && set.HasLayers() {
+		cache, err := newLayerCache(filepath.Join(workBeside(st.Dir(), cfg), "layers"), st, set, logger, clock)
+		if err != nil {
+			return nil, err
+		}
+		o.Acquire = cache.acquire
+	}
+	return workdir.New(o), nil
 }
 
 // workBeside is where agents work and caches are: in the store or, if agents run

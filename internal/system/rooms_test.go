@@ -1,0 +1,103 @@
+package system
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/secrets"
+)
+
+// builder is an agent that leaves the wrong work first, with files that a check must not see.
+const builder = `#!/bin/sh
+ledger=$1
+echo x >> "$ledger/built"
+mkdir -p node_modules && echo dep >> node_modules/dep
+echo cheat > "$HOME/pass"; echo cheat > "$TMPDIR/pass"
+rm -f old.txt; mv docs papers
+if [ "$(wc -l < "$ledger/built")" -eq 1 ]; then echo bad > work.txt; exit 0; fi
+cp node_modules/dep "$ledger/kept"
+echo good > work.txt
+`
+
+const inRooms = `version: 1
+isolation: required
+mounts: [{path: LEDGER, writable: true}]
+agents:
+  builder: {kind: command, argv: [./builder.sh, LEDGER]}
+  left: {kind: command, argv: [sh, -c, 'pwd > left.txt; cat work.txt >> left.txt']}
+  right: {kind: command, argv: [sh, -c, 'ls > right.txt']}
+  holding: {kind: command, argv: [sh, -c, 'echo half > half.txt; touch LEDGER/holding; while [ -e LEDGER/hold ]; do sleep 0.05; done; echo whole > whole.txt']}
+checks:
+  good: {argv: [sh, -c, 'ls -A "$HOME" "$TMPDIR" | grep pass && exit 3; ls > LEDGER/checked; grep -q good work.txt && echo fine > report.txt && echo more >> work.txt'], keep: [report.txt]}
+  merged: {argv: [sh, -c, 'cat left.txt right.txt report.txt'], network: none}
+`
+
+const roomsTeam = `version: 1
+name: rooms
+personas:
+  builder: {role: r, agent: builder, instructions: x, checks: [good]}
+  left: {role: r, agent: left, instructions: x}
+  right: {role: r, agent: right, instructions: x}
+  last: {role: r, agent: holding, instructions: x}
+phases:
+  - {name: build, personas: [builder], produces: [work.txt]}
+  - {name: both, personas: [left, right], checks: [merged]}
+  - {name: last, personas: [last], produces: [whole.txt]}
+`
+
+// TestASessionInRooms goes through a session whose agents and checks work in rooms: a failed
+// attempt, personas side by side, a merge, and a worker that is killed.
+func TestASessionInRooms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	try := &procgroup.Launcher{Executable: filepath.Join(programs, "maestro"), Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}
+	if err := try.TryRoom(nil); err != nil {
+		t.Skipf("this host permits no rooms: %v", err)
+	}
+	ledger := filepath.Dir(w.ledger("x"))
+	require.NoError(t, os.Chmod(ledger, 0o777))
+	require.NoError(t, os.Chmod(w.write("builder.sh", builder), 0o755))
+	w.write("agents.yaml", strings.ReplaceAll(inRooms, "LEDGER", ledger))
+	workspace := filepath.Join(w.dir, "workspace")
+	for path, text := range map[string]string{"old.txt": "old", "docs/a.md": "a", ".gitignore": "node_modules/\n", "go.mod": "module x\n"} {
+		w.write(filepath.Join("workspace", path), text)
+	}
+	require.NoError(t, os.WriteFile(w.ledger("hold"), nil, 0o600))
+	worker := w.startWorker()
+	w.must("run", w.write("team.yaml", roomsTeam), "build it", "--session", "rooms", "--workspace", workspace)
+	w.eventually("the last agent is at work", func() bool { return w.exists("holding") })
+	worker.kill()
+	require.NoError(t, os.Remove(w.ledger("holding")))
+	w.startWorker()
+	w.eventually("the last agent is at work again", func() bool { return w.exists("holding") })
+	require.NoError(t, os.Remove(w.ledger("hold")))
+	s := w.completes("rooms")
+
+	build := s.Phases[0].Assignments[0]
+	require.Equal(t, 2, build.Attempts, "the check refused the first work")
+	out := filepath.Join(w.dir, "out")
+	w.must("artifacts", "get", "rooms", "--out", out)
+	for path, want := range map[string]string{
+		"work.txt": "good\n", "report.txt": "fine\n", "papers/a.md": "a", "left.txt": "/workspace\ngood\n", "whole.txt": "whole\n", "half.txt": "half\n",
+	} {
+		data, err := os.ReadFile(filepath.Join(out, path))
+		require.NoError(t, err, path)
+		require.Equal(t, want, string(data), path)
+	}
+	require.NotContains(t, w.must("artifacts", "list", "rooms"), "node_modules")
+	for name, lacks := range map[string]string{"checked": "node_modules", "kept": "cheat"} {
+		data, err := os.ReadFile(w.ledger(name))
+		require.NoError(t, err)
+		require.NotContains(t, string(data), lacks)
+	}
+	data, err := os.ReadFile(w.ledger("kept"))
+	require.NoError(t, err)
+	require.Equal(t, "dep\ndep\n", string(data), "the second attempt has what the first left, ignored files too")
+	w.must("artifacts", "diff", "rooms")
+	w.must("checkpoints", "verify", "--all")
+}

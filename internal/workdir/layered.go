@@ -1,0 +1,158 @@
+package workdir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+const (
+	// layeredFile says, in an assignment's directory, over which layers its tree lies.
+	layeredFile = "layered.json"
+	// overlayDir is the directory beside a tree that the kernel needs for an overlay.
+	overlayDir = "overlay"
+	// freshDir has the directories of the check that runs, or ran last.
+	freshDir = "check"
+	// maxLayeredFile bounds layeredFile, in bytes.
+	maxLayeredFile = 4096
+)
+
+// Acquire returns the read-only layers of a manifest's tree, the topmost first, which stay
+// until they are released. They are made over those of the nearest of the other manifests if
+// they are absent.
+type Acquire func(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func() error, err error)
+
+// layered is what layeredFile has.
+type layered struct {
+	// Manifest is the tree of the layers.
+	Manifest spec.Digest `json:"manifest"`
+	// Collected is the tree that the layers and the changes above them make, where that is
+	// known: nothing has worked there since it was collected.
+	Collected spec.Digest `json:"collected,omitempty"`
+}
+
+// HasLayers reports whether trees can be layered.
+func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
+
+// Lay has an assignment's tree show a manifest: layers with nothing above them. What an
+// agent left above them stays if it was collected as just that manifest: then ignored files
+// stay, too. The layers are held until ctx ends.
+func (d *Dirs) Lay(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+	if was, ok := readLayered(w); ok && was.Collected == manifest {
+		return d.Laid(ctx, w)
+	}
+	if err := d.Unlay(w); err != nil {
+		return w, err
+	}
+	if err := errors.Join(d.forget(w.Tree), clearDir(w, filepath.Base(w.Tree), overlayDir)); err != nil {
+		return w, err
+	}
+	laid, err := d.over(ctx, w, manifest, near...)
+	if err == nil {
+		err = writeLayered(w, layered{Manifest: manifest})
+	}
+	return laid, err
+}
+
+// Laid returns an assignment's directory with the layers that its tree lies over; without
+// some if it was filled otherwise. The layers are held until ctx ends.
+func (d *Dirs) Laid(ctx context.Context, w session.WorkDir) (session.WorkDir, error) {
+	was, ok := readLayered(w)
+	if !ok {
+		return w, nil
+	}
+	laid, err := d.over(ctx, w, was.Manifest)
+	if err == nil {
+		err = writeLayered(w, layered{Manifest: was.Manifest}) // something is about to work there
+	}
+	return laid, err
+}
+
+// Collected notes which tree was collected from an assignment's directory, if it lies over
+// layers. A note that cannot be written costs time later.
+func (d *Dirs) Collected(w session.WorkDir, tree spec.Digest) {
+	if w.Layers != nil {
+		_ = writeLayered(w, layered{Manifest: w.Layers.Manifest, Collected: tree})
+	}
+}
+
+// Layered reports whether an assignment's tree lies over layers.
+func (d *Dirs) Layered(w session.WorkDir) bool {
+	_, ok := readLayered(w)
+	return ok
+}
+
+// Unlay forgets that an assignment's tree lies over layers, before it is filled.
+func (d *Dirs) Unlay(w session.WorkDir) error {
+	if err := os.Remove(layeredPath(w)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Fresh makes directories for one check: a manifest's tree in layers, with nothing above
+// them, an empty HOME and an empty TMPDIR. The layers are held, and the directories kept,
+// until ctx ends.
+func (d *Dirs) Fresh(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+	if err := clearDir(w, freshDir); err != nil {
+		return session.WorkDir{}, err
+	}
+	dir := filepath.Join(filepath.Dir(w.Tree), freshDir)
+	fresh := session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	if err := errors.Join(d.makeParents(dir), makeAll(fresh)); err != nil {
+		return fresh, fmt.Errorf("create the directories of a check: %w", err)
+	}
+	return d.over(ctx, fresh, manifest, near...)
+}
+
+// ClearFresh removes the directories of the last check.
+func (d *Dirs) ClearFresh(w session.WorkDir) error { return clearDir(w, freshDir) }
+
+// over adds the layers of a manifest to a directory.
+func (d *Dirs) over(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+	dirs, release, err := d.options.Acquire(ctx, manifest, near...)
+	if err != nil {
+		return w, err
+	}
+	context.AfterFunc(ctx, func() { _ = release() })
+	w.Layers = &session.Layers{Manifest: manifest, Dirs: dirs, Work: filepath.Join(filepath.Dir(w.Tree), overlayDir)}
+	return w, makeDir(w.Layers.Work)
+}
+
+func layeredPath(w session.WorkDir) string { return filepath.Join(filepath.Dir(w.Tree), layeredFile) }
+
+func readLayered(w session.WorkDir) (layered, bool) {
+	var l layered
+	data, err := bounded.ReadFile(layeredPath(w), maxLayeredFile)
+	if err != nil || json.Unmarshal(data, &l) != nil || !l.Manifest.Valid() {
+		return layered{}, false
+	}
+	return l, true
+}
+
+// writeLayered writes the note. After a power loss it may be gone or torn: then the
+// directory is filled anew.
+func writeLayered(w session.WorkDir, l layered) (err error) {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Dir(w.Tree)) // no link is followed out of it
+	if err != nil {
+		return err
+	}
+	defer closing(root, &err)
+	const next = layeredFile + ".new"
+	if err := root.WriteFile(next, data, 0o600); err != nil {
+		return err
+	}
+	return root.Rename(next, layeredFile)
+}

@@ -1,0 +1,74 @@
+package workdir_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/workdir"
+)
+
+var (
+	first  = spec.Digest(strings.Repeat("1", 64))
+	second = spec.Digest(strings.Repeat("2", 64))
+)
+
+// TestWhatAnAgentLeftAboveLayers stays while an attempt starts from just that, and goes with any
+// other start.
+func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
+	t.Parallel()
+	var held atomic.Int32
+	d := workdir.New(workdir.Options{Root: t.TempDir(), Acquire: func(_ context.Context, manifest spec.Digest, _ ...spec.Digest) ([]string, func() error, error) {
+		held.Add(1)
+		return []string{"/layers/" + string(manifest)}, func() error { held.Add(-1); return nil }, nil
+	}})
+	require.True(t, d.HasLayers())
+	w, err := d.Make(web, backend)
+	require.NoError(t, err)
+	require.False(t, d.Layered(w))
+	write(t, filepath.Join(w.Tree, "copied"), nil)
+
+	ctx, end := context.WithCancel(t.Context())
+	laid, err := d.Lay(ctx, w, first)
+	require.NoError(t, err)
+	require.Equal(t, first, laid.Lower())
+	require.NoFileExists(t, filepath.Join(w.Tree, "copied"))
+	require.DirExists(t, laid.Layers.Work)
+	write(t, filepath.Join(laid.Tree, "ignored"), nil)
+	end()
+	require.Eventually(t, func() bool { return held.Load() == 0 }, time.Minute, time.Millisecond, "layers are held until the work ends")
+
+	again, err := d.Laid(t.Context(), w)
+	require.NoError(t, err)
+	require.Equal(t, laid.Layers, again.Layers, "an attempt that was cut off continues there")
+	d.Collected(again, second)
+	kept, err := d.Lay(t.Context(), w, second)
+	require.NoError(t, err)
+	require.Equal(t, first, kept.Lower())
+	require.FileExists(t, filepath.Join(w.Tree, "ignored"), "it starts from what was collected here")
+	_, err = d.Lay(t.Context(), w, second)
+	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(w.Tree, "ignored"), "something may have worked there since")
+
+	fresh, err := d.Fresh(t.Context(), w, first)
+	require.NoError(t, err)
+	for _, dir := range []string{fresh.Tree, fresh.Home, fresh.Tmp} {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, entries)
+	}
+	require.NoError(t, d.ClearFresh(w))
+	require.NoDirExists(t, fresh.Tree)
+	require.NoError(t, d.Unlay(w))
+	require.False(t, d.Layered(w))
+	plain, err := d.Laid(t.Context(), w)
+	require.NoError(t, err)
+	require.Nil(t, plain.Layers)
+}

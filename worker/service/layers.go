@@ -1,0 +1,69 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/layers"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+// collectLayersEvery is how often unused layers are removed while layers are acquired.
+const collectLayersEvery = 10 * time.Minute
+
+// layered is what the agents of a worker say of layers; see [agent.Set.HasLayers].
+type layered interface {
+	HasLayers() bool
+	Own(dir string) error
+}
+
+// layerCache has the layers of a worker. It removes unused ones now and then.
+type layerCache struct {
+	layers *layers.Layers
+	logger *slog.Logger
+	clock  func() time.Time
+
+	mu        sync.Mutex
+	collected time.Time
+}
+
+func newLayerCache(root string, st *store.Store, agents layered, logger *slog.Logger, clock func() time.Time) (*layerCache, error) {
+	l, err := layers.New(layers.Options{Root: root, Files: st.Content, Chown: agents.Own, Now: clock})
+	if err != nil {
+		return nil, err
+	}
+	return &layerCache{layers: l, logger: logger, clock: clock}, nil
+}
+
+// acquire is a [workdir.Acquire].
+func (t *layerCache) acquire(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func() error, err error) {
+	stack, err := t.layers.Acquire(ctx, manifest, near...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.due() {
+		go t.collect(context.WithoutCancel(ctx))
+	}
+	return stack.Dirs, stack.Release, nil
+}
+
+// due reports whether it is time to collect, and notes that it is done.
+func (t *layerCache) due() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock()
+	if now.Sub(t.collected) < collectLayersEvery {
+		return false
+	}
+	t.collected = now
+	return true
+}
+
+func (t *layerCache) collect(ctx context.Context) {
+	if err := t.layers.Collect(ctx); err != nil {
+		t.logger.Warn("unused layers could not be removed", "error", err)
+	}
+}
