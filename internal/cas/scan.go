@@ -92,7 +92,11 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope)
 	if err != nil {
 		return ofTree(dir, "listed", err)
 	}
-	if at.opaque = at.opaque || sc.lower.hiddenBy(root, dir); !at.ignored {
+	hidden, err := sc.lower.hiddenBy(root, dir)
+	if err != nil {
+		return ofTree(dir, "read", err)
+	}
+	if at.opaque = at.opaque || hidden; !at.ignored {
 		if at.rules, err = sc.rulesOf(ctx, root, dir, at, entries); err != nil {
 			return err
 		}

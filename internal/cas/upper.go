@@ -50,12 +50,15 @@ func (l *lowerTree) covered(p string, info fs.FileInfo) (whiteout bool) {
 // hiddenBy reports whether a directory hides what the tree has below it, which it notes.
 // The top never does, and where there is nothing to hide, nobody need look. The kernel
 // keeps the mark from those who use the mount: there, xattrs of its name are others.
-func (l *lowerTree) hiddenBy(root *os.Root, dir string) bool {
-	if dir == "." || !l.hasBelow(dir) || !isOpaque(root) {
-		return false
+func (l *lowerTree) hiddenBy(root *os.Root, dir string) (bool, error) {
+	if dir == "." || !l.hasBelow(dir) {
+		return false, nil
 	}
-	l.gone = append(l.gone, dir)
-	return true
+	opaque, err := isOpaque(root)
+	if opaque {
+		l.gone = append(l.gone, dir)
+	}
+	return opaque, err
 }
 
 // rulesOf adds the tree's .gitignore of a directory to the rules above it.

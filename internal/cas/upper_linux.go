@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -15,13 +16,19 @@ func isWhiteout(info fs.FileInfo) bool {
 }
 
 // isOpaque reports whether a directory of an upper one hides what is below it.
-func isOpaque(dir *os.Root) bool {
+func isOpaque(dir *os.Root) (bool, error) {
 	f, err := dir.Open(".")
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	var value [2]byte
 	n, err := unix.Fgetxattr(int(f.Fd()), "user.overlay.opaque", value[:])
-	return err == nil && string(value[:n]) == "y"
+	switch {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ERANGE): // none, or a longer one
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return string(value[:n]) == "y", nil
 }

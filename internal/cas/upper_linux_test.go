@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // mounted is an overlay over a tree.
@@ -213,6 +215,41 @@ func TestTheLimitsAreThoseOfTheWholeTree(t *testing.T) {
 		_, err = s.Collect(t.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
 		require.NoError(t, err)
 	}
+}
+
+// Directories that their owner may not enter hide nothing, and are no way to do so.
+func TestAnUpperDirectoryThatIsLockedAway(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	base := snapshot(t, s, map[string]string{"d/x": "1", "d/e/y": "1", "f": "1"})
+	dir := upper(t, map[string]string{"d/e/new": "1", "f": "2"}, []string{"d/x"}, []string{"d/e"})
+	for _, p := range []string{"f", "d/e/new", "d/e", "d"} {
+		require.NoError(t, os.Chmod(filepath.Join(dir, p), 0))
+	}
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o700); _ = os.Chmod(filepath.Join(dir, "d/e"), 0o700) })
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: base, Dir: dir})
+	require.NoError(t, err)
+	require.Equal(t, []string{"d/e/new", "f"}, out.Changed)
+	require.Equal(t, []string{"d/e/y", "d/x"}, out.Deleted)
+}
+
+// A manifest that was decoded before is not believed once its blob is damaged or gone.
+func TestAManifestIsVerifiedAgainWhenItsBlobChanges(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := snapshot(t, s, map[string]string{"a": "1"})
+	read := func() error { _, err := s.SharedManifest(t.Context(), m); return err }
+	require.NoError(t, read())
+	blob := filepath.Join(s.Dir(), filepath.FromSlash(storage.BlobKey(m)))
+	data, err := os.ReadFile(blob)
+	require.NoError(t, err)
+	require.NoError(t, os.Chtimes(blob, time.Unix(1, 0), time.Unix(1, 0)))
+	require.NoError(t, read(), "only the time is another")
+	data[0]++
+	require.NoError(t, os.Chmod(blob, 0o600))
+	require.NoError(t, os.WriteFile(blob, data, 0o600))
+	require.ErrorIs(t, read(), session.ErrCorrupt)
+	require.ErrorIs(t, read(), session.ErrNotFound)
 }
 
 // What an attempt changed is all that its collection costs, whatever the size of the tree.

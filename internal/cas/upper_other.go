@@ -8,5 +8,5 @@ import (
 )
 
 // Overlays are Linux's.
-func isWhiteout(fs.FileInfo) bool { return false }
-func isOpaque(*os.Root) bool      { return false }
+func isWhiteout(fs.FileInfo) bool     { return false }
+func isOpaque(*os.Root) (bool, error) { return false, nil }

@@ -53,6 +53,28 @@ func TestAttemptsOverLayers(t *testing.T) {
 	})
 }
 
+// Where no whiteouts can be made, as on an overlay, layers are whole trees.
+func TestLayersWhereNoWhiteoutsCanBeMade(t *testing.T) {
+	t.Parallel()
+	if !proctest.InMounts(t) {
+		return
+	}
+	s := openStore(t, t.TempDir())
+	root := t.TempDir()
+	unmount, err := proctest.Overlay(root, []string{t.TempDir()}, t.TempDir(), t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unmount()) }()
+	l := openLayers(t, s, root, nil)
+	files := map[string]string{"a": "1", "b": "1", "c": "1", "d/e": "1"}
+	near := put(t, s, files)
+	require.NoError(t, acquire(t, l, near).Release())
+	delete(files, "d/e")
+	stack := acquire(t, l, put(t, s, files), near)
+	require.Len(t, stack.Dirs, 1)
+	require.Equal(t, full(files), union(t, stack.Dirs))
+	require.NoError(t, stack.Release())
+}
+
 // attempt works over a tree and returns the one that it leaves.
 func attempt(t *rapid.T, s *cas.Store, stack *layers.Stack, tree spec.Digest, room string) spec.Digest {
 	mounted := func(do func(dir string)) {
