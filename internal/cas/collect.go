@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -72,18 +73,21 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		return out, err
 	}
 	target := in.target(before.Manifest, req.Only)
-	if len(target) > s.limits.Files {
-		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target), s.limits.Files)}
+	if len(target.Manifest) > s.limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target.Manifest), s.limits.Files)}
 	}
 	out.Output = req.Base
-	delta := Diff(base.Manifest, target)
+	delta := target.changes
+	if delta == nil || req.Base != req.Lower {
+		delta = Diff(base.Manifest, target.Manifest)
+	}
 	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
 	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
 		return out, err
 	}
 	names := []spec.Digest{out.Delta}
 	if len(delta) > 0 {
-		if out.Output, err = in.document(EncodeManifest(target)); err != nil {
+		if out.Output, err = in.document(target.encoded()); err != nil {
 			return out, err
 		}
 		names = append(names, out.Output)
@@ -92,7 +96,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err := in.flush(names...); err != nil || len(delta) == 0 {
 		return out, err
 	}
-	s.remember(out.Output, target)
+	s.remember(out.Output, target.Manifest, target.paths)
 	return out, nil
 }
 
@@ -142,17 +146,47 @@ func (m Manifest) bytes() (n int64) {
 	return n
 }
 
-// target is the tree that a collection ends with.
-func (in *ingestion) target(before Manifest, only patterns) Manifest {
+// outcome is the tree that a collection ends with.
+type outcome struct {
+	Manifest
+	// changes are those of the lower tree, and paths the tree's, sorted; nil: nobody has
+	// found out.
+	changes Delta
+	paths   []string
+}
+
+func (in *ingestion) target(before Manifest, only patterns) outcome {
 	switch {
 	case in.lower != nil && len(only) > 0:
-		return in.lower.over(before, in.tree, only)
+		return outcome{Manifest: in.lower.over(before, in.tree, only)}
 	case in.lower != nil:
 		return in.lower.with(in.tree)
 	case len(only) > 0:
-		return overlay(before, in.tree, only)
+		return outcome{Manifest: overlay(before, in.tree, only)}
 	}
-	return in.tree
+	return outcome{Manifest: in.tree}
+}
+
+// encoded is the tree's blob. Of one whose changes are known, only these are checked: the
+// lower tree was sound.
+func (t outcome) encoded() ([]byte, error) {
+	if t.changes == nil {
+		return EncodeManifest(t.Manifest)
+	}
+	if err := t.changes.Check(); err != nil {
+		return nil, err
+	}
+	for p, c := range t.changes {
+		if under := below(t.paths, p); !c.Deleted && len(under) > 0 {
+			return nil, fmt.Errorf("%q cannot be a file, because %q exists", p, under[0])
+		}
+		for dir := path.Dir(p); !c.Deleted && dir != "."; dir = path.Dir(dir) {
+			if _, ok := t.Manifest[dir]; ok {
+				return nil, fmt.Errorf("%q cannot be a file, because %q exists", dir, p)
+			}
+		}
+	}
+	return t.encode(t.paths), nil
 }
 
 // overlay returns the tree in which the paths that match only are as found.

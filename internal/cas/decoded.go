@@ -96,9 +96,16 @@ func (s trees) shared(ctx context.Context, name spec.Digest) (*decoded, error) {
 	return d, nil
 }
 
-// remember keeps a manifest that was stored just now.
-func (s trees) remember(name spec.Digest, m Manifest) {
-	if blob, err := s.in.StatBlob(name); err == nil {
-		s.recent.add(newDecoded(name, m, blob))
+// remember keeps a manifest that was stored just now. paths are its own, sorted; nil: they
+// are sorted when they are needed.
+func (s trees) remember(name spec.Digest, m Manifest, paths []string) {
+	blob, err := s.in.StatBlob(name)
+	if err != nil {
+		return
 	}
+	d := newDecoded(name, m, blob)
+	if paths != nil {
+		d.paths = func() []string { return paths }
+	}
+	s.recent.add(d)
 }

@@ -33,7 +33,7 @@ func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step)
 	if err != nil {
 		return session.Folded{}, err
 	}
-	s.remember(name, t.files)
+	s.remember(name, t.files, nil)
 	return session.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
 }
 

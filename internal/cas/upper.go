@@ -150,13 +150,37 @@ func walkOrder(a, b string) int {
 }
 
 // with returns the tree with what the upper directory takes away and holds.
-func (l *lowerTree) with(found Manifest) Manifest {
-	out := maps.Clone(l.Manifest)
+func (l *lowerTree) with(found Manifest) outcome {
+	t := outcome{Manifest: maps.Clone(l.Manifest), changes: Delta{}}
 	for p := range l.removed() {
-		delete(out, p)
+		if _, ok := found[p]; !ok {
+			t.changes[p] = Change{Deleted: true}
+			delete(t.Manifest, p)
+		}
 	}
-	maps.Copy(out, found)
-	return out
+	var added []string
+	for p, e := range found {
+		if l.Manifest[p] == e {
+			continue
+		}
+		if !l.has(p) {
+			added = append(added, p)
+		}
+		t.changes[p] = Change{Entry: e}
+		t.Manifest[p] = e
+	}
+	slices.Sort(added)
+	t.paths = make([]string, 0, len(t.Manifest))
+	for _, p := range l.paths() {
+		for len(added) > 0 && added[0] < p {
+			t.paths, added = append(t.paths, added[0]), added[1:]
+		}
+		if !t.changes[p].Deleted {
+			t.paths = append(t.paths, p)
+		}
+	}
+	t.paths = append(t.paths, added...)
+	return t
 }
 
 // over lays what has become of the tree over another one, as far as it matches only.
