@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
@@ -43,7 +44,7 @@ func (l *Layers) list() (map[string]*entry, error) {
 	all := map[string]*entry{}
 	for _, f := range found {
 		info, err := f.Info()
-		if err != nil || len(f.Name()) != nameDigits || !f.IsDir() {
+		if err != nil || strings.Index(f.Name(), "-") != nameDigits || !f.IsDir() {
 			continue // it is none, or not any more
 		}
 		e := &entry{name: f.Name(), used: info.ModTime()}
@@ -67,7 +68,7 @@ func (l *Layers) recent(n int) ([]spec.Digest, error) {
 	}
 	var last []*entry
 	for _, e := range all {
-		if e.sound {
+		if e.sound && e.name == l.nameOf(e.Manifest) {
 			last = append(last, e)
 		}
 	}

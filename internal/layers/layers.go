@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -41,7 +43,7 @@ const (
 	// treeDir holds a layer's files, in the layer's directory.
 	treeDir = "tree"
 	tempDir = "tmp"
-	// nameDigits is how many digits of a digest name a layer.
+	// nameDigits is how many digits of a digest name a layer, before its owner.
 	nameDigits = 32
 )
 
@@ -58,8 +60,8 @@ type Options struct {
 	// Root is the directory of the layers, made if need be. It must not be on an overlay.
 	Root  string
 	Files Files
-	// Chown gives a layer's tree, with all in it, to who is to use it; nil: it stays the
-	// caller's. All users of one root must give them to the same id.
+	// Chown gives a layer's tree, with all in it, to who is to use it, always the same; nil:
+	// it stays the caller's. Those of others are other layers.
 	Chown func(dir string) error
 	// MaxBytes is how much of the disk unused layers may keep; zero: [DefaultBytes].
 	MaxBytes int64
@@ -73,6 +75,8 @@ type Options struct {
 type Layers struct {
 	o    Options
 	boot string
+	// owner is who the trees are given to.
+	owner string
 	// making are the manifests that this process makes layers of.
 	making keyedLock
 }
@@ -99,7 +103,31 @@ func New(o Options) (*Layers, error) {
 			return nil, fmt.Errorf("make the directory of layers: %w", err)
 		}
 	}
-	return &Layers{o: o, boot: strings.TrimSpace(string(boot))}, nil
+	l := &Layers{o: o, boot: strings.TrimSpace(string(boot))}
+	if err := l.locked(shared, l.findOwner); err != nil {
+		return nil, fmt.Errorf("find out who layers are for: %w", err)
+	}
+	return l, nil
+}
+
+// findOwner gives a directory away to see who has it then.
+func (l *Layers) findOwner() (err error) {
+	dir, err := os.MkdirTemp(l.path(tempDir), "owner")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	if l.o.Chown != nil {
+		if err := l.o.Chown(dir); err != nil {
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+	l.owner = fmt.Sprintf("%d.%d", st.Uid, st.Gid)
+	return nil
 }
 
 // Stack is a manifest's tree in layers. It must be released.
@@ -121,7 +149,10 @@ func (s *Stack) Release() error {
 	return nil
 }
 
-func nameOf(manifest spec.Digest) string { return string(manifest[:nameDigits]) }
+// nameOf is the name of a manifest's layer for this owner.
+func (l *Layers) nameOf(manifest spec.Digest) string { return prefixOf(manifest) + l.owner }
+
+func prefixOf(manifest spec.Digest) string { return string(manifest[:nameDigits]) + "-" }
 
 func (l *Layers) path(name string) string { return filepath.Join(l.o.Root, name) }
 
@@ -159,7 +190,7 @@ func (l *Layers) Acquire(ctx context.Context, manifest spec.Digest, near ...spec
 
 // hold returns the stack of a manifest if its layers are there; nil if not.
 func (l *Layers) hold(manifest spec.Digest) (*Stack, error) {
-	name := nameOf(manifest)
+	name := l.nameOf(manifest)
 	lock, err := l.open(name, shared)
 	if err != nil || lock == nil {
 		return nil, err

@@ -136,7 +136,7 @@ var steps = []map[string]string{
 }
 
 func layersOf(t require.TestingT, root string) []string {
-	found, err := filepath.Glob(filepath.Join(root, strings.Repeat("[0-9a-f]", 32)))
+	found, err := filepath.Glob(filepath.Join(root, strings.Repeat("[0-9a-f]", 32)+"-*"))
 	require.NoError(t, err)
 	return found
 }
@@ -197,11 +197,39 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 		require.NoError(t, unix.Stat(filepath.Join(flat.Dirs[0], p), &st))
 		require.Equal(t, links, int(st.Nlink), p)
 	}
-	require.Len(t, owned, 3)
+	require.Len(t, owned, 4, "one only to see who has it then")
 	usage, err := l.Usage()
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.InUse)
 	require.Greater(t, usage.Bytes, int64(2*50*4096))
+}
+
+// A tree for another owner is another layer: an overlay cannot copy up what is owned by
+// somebody that it does not map.
+func TestLayersOfTwoOwners(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	m := put(t, s, steps[0])
+	for _, uid := range []int{64101, 64102} {
+		l := openLayers(t, s, root, func(o *layers.Options) {
+			o.Chown = func(dir string) error {
+				return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, _ error) error { return os.Lchown(p, uid, uid) })
+			}
+		})
+		for range 2 {
+			stack := acquire(t, l, m)
+			var st unix.Stat_t
+			require.NoError(t, unix.Lstat(filepath.Join(stack.Dirs[0], "d/x"), &st))
+			require.Equal(t, uid, int(st.Uid))
+			require.NoError(t, stack.Release())
+		}
+	}
+	require.Len(t, layersOf(t, root), 2)
+	require.NoError(t, openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 }).Collect(t.Context()))
+	require.Empty(t, layersOf(t, root))
 }
 
 func TestWhatIsUsedStays(t *testing.T) {

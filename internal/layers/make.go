@@ -132,7 +132,7 @@ func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Dig
 	if !made {
 		return nil, err
 	}
-	s := &Stack{Dirs: []string{filepath.Join(l.path(nameOf(manifest)), treeDir)}, manifest: manifest, top: m.note, lock: lock}
+	s := &Stack{Dirs: []string{filepath.Join(l.path(l.nameOf(manifest)), treeDir)}, manifest: manifest, top: m.note, lock: lock}
 	if m.note.Below != "" {
 		s.Dirs = append(s.Dirs, below.Dirs...)
 	}
@@ -184,7 +184,7 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 	}
 	failpoint.Here("layers: filled")
 	m.count(changed)
-	m.note.Below, m.note.BelowID = nameOf(below.manifest), below.top.ID
+	m.note.Below, m.note.BelowID = m.nameOf(below.manifest), below.top.ID
 	return m.remove(diff)
 }
 
@@ -315,7 +315,7 @@ func (m *making) publish() (made bool, err error) {
 		return false, err
 	}
 	failpoint.Here("layers: made")
-	err = m.locked(shared, func() error { return os.Rename(m.dir, m.path(nameOf(m.note.Manifest))) })
+	err = m.locked(shared, func() error { return os.Rename(m.dir, m.path(m.nameOf(m.note.Manifest))) })
 	if errors.Is(err, fs.ErrExist) { // somebody was
 		return false, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
@@ -45,7 +46,7 @@ func (l *Layers) read(name string) (at layer, err error) {
 	if err := json.Unmarshal(data, &at); err != nil {
 		return at, err
 	}
-	if at.Boot != l.boot || !at.Manifest.Valid() || nameOf(at.Manifest) != name {
+	if at.Boot != l.boot || !at.Manifest.Valid() || !strings.HasPrefix(name, prefixOf(at.Manifest)) {
 		return at, errNoLayer
 	}
 	return at, nil
