@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -52,10 +54,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)
 	contract := contractOf(a.session.team, a.in)
-	collect := session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore,
-		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
-	}
+	collect := a.collection(dir)
 	persona := a.session.team.Personas[a.in.Persona]
 	end.outcome, err = a.work(ctx, session.Job{
 		Brief: brief, Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
@@ -74,7 +73,9 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		return nil, end, err
 	}
 	end.files = collected.Output
-	a.exec.dir.workDirs.Collected(dir, collected.Output)
+	if err := a.settle(ctx, dir, collected, &end.outcome); err != nil {
+		return nil, end, err
+	}
 	if len(end.outcome.SendsBack) > 0 { // what is declared not to be done has no contract
 		if f := mayNotSendBack(a.session.team, a.in); f != nil {
 			return nil, end, f
@@ -96,6 +97,15 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
 	}, end, nil
+}
+
+// collection asks for what the agent has changed in a directory.
+func (a *attempt) collection(dir session.WorkDir) session.Collect {
+	phase, _ := a.session.team.Phase(a.in.Phase)
+	return session.Collect{
+		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: phase.Protected,
+		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
+	}
 }
 
 // prepare fills the assignment's directory with what the attempt starts from and
@@ -146,14 +156,31 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 		return session.Brief{}, err
 	}
 	persona := a.session.team.Personas[a.in.Persona]
+	phase, _ := a.session.team.Phase(a.in.Phase)
 	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
 	decisions, _ := session.MergeDecisions(a.session.checkpoint.Given, session.Steps(a.session.team, phases, a.session.done(a.in.Beside)))
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
 		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
-		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in),
+		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
+}
+
+// settle has the directory hold what was collected. It does already, but for changes to
+// protected files, which it reports.
+func (a *attempt) settle(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
+	if len(work.Protected) == 0 {
+		a.exec.dir.workDirs.Collected(dir, work.Output)
+		return nil
+	}
+	note := "changes to protected files are not used: " + firstFew(work.Protected)
+	outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
+	outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	if dir.Layers != nil { // checks get trees of their own
+		return nil
+	}
+	return a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, work.Output, dir.Tree) })
 }
 
 // work runs the agent. The attempt's failure is that of its last call, too, if the call
@@ -203,7 +230,9 @@ func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDi
 	if err != nil {
 		return ""
 	}
-	a.exec.dir.workDirs.Collected(dir, collected.Output)
+	if len(collected.Protected) == 0 {
+		a.exec.dir.workDirs.Collected(dir, collected.Output)
+	}
 	return collected.Output
 }
 

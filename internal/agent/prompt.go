@@ -86,6 +86,9 @@ func (p *promptText) begin(b session.Brief) {
 		}
 		p.f("- %s\n", name)
 	}
+	if len(b.Protected) > 0 {
+		p.f("\nChanges to files that match these patterns are not used: %s\n", strings.Join(b.Protected, ", "))
+	}
 }
 
 func role(role string) string {

@@ -48,7 +48,7 @@ func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Colle
 }
 
 func (s *Store) collect(ctx context.Context, req session.Collect) (out session.Collected, err error) {
-	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only)); err != nil {
+	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only), checkPatterns(req.Protected)); err != nil {
 		return out, err
 	}
 	base, err := s.shared(ctx, req.Base)
@@ -73,14 +73,18 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		return out, err
 	}
 	target := in.target(before.Manifest, req.Only)
-	if len(target.Manifest) > s.limits.Files {
-		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target.Manifest), s.limits.Files)}
-	}
-	out.Output = req.Base
 	delta := target.changes
 	if delta == nil || req.Base != req.Lower {
 		delta = Diff(base.Manifest, target.Manifest)
 	}
+	if out.Protected = delta.matching(req.Protected); len(out.Protected) > 0 {
+		target = outcome{Manifest: protect(base.Manifest, target.Manifest, out.Protected)}
+		delta = Diff(base.Manifest, target.Manifest)
+	}
+	if len(target.Manifest) > s.limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target.Manifest), s.limits.Files)}
+	}
+	out.Output = req.Base
 	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
 	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
 		return out, err

@@ -17,6 +17,8 @@ type Collect struct {
 	Ignore []string
 	// Produces lists patterns that are collected even if ignored.
 	Produces []string
+	// Protected lists patterns of paths whose changes are left out.
+	Protected []string
 	// Only, if not empty, restricts the collection to these patterns: other
 	// changes are not looked at. On is then a delta to add them to.
 	Only []string
@@ -39,6 +41,8 @@ type Collected struct {
 	Changed []string
 	// Deleted lists the delta's deletions, sorted.
 	Deleted []string
+	// Protected lists the protected paths whose changes were left out, sorted.
+	Protected []string
 }
 
 // Folded is the tree that deltas add up to.

@@ -26,6 +26,8 @@ type Brief struct {
 	Decisions    map[string]string `json:"decisions"`
 	// Inputs lists the files that the directory starts with, sorted.
 	Inputs []string `json:"inputs"`
+	// Protected lists patterns of files whose changes are not used.
+	Protected []string `json:"protected,omitempty"`
 	// Round and Attempt count from 1; Attempt within the round. Lost workers
 	// do not move them.
 	Round   int `json:"round"`

@@ -96,6 +96,10 @@ type Phase struct {
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
 	// Checks names the checks, of the worker file, that the phase's merged tree must pass.
 	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"format=name,maxItems=200,uniqueItems=true"`
+	// Protected lists patterns of files that the phase cannot change, like tests/**: they stay
+	// as in its input. Changes are reported and not used. Files that match and are new are
+	// left out.
+	Protected []string `json:"protected,omitempty" yaml:"protected,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true" example:"[tests/**]"`
 	// Integrator is the persona who fixes the merged tree when results conflict or a
 	// check fails. Default: the last one.
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty" jsonschema:"format=reference"`

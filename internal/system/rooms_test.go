@@ -21,6 +21,7 @@ echo cheat > "$HOME/pass"; echo cheat > "$TMPDIR/pass"
 rm -f old.txt; mv docs papers
 if [ "$(wc -l < "$ledger/built")" -eq 1 ]; then echo bad > work.txt; exit 0; fi
 cp node_modules/dep "$ledger/kept"
+echo more >> go.mod
 echo good > work.txt
 `
 
@@ -45,7 +46,7 @@ personas:
   right: {role: r, agent: right, instructions: x}
   last: {role: r, agent: holding, instructions: x}
 phases:
-  - {name: build, personas: [builder], produces: [work.txt]}
+  - {name: build, personas: [builder], produces: [work.txt], protected: [go.mod]}
   - {name: both, personas: [left, right], checks: [merged]}
   - {name: last, personas: [last], produces: [whole.txt]}
 `
@@ -80,6 +81,7 @@ func TestASessionInRooms(t *testing.T) {
 
 	build := s.Phases[0].Assignments[0]
 	require.Equal(t, 2, build.Attempts, "the check refused the first work")
+	require.Contains(t, build.Summary, "changes to protected files are not used: go.mod")
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "rooms", "--out", out)
 	for path, want := range map[string]string{
@@ -90,6 +92,7 @@ func TestASessionInRooms(t *testing.T) {
 		require.Equal(t, want, string(data), path)
 	}
 	require.NotContains(t, w.must("artifacts", "list", "rooms"), "node_modules")
+	require.NotContains(t, w.must("artifacts", "list", "rooms"), "go.mod")
 	for name, lacks := range map[string]string{"checked": "node_modules", "kept": "cheat"} {
 		data, err := os.ReadFile(w.ledger(name))
 		require.NoError(t, err)
