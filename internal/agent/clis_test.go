@@ -25,6 +25,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -46,6 +47,8 @@ type cli struct {
 	lead func(t *testing.T, b *bench, url string) Definition
 	// run is the call with which the model runs a shell command.
 	run func(r providertest.Request, command string) providertest.Call
+	// isolation is that of the worker file.
+	isolation string
 }
 
 // provider is a server, however it is made.
@@ -120,7 +123,20 @@ func (c cli) agent(t *testing.T, url string) (*bench, *Set) {
 	b.vars["PATH"] = bin + ":" + os.Getenv("PATH")
 	d := c.lead(t, b, url)
 	d.Kind, d.Preset = KindCommand, c.preset
-	return b, b.set(Config{Agents: map[string]Definition{"x": d}})
+	cfg := Config{Isolation: c.isolation, Agents: map[string]Definition{"x": d}}
+	if b.isolation = c.isolation; c.isolation == IsolationRequired {
+		cfg.Mounts = []Mount{{Path: filepath.Dir(filepath.Dir(bin))}}
+	}
+	return b, b.set(cfg)
+}
+
+// result is where the program writes its result.
+func (c cli) result(b *bench) string {
+	dir := filepath.Join(b.dir, "result")
+	if c.isolation == IsolationRequired {
+		dir = room.Result
+	}
+	return filepath.Join(dir, "result.json")
 }
 
 // each runs a test for every program.
@@ -130,6 +146,22 @@ func each(t *testing.T, test func(t *testing.T, c cli)) {
 		t.Run(c.preset, func(t *testing.T) {
 			t.Parallel()
 			test(t, c)
+		})
+	}
+}
+
+// eachWay runs a test for every program, with and without rooms.
+func eachWay(t *testing.T, test func(t *testing.T, c cli)) {
+	t.Parallel()
+	for _, isolation := range []string{IsolationNone, IsolationRequired} {
+		t.Run(isolation, func(t *testing.T) {
+			if isolation == IsolationRequired {
+				inRooms(t)
+			}
+			each(t, func(t *testing.T, c cli) {
+				c.isolation = isolation
+				test(t, c)
+			})
 		})
 	}
 }
@@ -146,12 +178,12 @@ func (c cli) answers(commands ...string) providertest.Script {
 }
 
 func TestCLIDoesTheWork(t *testing.T) {
-	each(t, func(t *testing.T, c cli) {
+	eachWay(t, func(t *testing.T, c cli) {
 		var b *bench
 		server := c.serve(t, func(r providertest.Request) providertest.Reply {
 			return c.answers(
 				"echo hello > made.txt; ls; cat input.txt",
-				`echo '{"summary":"made it","decisions":{"db":"sqlite"}}' > `+filepath.Join(b.dir, "result", "result.json"),
+				`echo '{"summary":"made it","decisions":{"db":"sqlite"}}' > `+c.result(b),
 			)(r)
 		})
 		b, s := c.agent(t, server.url)
@@ -215,9 +247,9 @@ func TestCLIWithoutAProvider(t *testing.T) {
 
 // TestCLIContinues cuts a program off while it waits for an answer, and has it
 // continue: what was paid before is part of the conversation, and only what is
-// new is paid.
+// new is paid. In a room it continues also where its directories have moved to.
 func TestCLIContinues(t *testing.T) {
-	each(t, func(t *testing.T, c cli) {
+	eachWay(t, func(t *testing.T, c cli) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stop := errors.New("the worker is lost")
 		var cut sync.Once
@@ -249,6 +281,12 @@ func TestCLIContinues(t *testing.T) {
 		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
 		require.True(t, s.Continuable("x", job.WorkDir))
 		before := server.count()
+		if c.isolation == IsolationRequired {
+			moved := b.dir + "-another-host"
+			require.NoError(t, os.Rename(b.dir, moved))
+			b.dir = moved
+			job.WorkDir = b.job().WorkDir
+		}
 
 		second := &ledger{}
 		job.Calls, job.Continues = second, true
