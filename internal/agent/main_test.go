@@ -23,11 +23,20 @@ import (
 // script as an agent. It is there to be killed.
 const workerArgument = "__test-worker"
 
+// keysArgument makes the test binary ask for the keys of its session and user.
+const keysArgument = "__test-keys"
+
 // dialArgument makes the test binary connect to an address.
 const dialArgument = "__test-dial"
 
 func TestMain(m *testing.M) {
 	room.Shim()
+	if len(os.Args) == 2 && os.Args[1] == keysArgument {
+		_, session := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
+		_, user := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
+		fmt.Println("keys:", session, "/", user)
+		os.Exit(0)
+	}
 	if len(os.Args) == 3 && os.Args[1] == dialArgument {
 		c, err := net.Dial("tcp", os.Args[2])
 		if err != nil {

@@ -118,6 +118,28 @@ echo work > done`
 	require.Empty(t, atWork("sleep\x007"), "daemons end with the room")
 }
 
+// TestWhatRoomsShareOfTheKernel has an agent reach for what no namespace separates.
+func TestWhatRoomsShareOfTheKernel(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b := newBench(t)
+	s := b.set(Config{
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Dir(self)}},
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", self + " " + keysArgument + `
+echo "inotify: $(cat /proc/sys/user/max_inotify_instances)"
+echo "namespaces: $(unshare -Ur cat /proc/sys/user/max_user_namespaces 2>&1)"
+echo 100000 > /proc/sys/user/max_inotify_instances
+echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
+	})
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	for _, want := range []string{"keys: function not implemented / function not implemented", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
+		require.Contains(t, string(out.Log), want)
+	}
+}
+
 // TestARoomEndsWithItsWorker kills a worker whose agent has left a daemon in a session of its
 // own.
 func TestARoomEndsWithItsWorker(t *testing.T) {

@@ -33,7 +33,7 @@ func mountDevices(root *os.Root) error {
 	}
 	for _, m := range []struct{ kind, dir, options string }{
 		{"devpts", "pts", "newinstance,ptmxmode=0666,mode=0620"},
-		{"tmpfs", "shm", "mode=1777"},
+		{"tmpfs", "shm", "mode=1777,size=1g,nr_inodes=64k"},
 		{"mqueue", "mqueue", ""},
 	} {
 		if err := mountNew(m.kind, root, "dev/"+m.dir, unix.MS_NOSUID|unix.MS_NOEXEC, m.options); err != nil {

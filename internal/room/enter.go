@@ -47,7 +47,7 @@ func (l *Layout) enter() error {
 			return err
 		}
 	}
-	if err := errors.Join(mountDevices(root), mountProc(root)); err != nil {
+	if err := errors.Join(mountDevices(root), mountProc(root), limitObjects(root)); err != nil {
 		return err
 	}
 	if err := pivot(); err != nil {
@@ -59,7 +59,7 @@ func (l *Layout) enter() error {
 			return fmt.Errorf("start the loopback device: %w", err)
 		}
 	}
-	if err := restrictScope(); err != nil {
+	if err := errors.Join(restrictScope(), denyKeys()); err != nil {
 		return err
 	}
 	return dropCapabilities()

@@ -9,7 +9,7 @@ import (
 
 // setupCapabilities are those that the shim needs within its user namespace until the room
 // is made.
-var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
+var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SYS_RESOURCE}
 
 // Namespaces makes the attributes with which a shim is started as the first process of
 // a room.
