@@ -135,9 +135,7 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		if err != nil {
 			continue
 		}
-		if disk.IsLow() {
-			w.Bytes += d.agents.Removed(s.dir)
-		}
+		w.Bytes += d.agents.Removed(s.dir)
 		if why := disk.FilledBy(w); why != "" {
 			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)

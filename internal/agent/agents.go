@@ -318,4 +318,4 @@ func (s *Set) Sweep(dir session.WorkDir) error { return s.launcher.Sweep(dir) }
 func (s *Set) Removed(dir session.WorkDir) int64 { return s.launcher.Removed(dir) }
 
 // EndStopped ends the stopped shims of workers that are gone.
-func (s *Set) EndStopped() { procgroup.EndStoppedShims() }
+func (s *Set) EndStopped() { s.launcher.EndStoppedShims() }

@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/secrets"
 )
@@ -186,4 +188,53 @@ func TestTheNetworkOfARoom(t *testing.T) {
 			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
 		}
 	}
+}
+
+// TestRemovedFilesInARoomCount has an agent fill the disk with files that have no name.
+func TestRemovedFilesInARoomCount(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	b.isolation = IsolationRequired
+	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", `
+for dir in /workspace /home/agent /tmp; do (exec 9> $dir/big; rm $dir/big; head -c 1000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & done
+(exec 9> /dev/shm/big; rm /dev/shm/big; head -c 9000000 /dev/zero >&9; while [ ! -e /workspace/go ]; do sleep 0.05; done) & wait`}}}})
+	job, ended := b.job(), make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), job)
+		ended <- err
+	}()
+	eventually(t, "they are seen", func() bool { return s.Removed(job.WorkDir) >= 3_000_000 })
+	require.Less(t, s.Removed(job.WorkDir), int64(9_000_000), "memory is not counted")
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o644))
+	require.NoError(t, <-ended)
+	require.Zero(t, s.Removed(job.WorkDir))
+}
+
+// TestAStoppedShimOfALostWorker stops the first process of a room before its worker is killed.
+//
+//nolint:paralleltest // it ends stopped shims of any test
+func TestAStoppedShimOfALostWorker(t *testing.T) {
+	inRooms(t)
+	b := newBench(t)
+	mark := "9" + strconv.Itoa(os.Getpid()) + ".375"
+	b.isolation = IsolationRequired
+	cmd, _ := b.worker("sleep " + mark)
+	eventually(t, "it starts", func() bool { return len(atWork("sleep\x00"+mark)) > 0 })
+	shims := proctree.Below(cmd.Process.Pid)
+	require.NotEmpty(t, shims)
+	require.NoError(t, syscall.Kill(shims[0].PID, syscall.SIGSTOP))
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	_, err := tryLock(filepath.Join(b.dir, "lock"))
+	require.Error(t, err, "the room is there")
+	s := b.set(Config{Isolation: IsolationRequired, Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}}})
+	eventually(t, "the room ends", func() bool {
+		s.EndStopped()
+		lock, err := tryLock(filepath.Join(b.dir, "lock"))
+		if err == nil {
+			lock.Unlock()
+		}
+		return err == nil && len(atWork("sleep\x00"+mark)) == 0
+	})
 }

@@ -55,6 +55,9 @@ type Launcher struct {
 	MaxThreads int
 	// Secrets are masked in everything that is captured.
 	Secrets *secrets.Set
+
+	// shims has the assignment's directory of each room, by the process id of its shim.
+	shims sync.Map
 }
 
 // Process is a process to run.
@@ -133,6 +136,7 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	if err != nil {
 		return Result{Capture: c, Err: err}
 	}
+	defer l.noteRoom(s.cmd.Process.Pid, p.Room)()
 	e := Result{Capture: c, Started: true}
 	pipes := s.pump(c, p.Stdin, l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)

@@ -41,21 +41,22 @@ func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
 	return by
 }
 
-// Removed is how many bytes on disk the files in an assignment's directories take up that
-// are removed, and that a process still has open.
+// Removed is how many bytes on disk the files in an assignment's directories take up
+// that are removed, and that a process still has open.
 func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 	by, counted := l.sweeper(dir), map[[2]uint64]bool{}
+	inRooms, disk := l.roomProcesses(by.base), diskOf(by.base)
 	for _, p := range proctree.All() {
 		if p.Zombie || by.spared[p.PID] {
 			continue
 		}
 		for _, link := range openFiles("/proc/" + strconv.Itoa(p.PID)) {
-			target, err := os.Readlink(link)
-			if err != nil || !strings.HasPrefix(target, by.base+"/") || !strings.HasSuffix(target, " (deleted)") {
+			path, err := os.Readlink(link)
+			if err != nil || !strings.HasSuffix(path, " (deleted)") || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
 				continue
 			}
 			var stat unix.Stat_t
-			if unix.Stat(link, &stat) != nil || stat.Nlink > 0 {
+			if unix.Stat(link, &stat) != nil || stat.Nlink > 0 || inRooms[p.PID] && stat.Dev != disk && !onOverlay(link) {
 				continue
 			}
 			if file := [2]uint64{stat.Dev, stat.Ino}; !counted[file] {
@@ -65,6 +66,49 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+// roomProcesses are the processes in the rooms of an assignment. They know its directories
+// by other paths, which they can choose.
+func (l *Launcher) roomProcesses(base string) map[int]bool {
+	found := map[int]bool{}
+	l.shims.Range(func(pid, at any) bool {
+		if at == base || strings.HasPrefix(at.(string), base+"/") { //nolint:forcetypeassert // as [Launcher.noteRoom] has put it there
+			for _, p := range proctree.Below(pid.(int)) { //nolint:forcetypeassert // the same
+				found[p.PID] = true
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// noteRoom remembers whose room a shim has, until done is called.
+func (l *Launcher) noteRoom(shim int, layout *room.Layout) (done func()) {
+	if layout == nil {
+		return func() {}
+	}
+	for _, m := range layout.Mounts {
+		if m.Target == room.Home {
+			l.shims.Store(shim, filepath.Dir(m.Source))
+		}
+	}
+	return func() { l.shims.Delete(shim) }
+}
+
+// diskOf is the device of a directory; zero if that is not known.
+func diskOf(dir string) uint64 {
+	var stat unix.Stat_t
+	if unix.Stat(dir, &stat) != nil {
+		return 0
+	}
+	return stat.Dev
+}
+
+// onOverlay reports whether an open file is one of an overlay: in a room that is the workspace.
+func onOverlay(link string) bool {
+	var stat unix.Statfs_t
+	return unix.Statfs(link, &stat) == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // openFiles lists the links to what a process has open.
@@ -77,13 +121,15 @@ func openFiles(proc string) (links []string) {
 	return links
 }
 
-// EndStoppedShims kills the shims of the worker's user that an agent has stopped together with
-// killing their worker: a shim that is stopped does not notice that, and keeps its
-// assignment locked. What it has watched is left to [launcher.sweep].
-func EndStoppedShims() {
+// EndStoppedShims kills the shims of the worker's user, and of the user of its rooms, that are
+// stopped and whose worker was killed: a shim that is stopped does not notice that, and keeps its
+// assignment locked. What it has watched is left to [Launcher.Sweep].
+func (l *Launcher) EndStoppedShims() {
 	for _, p := range proctree.All() {
-		var stat unix.Stat_t
-		if !p.Stopped || unix.Stat("/proc/"+strconv.Itoa(p.PID), &stat) != nil || int(stat.Uid) != os.Geteuid() {
+		if !p.Stopped {
+			continue
+		}
+		if uid, ok := proctree.User(p.PID); !ok || uid != os.Geteuid() && (l.User == nil || uid != int(l.User.UID)) {
 			continue
 		}
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
@@ -158,8 +204,7 @@ func (s sweeper) find() (found []proctree.Process) {
 // owns reports whether a process belongs to the directory.
 func (s sweeper) owns(p proctree.Process) bool {
 	proc := "/proc/" + strconv.Itoa(p.PID)
-	var stat unix.Stat_t
-	if unix.Stat(proc, &stat) != nil || int(stat.Uid) != s.uid {
+	if uid, ok := proctree.User(p.PID); !ok || uid != s.uid {
 		return false
 	}
 	// Not PWD: whoever a person starts in the directory has it, too.

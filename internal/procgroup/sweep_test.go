@@ -118,7 +118,7 @@ func TestStoppedShimsOfLostWorkersAreEnded(t *testing.T) {
 		return shim
 	}
 	kept, lost := stop(os.Getpid()), stop(os.Getpid()+1)
-	EndStoppedShims()
+	(&Launcher{}).EndStoppedShims()
 	require.Error(t, lost.Wait())
 	require.NoError(t, kept.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, kept.Wait(), "it was not killed")

@@ -105,10 +105,31 @@ func ThreadsOfHost() int {
 // ThreadsBelow counts the threads of a process's descendants.
 func ThreadsBelow(pid int) int {
 	sum := 0
-	for _, p := range below(All(), func(p Process) bool { return p.Parent == pid }) {
+	for _, p := range Below(pid) {
 		sum += p.Threads
 	}
 	return sum
+}
+
+// Below reads the descendants of a process.
+func Below(pid int) []Process {
+	return below(All(), func(p Process) bool { return p.Parent == pid })
+}
+
+// User returns the effective user id of a process. The owner of its directory in /proc is
+// another one where the process has made itself undumpable.
+func User(pid int) (uid int, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, false
+	}
+	_, ids, _ := bytes.Cut(data, []byte("\nUid:")) // a name has no line break there
+	fields := bytes.Fields(ids)
+	if len(fields) < 2 {
+		return 0, false
+	}
+	uid, err = strconv.Atoi(string(fields[1]))
+	return uid, err == nil
 }
 
 // below returns the processes among all whose ancestors include one that root
