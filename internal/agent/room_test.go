@@ -2,8 +2,10 @@ package agent
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -188,6 +190,32 @@ func TestTheNetworkOfARoom(t *testing.T) {
 			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
 		}
 	}
+}
+
+// TestARoomOfAnOrdinaryUser has a worker make a room that is not root.
+func TestARoomOfAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	if os.Geteuid() != 0 {
+		t.Skip("all tests here run as an ordinary user")
+	}
+	const user = 65533
+	b := newBench(t)
+	self := filepath.Join(t.TempDir(), "worker")
+	require.NoError(t, os.Chmod(filepath.Dir(b.dir), 0o755)) //nolint:gosec // the user has to enter it
+	data, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, errors.Join(err, os.WriteFile(self, data, 0o755)))
+	require.NoError(t, (&room.Account{UID: user, GID: user}).Chown(b.dir))
+	cmd := exec.Command(self, workerArgument, b.dir, "id -u > who; cat /proc/self/uid_map > map; mkdir locked; chmod 0 locked", IsolationRequired)
+	cmd.Dir, cmd.SysProcAttr = b.dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	who, err := os.ReadFile(b.path("who"))
+	require.NoError(t, err)
+	require.Equal(t, "1000\n", string(who))
+	ids, err := os.ReadFile(b.path("map"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"1000", "65533", "1"}, strings.Fields(string(ids)))
 }
 
 // TestRemovedFilesInARoomCount has an agent fill the disk with files that have no name.
