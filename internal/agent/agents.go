@@ -176,11 +176,17 @@ func (s *Set) tryLayers() error {
 	if err := s.launcher.User.Chown(dir); err != nil {
 		return err
 	}
-	return s.launcher.TryRoom(o)
+	if err := s.launcher.TryRoom(o); err != nil {
+		return fmt.Errorf("an overlay in %s: %w", s.workRoot, err)
+	}
+	return nil
 }
 
 // HasLayers reports whether rooms can show trees as layers.
 func (s *Set) HasLayers() bool { return s.layers }
+
+// WithoutLayers says why rooms do not show trees as layers, where they might.
+func (s *Set) WithoutLayers() error { return s.noLayers }
 
 // Own gives everything in a directory to the user that agents run as.
 func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }

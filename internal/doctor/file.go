@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -123,13 +124,21 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 			return
 		}
 	}
-	rooms, why, err := d.run(ctx, cfg)
+	set, err := d.run(ctx, cfg)
+	var rooms bool
+	var why error
+	if err == nil {
+		rooms, why = set.Isolation()
+	}
 	switch {
 	case err != nil:
 		what, remedy := remedyOf(err, "fix `isolation`, `mounts` or `run_as` in "+path)
 		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
 	case rooms:
 		d.add("processes", OK, "", "a test program ran in a room")
+		if err := set.WithoutLayers(); err != nil {
+			d.add("layers", Warning, "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs", "trees are copied for each attempt, because they cannot be layered: %v", err)
+		}
 	case why != nil:
 		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %v", why)
 	case cfg.RunAs == "" && os.Geteuid() == 0:
@@ -139,33 +148,52 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	}
 }
 
-// run runs `true` by the worker file's rules. rooms: in a room; why says why not, where the
-// file permits rooms.
-func (d *examination) run(ctx context.Context, cfg agent.Config) (rooms bool, why, err error) {
+// run runs `true` by the worker file's rules.
+func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, error) {
 	dir, err := os.MkdirTemp("", "maestro-doctor-")
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)                      //nolint:errcheck // what is left there is in nobody's way
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
-		return false, nil, err
+		return nil, err
 	}
 	job := session.CheckJob{Check: tried, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
 	for _, sub := range []string{job.Tree, job.Home, job.Tmp} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
-			return false, nil, err
+			return nil, err
 		}
 	}
+	work := d.besideStore()
+	defer os.RemoveAll(work) //nolint:errcheck // as above
 	cfg.Checks = map[string]agent.CheckDefinition{tried: {Argv: []string{"true"}}}
-	set, err := agent.New(cfg, agent.Options{Getenv: d.options.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: d.options.Now})
+	set, err := agent.New(cfg, agent.Options{Getenv: d.options.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: d.options.Now, WorkRoot: work})
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
-	rooms, why = set.Isolation()
 	_, err = set.Check(ctx, job)
 	var failure *failures.Failure
 	if errors.As(err, &failure) && strings.TrimSpace(failure.Output) != "" {
 		err = fmt.Errorf("%s: %s", failure.Message, textfmt.FirstLine(strings.TrimSpace(failure.Output)))
 	}
-	return rooms, why, err
+	return set, err
+}
+
+// besideStore makes a directory on the file system of the store; empty: it cannot be made.
+func (d *examination) besideStore() string {
+	store, _, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
+	if err != nil {
+		return ""
+	}
+	for {
+		dir, err := os.MkdirTemp(store, ".doctor-")
+		if err == nil {
+			return dir
+		}
+		if up := filepath.Dir(store); up != store && errors.Is(err, fs.ErrNotExist) {
+			store = up
+			continue
+		}
+		return ""
+	}
 }

@@ -374,6 +374,8 @@ func (l *Launcher) TryRoom(overlay *room.Overlay) error {
 	defer cancel()
 	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})
 	switch {
+	case e.Err != nil && overlay != nil:
+		return e.Err // rooms are permitted: it is the overlay's file system
 	case e.Err != nil:
 		return room.Remedy(e.Err)
 	case e.Cancelled != nil:
