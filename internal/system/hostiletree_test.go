@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -43,9 +44,22 @@ func (w *world) asNobody() {
 }
 
 // TestAHostileTreeFailsItsAttempt has agents leave trees that their worker, which is not
-// root, cannot read or clear: their sessions end, and wait for no store.
+// root, cannot read or clear, with and without rooms: their sessions end, and wait for no store.
 func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 	t.Parallel()
+	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			hostileTrees(t, isolation)
+		})
+	}
+}
+
+func hostileTrees(t *testing.T, isolation string) {
+	t.Helper()
+	if isolation == agent.IsolationRequired {
+		permitsRooms(t)
+	}
 	for name, c := range map[string]struct {
 		does string
 		want session.State
@@ -65,7 +79,10 @@ func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, sessionID := newWorld(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
-			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
+			if name == "gone" && isolation == agent.IsolationRequired { // a room's workspace cannot be removed, only emptied
+				c.want = session.Completed
+			}
+			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: bad, instructions: do}},
 				phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`)
 			w.asNobody()

@@ -51,15 +51,21 @@ phases:
   - {name: last, personas: [last], produces: [whole.txt]}
 `
 
+// permitsRooms skips a test where the kernel permits no rooms.
+func permitsRooms(t *testing.T) {
+	t.Helper()
+	try := &procgroup.Launcher{Executable: filepath.Join(programs, "maestro"), Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}
+	if err := try.TryRoom(nil); err != nil {
+		t.Skipf("this host permits no rooms: %v", err)
+	}
+}
+
 // TestASessionInRooms goes through a session whose agents and checks work in rooms: a failed
 // attempt, personas side by side, a merge, and a worker that is killed.
 func TestASessionInRooms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	try := &procgroup.Launcher{Executable: filepath.Join(programs, "maestro"), Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}
-	if err := try.TryRoom(nil); err != nil {
-		t.Skipf("this host permits no rooms: %v", err)
-	}
+	permitsRooms(t)
 	ledger := filepath.Dir(w.ledger("x"))
 	require.NoError(t, os.Chmod(ledger, 0o777))
 	require.NoError(t, os.Chmod(w.write("builder.sh", builder), 0o755))
