@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/secrets"
 )
@@ -109,4 +111,30 @@ func TestASessionInRooms(t *testing.T) {
 	require.Equal(t, "dep\ndep\n", string(data), "the second attempt has what the first left, ignored files too")
 	w.must("artifacts", "diff", "rooms")
 	w.must("checkpoints", "verify", "--all")
+}
+
+// TestDiskBytesCountFilesWithoutAName has an agent fill the disk with a file that it has open
+// and has removed.
+//
+//nolint:paralleltest // what others write to the disk at the same time, or remove, counts
+func TestDiskBytesCountFilesWithoutAName(t *testing.T) {
+	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
+		t.Run(isolation, func(t *testing.T) {
+			if isolation == agent.IsolationRequired {
+				permitsRooms(t)
+			}
+			w := newWorld(t)
+			w.write("agents.yaml", "version: 1\nisolation: "+isolation+`
+limits: {disk_bytes: 50MB}
+agents: {fill: {kind: command, argv: [/bin/sh, -c, 'exec 9> big; rm big; head -c 300000000 /dev/zero >&9; sleep 100']}}
+`)
+			w.startWorker()
+			w.must("run", w.write("team.yaml", `{version: 1, name: fill, help: {mode: fail}, retry: {attempts: 1, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: fill, instructions: do}},
+				phases: [{name: one, personas: [dev]}]}`), "fill it", "--session", "fill")
+			failed := w.ends("fill").Phases[0].Assignments[0].Failures
+			require.Len(t, failed, 1)
+			require.Equal(t, failures.InvalidOutput, failed[0].Category)
+			require.Contains(t, failed[0].Message, "exceeds limits.disk_bytes")
+		})
+	}
 }
