@@ -203,8 +203,9 @@ func TestARoomOfAnOrdinaryUser(t *testing.T) {
 	b := newBench(t)
 	self := filepath.Join(t.TempDir(), "worker")
 	require.NoError(t, os.Chmod(filepath.Dir(b.dir), 0o755))
-	data, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, errors.Join(err, os.WriteFile(self, data, 0o755)))
+	// By another process: one that is forked here at the same time would hold the file open.
+	program, err := os.Executable()
+	require.NoError(t, errors.Join(err, exec.Command("cp", program, self).Run(), os.Chmod(self, 0o755)))
 	require.NoError(t, (&room.Account{UID: user, GID: user}).Chown(b.dir))
 	cmd := exec.Command(self, workerArgument, b.dir, "id -u > who; cat /proc/self/uid_map > map; mkdir locked; chmod 0 locked", IsolationRequired)
 	cmd.Dir, cmd.SysProcAttr = b.dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
