@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,8 +41,8 @@ func Program() string {
 	return path
 }
 
-// Build names the source that this program was built from.
-func Build() string {
+// Build names the source that this program was built from. Every start of a process names it.
+var Build = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -53,4 +54,4 @@ func Build() string {
 		}
 	}
 	return build
-}
+})

@@ -47,7 +47,7 @@ func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
 // stay, too. The layers are held until ctx ends.
 func (d *Dirs) Lay(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
 	if was, ok := readLayered(w); ok && was.Collected == manifest {
-		return d.Laid(ctx, w)
+		return d.layOver(ctx, w, was.Manifest)
 	}
 	if err := d.Unlay(w); err != nil {
 		return w, err
@@ -55,11 +55,7 @@ func (d *Dirs) Lay(ctx context.Context, w session.WorkDir, manifest spec.Digest,
 	if err := errors.Join(d.forget(w.Tree), clearDir(w, filepath.Base(w.Tree), overlayDir)); err != nil {
 		return w, err
 	}
-	laid, err := d.over(ctx, w, manifest, near...)
-	if err == nil {
-		err = writeLayered(w, layered{Manifest: manifest})
-	}
-	return laid, err
+	return d.layOver(ctx, w, manifest, near...)
 }
 
 // Laid returns an assignment's directory with the layers that its tree lies over; without
@@ -69,9 +65,15 @@ func (d *Dirs) Laid(ctx context.Context, w session.WorkDir) (session.WorkDir, er
 	if !ok {
 		return w, nil
 	}
-	laid, err := d.over(ctx, w, was.Manifest)
+	return d.layOver(ctx, w, was.Manifest)
+}
+
+// layOver adds the layers of a manifest to an assignment's directory and notes them, for
+// something that is about to work there.
+func (d *Dirs) layOver(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+	laid, err := d.over(ctx, w, manifest, near...)
 	if err == nil {
-		err = writeLayered(w, layered{Manifest: was.Manifest}) // something is about to work there
+		err = writeLayered(w, layered{Manifest: manifest})
 	}
 	return laid, err
 }
