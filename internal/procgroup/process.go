@@ -85,6 +85,9 @@ type Process struct {
 	Halt <-chan *failures.Failure
 	// Room, if not nil, is what the process sees; Dir and Env name places in it.
 	Room *room.Layout
+	// Services are servers of the worker in a Room with a network of its own, at most
+	// [room.MaxPorts].
+	Services []Service
 }
 
 // Result is how a process ended.
@@ -137,6 +140,8 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 		return Result{Capture: c, Err: err}
 	}
 	defer l.noteRoom(s.cmd.Process.Pid, p.Room)()
+	s.served.services = p.Services
+	defer s.served.end()
 	e := Result{Capture: c, Started: true}
 	pipes := s.pump(c, p.Stdin, l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
@@ -161,10 +166,14 @@ func (l *Launcher) orders(p Process) room.Orders {
 	if p.Room != nil { // whose processes have the room's user
 		user = nil
 	}
+	ports := make([]uint16, len(p.Services))
+	for i, s := range p.Services {
+		ports[i] = s.Port
+	}
 	return room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
-		Room: p.Room,
+		Room: p.Room, Ports: ports,
 	}
 }
 
@@ -175,8 +184,10 @@ type running struct {
 	// reportTimeout is how long it may take to report once it has to stop.
 	reportTimeout time.Duration
 
-	stdin, orders       *os.File // written
-	stdout, stderr, end *os.File // read
+	stdin, orders  *os.File // written
+	stdout, stderr *os.File // read
+	// served reads the report, and what comes before it.
+	served *served
 
 	stop      chan struct{} // closed to have the process stopped
 	reported  chan struct{} // closed when report and reportErr are set
@@ -186,18 +197,19 @@ type running struct {
 
 // start starts a shim, which waits for its orders.
 func (l *Launcher) start(p Process) (_ *running, err error) {
-	s := &running{reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
+	s := &running{served: &served{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
-			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr, s.end})
+			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr})
+			s.served.close()
 		}
 	}()
 	for _, pipe := range []struct {
 		ours    **os.File
 		written bool
-	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}, {&s.end, false}} {
+	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("make a pipe: %w", err)
@@ -208,6 +220,11 @@ func (l *Launcher) start(p Process) (_ *running, err error) {
 			*pipe.ours, theirs = r, append(theirs, w)
 		}
 	}
+	report, err := s.served.open()
+	if err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, report)
 	if p.Lock != nil {
 		lock, err := share(p.Lock)
 		if err != nil {
@@ -283,8 +300,12 @@ func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup 
 	})
 	pipes.Go(func() {
 		defer close(s.reported)
-		if err := json.NewDecoder(s.end).Decode(&s.report); err != nil {
+		if err := json.NewDecoder(s.served).Decode(&s.report); err != nil {
 			s.reportErr = errors.New("its supervising process was killed")
+			if !errors.Is(err, io.EOF) {
+				s.reportErr = err
+				_ = s.cmd.Process.Kill() // it would go on without its services
+			}
 		}
 	})
 	return &pipes
@@ -360,7 +381,8 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 	case <-drained:
 	case <-limit.C: // another process has a pipe open
 	}
-	closeAll([]*os.File{s.stdin, s.stdout, s.stderr, s.end})
+	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
+	s.served.close()
 	<-drained
 	return s.report, broken
 }

@@ -18,6 +18,7 @@ const ShimArgument = "__maestro-shim"
 // The descriptors that a shim gets besides the agent's own three.
 const (
 	ordersFD = 3
+	// reportFD is a Unix socket: besides the report it carries the sockets of [Orders.Ports].
 	reportFD = 4
 	// lockFD is the assignment's lock, where the worker holds one. The shim
 	// does nothing with it but live: the lock is free when it is gone.
@@ -59,6 +60,9 @@ type Orders struct {
 	// Room, if not nil, is what the argv sees. The shim must have been started with the
 	// attributes of its [Layout.Namespaces].
 	Room *Layout `json:"room,omitempty"`
+	// Ports are TCP ports of 127.0.0.1 in a room with a network of its own, at most [MaxPorts].
+	// Before the argv starts, the shim sends the worker sockets that listen there.
+	Ports []uint16 `json:"ports,omitempty"`
 }
 
 // Report is what a shim tells its worker, once every process below it is gone.

@@ -93,7 +93,11 @@ func (s *supervisor) enterAndRun(worker io.Reader) Report {
 		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build, s.orders.Build)}
 	}
 	if room := s.orders.Room; room != nil {
-		if err := room.enter(); err != nil {
+		err := room.enter()
+		if err == nil {
+			err = listen(s.orders.Ports)
+		}
+		if err != nil {
 			return Report{RoomError: err.Error()}
 		}
 	}
