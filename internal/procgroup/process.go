@@ -140,7 +140,7 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 		return Result{Capture: c, Err: err}
 	}
 	defer l.noteRoom(s.cmd.Process.Pid, p.Room)()
-	s.served.services = p.Services
+	s.served.services, s.served.log = p.Services, c
 	defer s.served.end()
 	e := Result{Capture: c, Started: true}
 	pipes := s.pump(c, p.Stdin, l.orders(p))

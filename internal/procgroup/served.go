@@ -20,8 +20,9 @@ type Service struct {
 	Port uint16
 	// Serve accepts connections until the listener fails. It is called at most once for a
 	// process, before the process starts. The listener is closed when the process and all its
-	// descendants are gone. [Launcher.Run] returns after Serve has returned.
-	Serve func(net.Listener)
+	// descendants are gone. [Launcher.Run] returns after Serve has returned. log is that of the
+	// process, for lines of the server.
+	Serve func(l net.Listener, log *Capture)
 }
 
 // served reads what a shim sends: the listening sockets of its room, if it has services, and
@@ -29,6 +30,7 @@ type Service struct {
 type served struct {
 	conn      *net.UnixConn
 	services  []Service
+	log       *Capture
 	listeners []net.Listener
 	serving   sync.WaitGroup
 }
@@ -89,7 +91,7 @@ func (s *served) serve(rights []byte) error {
 		return fmt.Errorf("%d sockets came for %d services: too many files are open", len(s.listeners), len(s.services))
 	}
 	for i, l := range s.listeners {
-		s.serving.Go(func() { s.services[i].Serve(l) })
+		s.serving.Go(func() { s.services[i].Serve(l, s.log) })
 	}
 	return nil
 }

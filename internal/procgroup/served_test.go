@@ -72,7 +72,7 @@ func TestServicesOfRooms(t *testing.T) {
 			layout.Mounts = []room.Mount{{Source: filepath.Dir(self), Target: filepath.Dir(self)}}
 			e := l.Run(t.Context(), Process{
 				Argv: []string{self, dialArgument, strconv.Itoa(port)}, Dir: "/", Env: []string{}, Room: layout, Timeout: time.Minute,
-				Services: []Service{{Port: uint16(port), Serve: func(in net.Listener) {
+				Services: []Service{{Port: uint16(port), Serve: func(in net.Listener, log *Capture) {
 					both.Done()
 					both.Wait() // both rooms have the port
 					for c, err := in.Accept(); err == nil; c, err = in.Accept() {
@@ -80,12 +80,13 @@ func TestServicesOfRooms(t *testing.T) {
 						_ = c.Close()
 					}
 					served = true
+					log.Note("%s has ended", name)
 				}}},
 			})
 			if !e.EndedItself() || e.Exit != 0 {
 				t.Errorf("%+v: %s", e.Report, e.Log())
 			}
-			if want := "this is " + name + ", 1 sockets, true\n"; string(e.Log()) != want {
+			if want := "this is " + name + ", 1 sockets, true\nmaestro: " + name + " has ended\n"; string(e.Log()) != want {
 				t.Errorf("%q is not %q", e.Log(), want)
 			}
 			if !served {
@@ -105,7 +106,7 @@ func TestAServiceThatCannotListen(t *testing.T) {
 	}
 	layout := room.NewLayout(nil)
 	layout.Network = room.NetworkNone
-	e := l.Run(t.Context(), Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout, Services: []Service{{Port: 7, Serve: func(net.Listener) { t.Error("served") }}}})
+	e := l.Run(t.Context(), Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout, Services: []Service{{Port: 7, Serve: func(net.Listener, *Capture) { t.Error("served") }}}})
 	require.ErrorContains(t, e.Err, "make the room: listen at port 7 of the room: permission denied")
 	require.False(t, e.Started)
 }
