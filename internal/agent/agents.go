@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Options are what a [Set] needs from its surroundings.
@@ -79,7 +80,7 @@ type Set struct {
 	// transport carries the calls of models.
 	transport http.RoundTripper
 	// scales are what was learned of how their providers count, by agent.
-	scales map[string]*llm.Scale
+	scales map[string]*wire.Scale
 }
 
 // New prepares the config's agents and checks: it validates the config, resolves
@@ -96,10 +97,10 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
-		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*llm.Scale{},
+		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*wire.Scale{},
 	}
 	for name, d := range s.config.Agents {
-		s.scales[name], s.digests[name] = &llm.Scale{}, d.Digest()
+		s.scales[name], s.digests[name] = &wire.Scale{}, d.Digest()
 	}
 	account, err := room.FindAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {

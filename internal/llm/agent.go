@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/transcript"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // The defaults of an agent.
@@ -33,7 +34,7 @@ type Agent struct {
 	// Prices are what tokens cost; nil: nothing that is known.
 	Prices *cost.Prices
 	// Scale is what was learned of how the provider counts; nil: nothing is.
-	Scale *Scale
+	Scale *wire.Scale
 	// MaxTurns bounds the calls of an attempt whose job sets no bound.
 	MaxTurns int
 	// MaxOutputTokens bounds one answer, ContextTokens prompt and answer together.

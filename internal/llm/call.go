@@ -13,11 +13,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // spendEvery is after how many bytes of an answer the estimate of its cost is
 // told again.
 const spendEvery = 2048
+
+// errIdle stops a call in which nothing came in for too long.
+var errIdle = errors.New("no data")
 
 // spending is what a call that brought no answer has cost, and whether that is
 // known or an estimate.
@@ -30,7 +34,7 @@ type spending struct {
 type hearing struct {
 	run      *run
 	turn     int
-	forecast forecast
+	forecast wire.Forecast
 	// limit is the most tokens that the answer may have.
 	limit int64
 	// usage is what the provider has counted; nil: nothing yet.
@@ -46,7 +50,7 @@ type hearing struct {
 
 // call asks the model. An error is a *failures.Failure, or the cause of the context's
 // end; what the call has cost is then told beside it.
-func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answer, spending, error) {
+func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64) (Answer, spending, error) {
 	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
@@ -76,8 +80,8 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	if errors.Is(context.Cause(calling), errIdle) {
 		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "no data from the provider for %s (idle_timeout)", r.IdleTimeout)
 	}
-	failed := failure(err, r.Now())
-	if failed.Category == failures.ContextOverflow && unbilled(err) {
+	failed := wire.Failure(err, r.Now())
+	if failed.Category == failures.ContextOverflow && wire.Unbilled(err) {
 		return Answer{Stop: Overflow}, spending{}, nil
 	}
 	return Answer{}, h.spent(err), failed
@@ -121,19 +125,19 @@ func (h *hearing) tell(e Event) {
 // soFar is what the call has cost up to now: what the provider has counted, and
 // an estimate of the rest.
 func (h *hearing) soFar() cost.Usage {
-	output := min(tokensOf(int64(h.bytes)), h.limit)
+	output := min(wire.TokensOf(int64(h.bytes)), h.limit)
 	if h.usage == nil {
-		return h.forecast.estimated(output)
+		return h.forecast.Estimated(output)
 	}
 	u := *h.usage
 	u.OutputTokens = max(u.OutputTokens, output)
-	return priced(u, h.run.Prices)
+	return wire.Priced(u, h.run.Prices)
 }
 
 // complete fills in what a server does not say of the cost: an estimate is nearer
 // to the truth than nothing. counted reports whether it says what the prompt cost.
 func (h *hearing) complete(u cost.Usage) (complete cost.Usage, counted bool) {
-	guess := h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
+	guess := h.forecast.Estimated(min(wire.TokensOf(int64(h.bytes)), h.limit))
 	if u.OutputTokens == 0 {
 		u.OutputTokens = guess.OutputTokens
 	}
@@ -141,16 +145,16 @@ func (h *hearing) complete(u cost.Usage) (complete cost.Usage, counted bool) {
 	if !counted {
 		u.InputTokens, u.CacheReadTokens, u.CacheWriteTokens = guess.InputTokens, guess.CacheReadTokens, guess.CacheWriteTokens
 	}
-	return priced(u, h.run.Prices), counted
+	return wire.Priced(u, h.run.Prices), counted
 }
 
 // spent is what a call has cost that ended with an error.
 func (h *hearing) spent(err error) spending {
-	if h.usage == nil && h.bytes == 0 && unbilled(err) {
+	if h.usage == nil && h.bytes == 0 && wire.Unbilled(err) {
 		return spending{known: true}
 	}
 	if h.usage == nil && h.bytes == 0 {
-		return spending{used: h.forecast.estimated(min(usualOutput, h.limit))}
+		return spending{used: h.forecast.Estimated(min(wire.UsualOutput, h.limit))}
 	}
 	return spending{used: h.soFar()}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // conversation is what was said so far, and what is known of its length.
@@ -23,7 +24,7 @@ type conversation struct {
 	head  int64
 	sizes []int64
 	// counted is the tokens of the first known messages, as the provider has
-	// counted them; cached and caches are as in forecast.
+	// counted them; cached and caches are as in [wire.Forecast].
 	counted, cached int64
 	known           int
 	caches          bool
@@ -70,19 +71,19 @@ func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
 }
 
 // forecast is what is known of the next call's cost.
-func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) forecast {
-	f := forecast{
-		counted: c.counted, cached: c.cached, caches: c.caches, removed: c.removed, total: c.head,
-		maxOutput: maxOutput, prices: prices,
+func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) wire.Forecast {
+	f := wire.Forecast{
+		Counted: c.counted, Cached: c.cached, Caches: c.caches, Removed: c.removed, Total: c.head,
+		MaxOutput: maxOutput, Prices: prices,
 	}
 	for i, size := range c.sizes {
-		f.total += size
+		f.Total += size
 		if i >= c.known {
-			f.fresh += size
+			f.Fresh += size
 		}
 	}
 	if c.known == 0 {
-		f.fresh += c.head
+		f.Fresh += c.head
 	}
 	return f
 }
@@ -103,12 +104,12 @@ func (c *conversation) shrink(tokens int64) bool {
 	}
 	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(b.size, a.size) })
 	for _, p := range places {
-		if c.forecast(0, nil).guess() <= tokens {
+		if c.forecast(0, nil).Guess() <= tokens {
 			return true
 		}
 		c.leaveOut(p.message, p.result)
 	}
-	return c.forecast(0, nil).guess() <= tokens
+	return c.forecast(0, nil).Guess() <= tokens
 }
 
 // leaveOut puts a note in the place of a result.

@@ -10,7 +10,7 @@ import (
 // Provider asks a model. It is an adapter: it translates, and nothing else.
 type Provider interface {
 	// Ask makes one call, without retries, and returns the whole answer. An
-	// error that the provider has put into words is a *[Fault]; an answer that
+	// error that the provider has put into words is a *[wire.Fault]; an answer that
 	// ended early is one with Cut set. Anything else is the network's.
 	Ask(ctx context.Context, request Request, x Exchange) (Answer, error)
 }

@@ -47,17 +47,15 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 // buy reserves, makes and settles a call.
 func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, error) {
 	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
-	if r.Scale != nil {
-		f.learned = r.Scale.tokens.Load()
-	}
+	f.Learned = r.Scale.Learned()
 	granted, err := r.job.Calls.Reserve(ctx, session.CallPlan{
 		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
-		Want: f.want(), Least: f.least(), Estimate: f.estimate(),
+		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
 	})
 	if err != nil {
 		return Answer{}, err
 	}
-	answer, spent, err := r.call(ctx, turn, f, f.output(granted))
+	answer, spent, err := r.call(ctx, turn, f, f.Output(granted))
 	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
 	if err != nil {
 		if noted := r.abandon(noting, turn, spent); noted != nil {
@@ -65,8 +63,8 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, er
 		}
 		return Answer{}, err
 	}
-	if u := answer.Usage; r.Scale != nil && answer.Counted {
-		r.Scale.learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.total)
+	if u := answer.Usage; answer.Counted {
+		r.Scale.Learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.Total)
 	}
 	if err := r.job.Calls.Settle(noting, turn, encode(answer), answer.Usage); err != nil {
 		return Answer{}, fmt.Errorf("settle the call of turn %d: %w", turn, err)

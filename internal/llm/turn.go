@@ -75,6 +75,15 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	return r.absorb(d)
 }
 
+// ended is the reason for which a context ended: that of the attempt, or of the
+// call alone.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
 // onStreamEvent adds the answer to the conversation.
 func (r *run) onStreamEvent(answer Answer) {
 	m := Message{Role: Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
@@ -88,10 +97,10 @@ func (r *run) onStreamEvent(answer Answer) {
 // window.
 func (r *run) makeRoom() *failures.Failure {
 	room := r.ContextTokens - r.MaxOutputTokens
-	if r.talk.forecast(0, nil).guess() <= room {
+	if r.talk.forecast(0, nil).Guess() <= room {
 		return nil
 	}
-	if !r.talk.shrink(room*6/10) && r.talk.forecast(0, nil).guess() > room {
+	if !r.talk.shrink(room*6/10) && r.talk.forecast(0, nil).Guess() > room {
 		return failures.Failf(failures.ContextOverflow, "the conversation fills the model's window of %d tokens (context_tokens)", r.ContextTokens)
 	}
 	return nil
@@ -99,9 +108,9 @@ func (r *run) makeRoom() *failures.Failure {
 
 // halve takes old results out of a conversation that the provider found too long.
 func (r *run) halve() error {
-	before := r.talk.forecast(0, nil).guess()
+	before := r.talk.forecast(0, nil).Guess()
 	r.talk.shrink(before / 2)
-	if after := r.talk.forecast(0, nil).guess(); after >= before {
+	if after := r.talk.forecast(0, nil).Guess(); after >= before {
 		return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it")
 	}
 	return nil

@@ -113,6 +113,8 @@ func texts(blocks []anthropicBlock) string {
 	return strings.Join(out, "\n")
 }
 
+func (a anthropicAPI) inStream(f Fault) event { return event{"error", a.failure(f)} }
+
 func (anthropicAPI) failure(f Fault) any {
 	return map[string]any{"type": "error", "error": map[string]any{"type": f.Type, "message": f.Message}, "request_id": "req_test"}
 }
@@ -123,14 +125,19 @@ func (anthropicAPI) stopReason(r Reply) string {
 
 // message is the answer without its content; output is what it has cost so far.
 func (anthropicAPI) message(of Request, r Reply, output int64) map[string]any {
-	return map[string]any{
+	said := r.said()
+	out := map[string]any{
 		"id": fmt.Sprintf("msg_%d", of.N), "type": "message", "role": "assistant", "model": of.Model,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil,
 		"usage": map[string]any{
-			"input_tokens": r.Usage.InputTokens, "output_tokens": output,
-			"cache_read_input_tokens": r.Usage.CacheReadTokens, "cache_creation_input_tokens": r.Usage.CacheWriteTokens,
+			"input_tokens": said.InputTokens, "output_tokens": output,
+			"cache_read_input_tokens": said.CacheReadTokens, "cache_creation_input_tokens": said.CacheWriteTokens,
 		},
 	}
+	if r.Fault.NoUsage {
+		delete(out, "usage")
+	}
+	return out
 }
 
 func (a anthropicAPI) whole(of Request, r Reply) any {
@@ -144,7 +151,7 @@ func (a anthropicAPI) whole(of Request, r Reply) any {
 	for i, c := range r.Calls {
 		content = append(content, map[string]any{"type": "tool_use", "id": r.id("toolu_", of, i), "name": c.Name, "input": json.RawMessage(c.Arguments)})
 	}
-	out := a.message(of, r, r.Usage.OutputTokens)
+	out := a.message(of, r, r.said().OutputTokens)
 	out["content"], out["stop_reason"] = content, a.stopReason(r)
 	return out
 }
@@ -176,12 +183,14 @@ func (a anthropicAPI) stream(of Request, r Reply) []event {
 		block(map[string]any{"type": "tool_use", "id": r.id("toolu_", of, i), "name": c.Name, "input": map[string]any{}},
 			each(c.Arguments, func(s string) map[string]any { return map[string]any{"type": "input_json_delta", "partial_json": s} })...)
 	}
-	return append(out,
-		event{"message_delta", map[string]any{
-			"type": "message_delta", "delta": map[string]any{"stop_reason": a.stopReason(r), "stop_sequence": nil},
-			"usage": map[string]any{"output_tokens": r.Usage.OutputTokens},
-		}},
-		event{"message_stop", map[string]any{"type": "message_stop"}})
+	end := map[string]any{
+		"type": "message_delta", "delta": map[string]any{"stop_reason": a.stopReason(r), "stop_sequence": nil},
+		"usage": map[string]any{"output_tokens": r.said().OutputTokens},
+	}
+	if r.Fault.NoUsage {
+		delete(end, "usage")
+	}
+	return append(out, event{"message_delta", end}, event{"message_stop", map[string]any{"type": "message_stop"}})
 }
 
 // each makes a delta of every piece of a text.

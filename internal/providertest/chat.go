@@ -76,6 +76,8 @@ func (r *Request) result(result Result) {
 	r.Messages = append(r.Messages, Message{Role: "user", Results: []Result{result}})
 }
 
+func (c chatAPI) inStream(f Fault) event { return event{"", c.failure(f)} }
+
 func (chatAPI) failure(f Fault) any { return openaiFailure(f) }
 
 func openaiFailure(f Fault) any {
@@ -88,8 +90,11 @@ func openaiFailure(f Fault) any {
 
 // openaiUsage is the usage as OpenAI counts: cached tokens are part of the input
 // and reasoning tokens are part of the output. Its names differ between its APIs.
-func openaiUsage(r Reply, input, output string) map[string]any {
-	u := r.Usage
+func openaiUsage(r Reply, input, output string) any {
+	if r.Fault.NoUsage {
+		return nil
+	}
+	u := r.said()
 	in := u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens
 	return map[string]any{
 		input: in, output: u.OutputTokens, "total_tokens": in + u.OutputTokens,
@@ -166,7 +171,7 @@ func (c chatAPI) stream(of Request, r Reply) []event {
 		}
 	}
 	chunk([]any{map[string]any{"index": 0, "delta": map[string]any{}, "finish_reason": c.finishReason(r)}}, nil)
-	if of.IncludeUsage && !c.dialect.NoUsage {
+	if of.IncludeUsage && !c.dialect.NoUsage && !r.Fault.NoUsage {
 		chunk([]any{}, openaiUsage(r, "prompt_tokens", "completion_tokens"))
 	}
 	return append(out, event{data: "[DONE]"})

@@ -9,12 +9,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 )
 
-// Request is a call of a model, in the words that the three APIs share.
+// Request is a call of a model, in the words that the APIs share.
 type Request struct {
 	// N counts the server's calls from 1.
-	N      int
-	Path   string
-	Header http.Header
+	N           int
+	Path, Query string
+	Header      http.Header
 	// Body is the request as it came.
 	Body []byte
 
@@ -108,8 +108,16 @@ type Fault struct {
 	// message, instead of the reply.
 	Status              int
 	Type, Code, Message string
-	// RetryAfter is the header Retry-After of that answer.
+	// RetryAfter is the header Retry-After of that answer, Header what else it has.
 	RetryAfter string
+	Header     http.Header
+	// Reset resets the connection at a place in the answer; zero: it does not.
+	Reset Reset
+	// NoUsage leaves the usage out of the answer, Reported has it say another.
+	NoUsage  bool
+	Reported *cost.Usage
+	// Flood puts so many bytes of text in the place of a streamed answer's end.
+	Flood int64
 	// NoAnswer closes the connection before the first byte.
 	NoAnswer bool
 	// Garbage answers with something that is no API's.
@@ -127,6 +135,16 @@ type Fault struct {
 	// The wait ends, too, when the client or the server goes.
 	Hold func(sent int) <-chan struct{}
 }
+
+// Reset is where in an answer the connection is reset.
+type Reset string
+
+// The places of a reset.
+const (
+	ResetBefore  Reset = "before"
+	ResetHeaders Reset = "in the headers"
+	ResetBody    Reset = "after the headers"
+)
 
 // Say is a reply of text.
 func Say(text string) Reply { return Reply{Text: text} }
@@ -192,6 +210,14 @@ func (r Reply) withUsage(of Request) Reply {
 	}
 	r.Usage = cost.Usage{InputTokens: int64(len(of.Body)/bytesPerToken) + 1, OutputTokens: int64(said/bytesPerToken) + 1}
 	return r
+}
+
+// said is the usage that the answer has in it.
+func (r Reply) said() cost.Usage {
+	if r.Fault.Reported != nil {
+		return *r.Fault.Reported
+	}
+	return r.Usage
 }
 
 // stop is why the reply ends.

@@ -97,6 +97,10 @@ func responsesText(data json.RawMessage) string {
 	return strings.Join(out, "\n")
 }
 
+func (responsesAPI) inStream(f Fault) event {
+	return event{"error", map[string]any{"type": "error", "code": f.Code, "message": f.Message, "param": nil}}
+}
+
 func (responsesAPI) failure(f Fault) any { return openaiFailure(f) }
 
 // items is what the reply puts out.

@@ -1,10 +1,11 @@
 // Package providertest serves the HTTP APIs of model providers on 127.0.0.1, so
 // that tests talk to them over a real socket, in the real formats: Anthropic's
-// Messages, OpenAI's Chat Completions and OpenAI's Responses, streamed or not.
+// Messages, OpenAI's Chat Completions and Responses, Gemini's generateContent,
+// streamed or not.
 //
 // A [Script] decides what the model says. Everything around it is the server's:
 // the framing of streams, the identifiers, the usage, the shape of errors, and
-// the faults that a reply asks for. All three APIs are served by one [Server],
+// the faults that a reply asks for. All APIs are served by one [Server],
 // to this process and to others.
 package providertest
 
@@ -17,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
 // maxBody bounds what the server reads of a request, in bytes.
@@ -36,6 +39,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
+	served   map[int]Served
 	others   []string
 }
 
@@ -74,7 +78,7 @@ func NewDialect(t testing.TB, script Script, dialect Dialect) *Server {
 func Start(script Script) *Server { return start(script, Dialect{}) }
 
 func start(script Script, dialect Dialect) *Server {
-	s := &Server{script: script, dialect: dialect, closing: make(chan struct{})}
+	s := &Server{script: script, dialect: dialect, closing: make(chan struct{}), served: map[int]Served{}}
 	s.http = httptest.NewServer(s.routes())
 	return s
 }
@@ -106,6 +110,42 @@ func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.requests)
+}
+
+// Served is what a call has cost, whatever the answer says of it.
+type Served struct {
+	// Usage is zero for a call that was refused. The output is as much as was sent.
+	Usage cost.Usage
+	// Whole: the last byte was written to the connection.
+	Whole bool
+}
+
+// Served is what the call with a number has cost so far.
+func (s *Server) Served(n int) Served {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.served[n]
+}
+
+// Total is the sum of what all calls have cost that were answered whole, and of those
+// that were not.
+func (s *Server) Total() (whole, broken cost.Usage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, served := range s.served {
+		if served.Whole {
+			whole = whole.Add(served.Usage)
+		} else {
+			broken = broken.Add(served.Usage)
+		}
+	}
+	return whole, broken
+}
+
+func (s *Server) serve(n int, served Served) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served[n] = served
 }
 
 // Others lists what else was asked for, as "METHOD path".
@@ -147,19 +187,21 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /chat/completions", s.call(chatAPI{s.dialect}))
 	mux.HandleFunc("POST /v1/responses", s.call(responsesAPI{}))
 	mux.HandleFunc("POST /responses", s.call(responsesAPI{}))
+	mux.HandleFunc("POST /v1beta/models/{call}", s.gemini)
 	mux.HandleFunc("/", s.other)
 	return mux
 }
 
-// api is one of the three formats.
+// api is one of the formats.
 type api interface {
 	// parse reads the body of a request into its neutral fields.
 	parse(body []byte, into *Request) error
 	// whole and stream format an answer.
 	whole(Request, Reply) any
 	stream(Request, Reply) []event
-	// failure formats the body of an error.
+	// failure formats the body of an error, and inStream the event of one.
 	failure(Fault) any
+	inStream(Fault) event
 }
 
 // event is one event of a stream. An empty name is left out.
@@ -175,7 +217,7 @@ func (s *Server) call(format api) http.HandlerFunc {
 		if err != nil {
 			return // the client has gone
 		}
-		request := Request{Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
+		request := Request{Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header.Clone(), Body: body}
 		err = format.parse(body, &request)
 		s.mu.Lock()
 		s.requests = append(s.requests, request)

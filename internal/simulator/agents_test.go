@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // agents are the agents of a process: models behind the real conversation, and programs.
@@ -196,7 +197,7 @@ func (m provider) answer(request llm.Request, n int) llm.Answer {
 func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
 	for _, l := range w.plan.Limited {
 		if l.Of == id.String() && l.N == n {
-			f := &llm.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
+			f := &wire.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
 			if l.RetryAfter > 0 {
 				f.Header.Set("Retry-After", strconv.Itoa(l.RetryAfter))
 				w.watch.askedToWait(id, time.Duration(l.RetryAfter)*time.Second, ex)
@@ -211,7 +212,7 @@ func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
 func (w *world) outage(what string) error {
 	for _, o := range w.plan.Windows {
 		if o.What == what && w.within(o) {
-			return &llm.Fault{Status: o.Status, Message: "out of order", Header: http.Header{}}
+			return &wire.Fault{Status: o.Status, Message: "out of order", Header: http.Header{}}
 		}
 	}
 	return nil

@@ -3,22 +3,16 @@ package anthropic
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/llm"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
-
-// publicURL is the provider's own address.
-const publicURL = "https://api.anthropic.com"
 
 // Provider asks models behind Anthropic's Messages API.
 type Provider struct {
@@ -30,13 +24,8 @@ type Provider struct {
 
 // Ask makes one streamed call.
 func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
-	// Many write the address as OpenAI's compatible servers want it.
-	base := strings.TrimSuffix(strings.TrimRight(p.BaseURL, "/"), "/v1")
-	if base == "" {
-		base = publicURL
-	}
 	// A service of its own reads nothing from the environment, as a client would.
-	options := []option.RequestOption{option.WithBaseURL(base), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
+	options := []option.RequestOption{option.WithBaseURL(wire.Anthropic.Base(p.BaseURL)), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
 	if p.Key != "" {
 		options = append(options, option.WithAPIKey(p.Key))
 	}
@@ -61,7 +50,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err := stream.Err(); err != nil {
 		return llm.Answer{}, translate(err)
 	}
-	return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
+	return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 }
 
 // collector puts the events of an answer together.
@@ -75,7 +64,7 @@ type collector struct {
 // take takes up an event, and returns the news in it.
 func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if err := c.message.Accumulate(event); err != nil {
-		return llm.Event{}, &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
+		return llm.Event{}, &wire.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
 	switch event.Type {
 	case "message_start", "message_delta":
@@ -146,30 +135,12 @@ func stop(reason sdk.StopReason) llm.Stop {
 // what they are.
 func translate(err error) error {
 	var api *sdk.Error
-	var syntax *json.SyntaxError
-	var shape *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &api):
-		fault := &llm.Fault{Status: api.StatusCode, Type: string(api.Type()), Message: said(api.RawJSON())}
-		if api.Response != nil {
-			fault.Header = api.Response.Header
-		}
-		return fault
-	case errors.As(err, &syntax), errors.As(err, &shape):
-		return &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
+	if !errors.As(err, &api) {
+		return wire.Broken(err)
 	}
-	return err
-}
-
-// said is the message in the body of an error, or its text if it has none.
-func said(body string) string {
-	var e struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
+	var header http.Header
+	if api.Response != nil {
+		header = api.Response.Header
 	}
-	if json.Unmarshal([]byte(body), &e) == nil && e.Error.Message != "" {
-		return e.Error.Message
-	}
-	return textfmt.Shorten(body, session.MaxMessage)
+	return wire.ReadFault(api.StatusCode, header, []byte(api.RawJSON()))
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -16,12 +15,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/llm"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
-
-// publicURL is the provider's own address.
-const publicURL = "https://api.openai.com/v1"
 
 // Provider asks models behind a Chat Completions API.
 type Provider struct {
@@ -33,17 +28,13 @@ type Provider struct {
 
 // Ask makes one streamed call.
 func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
-	base := p.BaseURL
-	if base == "" {
-		base = publicURL
-	}
 	// A service of its own reads nothing from the environment, as a client would.
-	options := []option.RequestOption{option.WithBaseURL(base), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
+	options := []option.RequestOption{option.WithBaseURL(wire.OpenAI.Base(p.BaseURL)), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
 	if p.Key != "" {
 		options = append(options, option.WithAPIKey(p.Key))
 	}
 	completions := sdk.NewChatCompletionService(options...)
-	stream := completions.NewStreaming(ctx, params(request, p.public()))
+	stream := completions.NewStreaming(ctx, params(request, wire.PublicOpenAI(p.BaseURL)))
 	defer stream.Close() //nolint:errcheck // read to its end, or given up
 	var c collector
 	for stream.Next() {
@@ -57,7 +48,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, translate(err)
 	}
 	if c.finish == "" {
-		return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
+		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 	}
 	for i := range c.calls {
 		if err := x.Hear(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
@@ -65,13 +56,6 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		}
 	}
 	return c.answer(), nil
-}
-
-// public reports whether the server is OpenAI's own: its newer models take only
-// the newer name for the longest answer, which compatible servers may not know.
-func (p Provider) public() bool {
-	u, err := url.Parse(p.BaseURL)
-	return p.BaseURL == "" || err == nil && strings.HasSuffix(u.Hostname(), ".openai.com")
 }
 
 // collector puts the chunks of an answer together.
@@ -166,33 +150,19 @@ func (c *collector) answer() llm.Answer {
 func translate(err error) error {
 	var api *sdk.Error
 	var inStream *ssestream.StreamError
-	var syntax *json.SyntaxError
-	var shape *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &api):
-		fault := &llm.Fault{Status: api.StatusCode, Type: api.Type, Code: api.Code, Message: api.Message}
-		if fault.Message == "" {
-			fault.Message = textfmt.Shorten(api.RawJSON(), session.MaxMessage)
-		}
+		var header http.Header
 		if api.Response != nil {
-			fault.Header = api.Response.Header
+			header = api.Response.Header
 		}
-		return fault
+		body := api.RawJSON()
+		if body != "" { // the SDK has unwrapped it
+			body = `{"error":` + body + `}`
+		}
+		return wire.ReadFault(api.StatusCode, header, []byte(body))
 	case errors.As(err, &inStream):
-		var e struct {
-			Error struct {
-				Type    string `json:"type"`
-				Code    any    `json:"code"`
-				Message string `json:"message"`
-			} `json:"error"`
-		}
-		if json.Unmarshal(inStream.Event.Data, &e) != nil {
-			return &llm.Fault{Status: http.StatusOK, Message: inStream.Message}
-		}
-		code, _ := e.Error.Code.(string) // some servers have numbers there
-		return &llm.Fault{Status: http.StatusOK, Type: e.Error.Type, Code: code, Message: e.Error.Message}
-	case errors.As(err, &syntax), errors.As(err, &shape):
-		return &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
+		return wire.ReadFault(http.StatusOK, nil, inStream.Event.Data)
 	}
-	return err
+	return wire.Broken(err)
 }

@@ -1,7 +1,6 @@
-package llm
+package wire
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -36,29 +35,9 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := failure(&c.fault, time.Time{})
+			f := Failure(&c.fault, time.Time{})
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
 			require.Equal(t, !c.final, f.RetryRound())
 		})
 	}
 }
-
-// FuzzTidy: whatever a model gives as arguments, the journal gets a JSON object
-// without secrets.
-func FuzzTidy(f *testing.F) {
-	for _, s := range []string{"", "{}", `{"a":"swordfish-1"}`, `{"a":"swordfish\u002d1"}`, `[`, `null`, `{"swordfish-1":1}`, `{"a":{"b":["swordfish-1"]}}`, `{} {}`} {
-		f.Add(s)
-	}
-	r := run{Agent: &Agent{Mask: maskFish}}
-	f.Fuzz(func(t *testing.T, arguments string) {
-		c := Call{Arguments: arguments}
-		r.tidy(&c)
-		require.NotContains(t, c.Arguments+c.Broken, "swordfish-1")
-		_, err := parse(Call{Arguments: c.Arguments})
-		if err != nil {
-			require.ErrorContains(t, err, "must not be", "only a field may have another type")
-		}
-	})
-}
-
-func maskFish(s string) string { return strings.ReplaceAll(s, "swordfish-1", "***") }

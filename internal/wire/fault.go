@@ -1,7 +1,7 @@
-package llm
+package wire
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,10 +11,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/retryafter"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Fault is a provider's answer that is no answer.
+// Fault is a provider's error.
 type Fault struct {
 	// Status is the HTTP status; 200 for an error in the middle of a stream.
 	Status int
@@ -23,8 +24,41 @@ type Fault struct {
 	Message    string
 	// Header is that of the HTTP answer; nil: unknown.
 	Header http.Header
+	// Delay is the wait that the body states; zero: none.
+	Delay time.Duration
 	// Cut: the answer ended before it was complete.
 	Cut bool
+}
+
+// ReadFault reads the body of an error, in any of the formats. The text of a body in no
+// format is the message.
+func ReadFault(status int, header http.Header, body []byte) *Fault {
+	f := &Fault{Status: status, Header: header}
+	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
+	s.write(body)
+	s.end()
+	if f.Message == "" && f.Type == "" && f.Code == "" {
+		f.Message = textfmt.Shorten(string(body), session.MaxMessage)
+	}
+	return f
+}
+
+// take takes up a value of an error's body. Gemini wraps errors of streams in a list.
+func (f *Fault) take(path string, l leaf) {
+	switch strings.TrimPrefix(path, "[].") {
+	case "error.message", "error":
+		f.Message = l.text()
+	case "error.type", "error.status":
+		f.Type = l.text()
+	case "error.code":
+		if l.quoted { // some servers have the status there
+			f.Code = l.text()
+		}
+	case "error.details[].retryDelay":
+		if d, err := time.ParseDuration(l.text()); err == nil && d > 0 {
+			f.Delay = min(d, time.Duration(session.MaxRetryAfter))
+		}
+	}
 }
 
 // Error makes a Fault an error.
@@ -46,19 +80,26 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// errIdle stops a call in which nothing came in for too long.
-var errIdle = errors.New("no data")
-
-// failure says what the error of a call means. now is for a wait that ends at a
-// date.
-func failure(err error, now time.Time) *failures.Failure {
+// Failure says what the error of a call means: a *[Fault], one of a JSON decoder, or the
+// network's. now is for a wait that ends at a date.
+func Failure(err error, now time.Time) *failures.Failure {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		f := fault.failure()
-		f.RetryAfter = textfmt.Duration(retryafter.Parse(fault.Header, now))
+		f.RetryAfter = textfmt.Duration(max(fault.Delay, retryafter.Parse(fault.Header, now)))
 		return f
 	}
 	return failures.Failf(failures.APIError, "the provider cannot be reached: %v", err)
+}
+
+// Broken makes an error of a JSON decoder, which has read an answer, a fault. Others stay what they are.
+func Broken(err error) error {
+	var syntax *json.SyntaxError
+	var shape *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &shape) {
+		return &Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
+	}
+	return err
 }
 
 // failure chooses the category. Errors that the same request would meet again
@@ -76,9 +117,9 @@ func (f *Fault) failure() *failures.Failure {
 		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
 	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
 		return failures.Failf(failures.Auth, "the provider reports a billing problem: %v", f)
-	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded"):
+	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"):
 		return failures.Failf(failures.RateLimited, "the provider limits the request rate: %v", f)
-	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"):
+	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"), f.badKey():
 		return failures.Failf(failures.Auth, "the provider refused the key: %v", f)
 	case f.Status == http.StatusNotFound:
 		return final("the provider does not know the model or the path; fix model or base_url in the worker file: %v", f)
@@ -92,6 +133,11 @@ func (f *Fault) failure() *failures.Failure {
 // but the one of a bad request.
 func (f *Fault) unpaid() bool {
 	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
+}
+
+// badKey reports whether Gemini refuses the key, which it does as a bad request.
+func (f *Fault) badKey() bool {
+	return f.Type == "INVALID_ARGUMENT" && strings.Contains(strings.ToLower(f.Message), "api key not valid")
 }
 
 func (f *Fault) named(names ...string) bool {
@@ -113,7 +159,9 @@ func (f *Fault) overflow() bool {
 		return false
 	}
 	said := strings.ToLower(f.Message)
-	for _, words := range []string{"prompt is too long", "context length", "context window", "context size", "maximum context", "exceed context limit"} {
+	for _, words := range []string{
+		"prompt is too long", "context length", "context window", "context size", "maximum context", "exceed context limit", "input token count",
+	} {
 		if strings.Contains(said, words) {
 			return true
 		}
@@ -121,22 +169,13 @@ func (f *Fault) overflow() bool {
 	return false
 }
 
-// unbilled reports whether a call that failed can have cost nothing: nobody was
+// Unbilled reports whether a call that failed can have cost nothing: nobody was
 // reached, or the provider refused it before it began to answer.
-func unbilled(err error) bool {
+func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		return fault.Status >= 400
 	}
 	var dialling *net.OpError
 	return errors.As(err, &dialling) && dialling.Op == "dial"
-}
-
-// ended is the reason for which a context ended: that of the attempt, or of the
-// call alone.
-func ended(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }

@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"net/http"
+	"strings"
+)
+
+func routeOpenAI(method, path string) (Route, bool) {
+	path = strings.TrimPrefix(path, "/v1") // part of the address that routes are below
+	switch {
+	case method == http.MethodPost && path == "/chat/completions":
+		return Route{Path: path, Format: ChatCompletions}, true
+	case method == http.MethodPost && (path == "/responses" || path == "/responses/compact"):
+		return Route{Path: path, Format: Responses}, true
+	case method == http.MethodPost && path == "/responses/input_tokens", read(method) && path == "/models":
+		return Route{Path: path}, true
+	}
+	_, one := below(path, "/models/")
+	return Route{Path: path}, one && read(method)
+}
+
+// chatCompletions is OpenAI's Chat Completions, as compatible servers speak it, too. Cached
+// tokens are part of the input, and reasoning is part of the output.
+type chatCompletions struct{}
+
+func (chatCompletions) ask(q *Request, path string, l leaf) {
+	switch path {
+	case "max_tokens", "max_completion_tokens":
+		q.bound(path, l)
+	case "n":
+		q.Choices = max(q.Choices, l.number())
+	case "stream_options.include_usage":
+		q.usageAsked = l.is("true")
+		q.usageAt = span{l.start, l.start + int64(len(l.raw))}
+	}
+}
+
+func (chatCompletions) outputKey(q *Request) string {
+	if q.PublicOpenAI {
+		return "max_completion_tokens"
+	}
+	return "max_tokens"
+}
+
+func (chatCompletions) take(m *Meter, path string, l leaf) {
+	switch path {
+	case "[]": // the line [DONE] after a stream
+		m.facts.Ended = m.facts.Ended || l.is("DONE") && m.lines.on
+	case "usage.prompt_tokens":
+		m.counts.input.set(l)
+	case "usage.prompt_tokens_details.cached_tokens":
+		m.counts.cacheRead.set(l)
+	case "usage.completion_tokens":
+		m.countOutput(l)
+	case "usage.completion_tokens_details.reasoning_tokens":
+		m.counts.reasoning.set(l)
+	case "choices[].finish_reason":
+		m.stopped(l)
+	case "error.type":
+		m.fault().Type = l.text()
+	case "error.code":
+		if l.quoted {
+			m.fault().Code = l.text()
+		}
+	case "error.message":
+		m.fault().Message = l.text()
+	}
+}
+
+func (chatCompletions) content(path string) bool {
+	rest, ok := strings.CutPrefix(path, "choices[].")
+	if !ok {
+		return false
+	}
+	if rest, ok = strings.CutPrefix(rest, "delta."); !ok {
+		rest, ok = strings.CutPrefix(rest, "message.")
+	}
+	switch rest {
+	case "content", "refusal", "reasoning", "reasoning_content", "tool_calls[].function.arguments", "tool_calls[].custom.input":
+		return ok
+	}
+	return false
+}
+
+// ended: a stream has a line for it.
+func (chatCompletions) ended(m *Meter) {
+	m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
+}
+
+func (chatCompletions) usage(c counts) usageOf { return partOfInput(c) }
+
+// partOfInput is the usage of providers that count cached tokens as part of the input.
+func partOfInput(c counts) usageOf {
+	cached := min(c.cacheRead.n, c.input.n)
+	return usageOf{input: c.input.n - cached, output: c.output.n, read: cached, reasoning: min(c.reasoning.n, c.output.n)}
+}

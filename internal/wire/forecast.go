@@ -1,0 +1,168 @@
+package wire
+
+import (
+	"math/big"
+	"sync/atomic"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+)
+
+const (
+	// bytesPerToken is the best guess at how many bytes of text are a token.
+	bytesPerToken = 4
+	// UsualOutput is how many tokens an answer has by the best guess.
+	UsualOutput = 1024
+	// LeastOutput is how many tokens of an answer a call has to be able to pay
+	// for: fewer hold no call of a tool.
+	LeastOutput = 16
+	// block is the unit of text that a [Scale] counts tokens by, in bytes.
+	block = 4096
+)
+
+// Scale learns how many tokens a provider counts for a text, from the calls of one
+// agent. Its zero value and nil know nothing yet. It may be used from many goroutines.
+type Scale struct{ tokens atomic.Int64 }
+
+// Learn takes in what a provider has counted for a prompt of so many bytes. The
+// dearest is kept.
+func (s *Scale) Learn(tokens, bytes int64) {
+	if s == nil || tokens <= 0 || bytes <= 0 {
+		return
+	}
+	for now := (tokens*block + bytes - 1) / bytes; ; {
+		before := s.tokens.Load()
+		if before >= now || s.tokens.CompareAndSwap(before, now) {
+			return
+		}
+	}
+}
+
+// Learned is the tokens of a block of text, as [Forecast] takes it; zero: nobody knows.
+func (s *Scale) Learned() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.tokens.Load()
+}
+
+// Forecast is what is known of a call's cost before it is made. The prompt has a
+// beginning that the provider has counted in the call before, and a rest of
+// which only the bytes are known: never fewer than its tokens.
+type Forecast struct {
+	// Counted is the tokens of the beginning. Cached is how many of them the
+	// provider will find in its cache, and Caches tells that it charges for
+	// putting more there.
+	Counted, Cached int64
+	Caches          bool
+	// Removed is the bytes that were taken out of the beginning since.
+	Removed int64
+	// Fresh is the bytes of the rest, Total those of the whole request.
+	Fresh, Total int64
+	// Learned is what a [Scale] has learned; zero: nothing.
+	Learned int64
+	// MaxOutput is the most tokens that the answer may have.
+	MaxOutput int64
+	// Prices are what tokens cost; nil: nothing that is known.
+	Prices *cost.Prices
+}
+
+// bound is more tokens than the prompt can have.
+func (f Forecast) bound() int64 { return min(f.Counted+f.Fresh, f.Total) }
+
+// Guess is how many tokens the prompt has by the best guess.
+func (f Forecast) Guess() int64 {
+	return min(max(f.Counted-f.Removed/bytesPerToken, 0)+f.rest(), f.bound())
+}
+
+// rest is how many tokens the rest has by the best guess.
+func (f Forecast) rest() int64 {
+	if f.Learned > 0 {
+		return (f.Fresh*f.Learned + block - 1) / block
+	}
+	return TokensOf(f.Fresh)
+}
+
+// margin is by how much the guess may well be wrong.
+func (f Forecast) margin() int64 {
+	margin := f.rest() / 4
+	if f.Learned > 0 {
+		margin = f.rest() / 16
+	}
+	return min(margin, f.bound()-f.Guess())
+}
+
+// TokensOf guesses the tokens of a text of so many bytes.
+func TokensOf(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
+
+// Want covers the call whatever it turns out to cost.
+func (f Forecast) Want() cost.Amount { return f.most(f.MaxOutput) }
+
+// most covers a call whose answer has up to so many tokens: every token of the
+// prompt is Priced as the dearest kind.
+func (f Forecast) most(output int64) cost.Amount {
+	a := cost.Amount{Tokens: f.bound() + output}
+	if f.Prices != nil {
+		dearest := cost.Prices{Input: f.dearest(), Output: f.Prices.Output}
+		a.USD = dearest.Cost(cost.Usage{InputTokens: f.bound(), OutputTokens: output})
+	}
+	return a
+}
+
+// dearest is the price of the dearest kind of token that a prompt may have.
+func (f Forecast) dearest() cost.USD {
+	return max(f.Prices.Input, f.Prices.CacheRead, f.Prices.CacheWrite)
+}
+
+// Estimate is the usage of the call by the best guess, with a short answer.
+func (f Forecast) Estimate() cost.Usage { return f.Estimated(min(UsualOutput, f.MaxOutput)) }
+
+// Estimated is the usage of the call with an answer of so many tokens.
+func (f Forecast) Estimated(output int64) cost.Usage {
+	guess := f.Guess()
+	u := cost.Usage{CacheReadTokens: min(f.Cached, guess), OutputTokens: output}
+	if rest := guess - u.CacheReadTokens; f.Caches {
+		u.CacheWriteTokens = rest
+	} else {
+		u.InputTokens = rest
+	}
+	return Priced(u, f.Prices)
+}
+
+// Least is the least that the call may be made with.
+func (f Forecast) Least() cost.Amount { return f.Estimated(min(LeastOutput, f.MaxOutput)).Amount() }
+
+// Output is how many tokens the answer may have if so much was granted: as many
+// as stay within it by the best guess and a margin, but never fewer than the least.
+func (f Forecast) Output(granted cost.Amount) int64 {
+	if want := f.Want(); granted.Tokens >= want.Tokens && granted.USD >= want.USD {
+		return f.MaxOutput
+	}
+	room := granted.Tokens - f.Guess() - f.margin()
+	if f.Prices != nil && f.Prices.Output > 0 {
+		room = min(room, f.affordable(granted.USD))
+	}
+	return max(min(room, f.MaxOutput), min(LeastOutput, f.MaxOutput))
+}
+
+// affordable is how many tokens of an answer the money pays besides the prompt.
+func (f Forecast) affordable(money cost.USD) int64 {
+	perMillion := new(big.Int).Mul(big.NewInt(int64(money)), big.NewInt(1_000_000))
+	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Guess()+f.margin()), big.NewInt(int64(f.dearest()))))
+	if perMillion.Sign() <= 0 {
+		return 0
+	}
+	n := perMillion.Quo(perMillion, big.NewInt(int64(f.Prices.Output)))
+	if !n.IsInt64() {
+		return f.MaxOutput
+	}
+	return n.Int64()
+}
+
+// Priced completes a usage with what it costs.
+func Priced(u cost.Usage, prices *cost.Prices) cost.Usage {
+	u.CostUSD = 0
+	if prices != nil {
+		u.CostUSD = prices.Cost(u)
+	}
+	return u
+}

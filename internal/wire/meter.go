@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+)
+
+// Facts is what an answer has said so far.
+type Facts struct {
+	// Usage is what the provider has counted, without money. Counted: it has counted the input.
+	Usage   cost.Usage
+	Counted bool
+	// Bytes is how much of the content came since the output was counted.
+	Bytes int64
+	// Stop is the provider's word for why the answer ends. Whole: all of the content is there.
+	// Ended: nothing follows, as far as the format says.
+	Stop         string
+	Whole, Ended bool
+	// Fault is an error in the place of an answer, or within it; nil: none.
+	Fault *Fault
+}
+
+// Meter reads an answer as it passes, a stream of events or one document. It never fails,
+// and its memory is bounded. The same bytes give the same facts, in whatever parts they come.
+type Meter struct {
+	format  format
+	choices int64
+	lines   lines
+	json    scanner
+	counts  counts
+	facts   Facts
+	// event is the type of the document at hand, counted is set when it has counted the output.
+	event   string
+	counted bool
+	// loose is what an error of Responses says, whose keys are those of other events, too.
+	loose    looseError
+	finished int64
+}
+
+type looseError struct{ Code, Message string }
+
+// counts is what the provider has counted, under its own names.
+type counts struct{ input, tools, output, cacheRead, cacheWrite, reasoning count }
+
+type count struct {
+	n     int64
+	known bool
+}
+
+// set takes a number. One that cannot be is as good as none.
+func (c *count) set(l leaf) {
+	if n := l.number(); n >= 0 && n <= cost.MaxReported {
+		*c = count{n, true}
+	}
+}
+
+// usageOf is a usage with cached tokens apart from the input.
+type usageOf struct{ input, output, read, write, reasoning int64 }
+
+// NewMeter returns the meter of the answer to a request. The content type tells a stream.
+func NewMeter(q *Request, contentType string) *Meter {
+	m := &Meter{format: q.format, choices: q.Choices}
+	m.lines.on = strings.HasPrefix(contentType, "text/event-stream")
+	m.json = scanner{leaf: m.leaf, container: m.container}
+	return m
+}
+
+// Write reads the next part. It takes all of it.
+func (m *Meter) Write(p []byte) (int, error) {
+	if m.lines.on {
+		m.lines.write(p, &m.json)
+	} else {
+		m.json.write(p)
+	}
+	return len(p), nil
+}
+
+// Facts is what is known so far.
+func (m *Meter) Facts() Facts {
+	f := m.facts
+	if path, n := m.json.pending(); n > 0 && m.format.content(path) {
+		f.Bytes += n
+	}
+	u := m.format.usage(m.counts)
+	f.Usage = cost.Usage{
+		InputTokens: u.input, OutputTokens: u.output, CacheReadTokens: u.read, CacheWriteTokens: u.write, ReasoningTokens: min(u.reasoning, u.output),
+	}
+	f.Counted = m.counts.input.known
+	if f.Fault != nil {
+		fault := *f.Fault
+		f.Fault = &fault
+	}
+	return f
+}
+
+func (m *Meter) leaf(path string, l leaf) {
+	if m.format.content(path) {
+		m.facts.Bytes += l.size
+	}
+	m.format.take(m, path, l)
+}
+
+// container ends a document: that of an event, the whole answer, or an element of a list.
+func (m *Meter) container(path string, _ int64, opens bool) {
+	if opens || path != "" && path != "[]" {
+		return
+	}
+	m.facts.Whole = m.facts.Whole || m.finished >= m.choices
+	m.format.ended(m)
+	if m.counted {
+		m.facts.Bytes, m.counted = 0, false
+	}
+	m.event, m.loose = "", looseError{}
+}
+
+func (m *Meter) countOutput(l leaf) {
+	m.counts.output.set(l)
+	m.counted = m.counted || l.number() >= 0
+}
+
+func (m *Meter) stopped(l leaf) {
+	if !l.quoted {
+		return // null: it goes on
+	}
+	m.facts.Stop = l.text()
+	m.finished++
+}
+
+func (m *Meter) fault() *Fault {
+	if m.facts.Fault == nil {
+		m.facts.Fault = &Fault{Status: http.StatusOK}
+	}
+	return m.facts.Fault
+}
+
+// lines takes the data out of a stream of server-sent events.
+type lines struct {
+	on bool
+	// field is the beginning of the line, up to its colon; data tells what follows it.
+	field []byte
+	data  bool
+	named bool
+}
+
+func (l *lines) write(p []byte, to *scanner) {
+	for len(p) > 0 {
+		part := p
+		end := bytes.IndexByte(p, '\n')
+		if end >= 0 {
+			part = p[:end]
+		}
+		p = p[len(part):]
+		if !l.named {
+			part = l.name(part)
+		}
+		if l.data {
+			to.write(part)
+		}
+		if end >= 0 {
+			p = p[1:]
+			l.newline(to)
+		}
+	}
+}
+
+// name reads the name of the field, and returns what is left of the part.
+func (l *lines) name(part []byte) []byte {
+	for i, b := range part {
+		if b == ':' {
+			l.named, l.data = true, string(l.field) == "data"
+			return part[i+1:]
+		}
+		if len(l.field) < len("data")+1 {
+			l.field = append(l.field, b)
+		}
+	}
+	return nil
+}
+
+func (l *lines) newline(to *scanner) {
+	blank := !l.named && (len(l.field) == 0 || string(l.field) == "\r")
+	if blank {
+		to.end()
+	} else if l.data {
+		to.write([]byte{'\n'})
+	}
+	l.field, l.named, l.data = l.field[:0], false, false
+}

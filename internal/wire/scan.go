@@ -1,0 +1,264 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxDepth is how deep in a document values are reported, maxKey and maxText how many
+	// bytes of a key and of a value are kept.
+	maxDepth = 48
+	maxKey   = 128
+	maxText  = 4 << 10
+)
+
+// leaf is a value in a JSON document that is no object and no array.
+type leaf struct {
+	// raw is the value as it is written, without quotes; up to maxText bytes of it.
+	raw []byte
+	// size is the bytes of all of it, start its place in what was written, with its quote.
+	size, start int64
+	quoted      bool
+}
+
+// text is the value as a text.
+func (l leaf) text() string {
+	if l.quoted {
+		return unescape(l.raw)
+	}
+	return string(l.raw)
+}
+
+// number is the value as a number of tokens. It is negative where it is no such number.
+func (l leaf) number() int64 {
+	n, err := strconv.ParseInt(string(l.raw), 10, 64)
+	if err != nil {
+		f, err := strconv.ParseFloat(string(l.raw), 64)
+		if err != nil || !(f >= 0 && f < 1<<62) || l.quoted {
+			return -1
+		}
+		n = int64(f)
+	}
+	return n
+}
+
+// is reports whether the value is written as given.
+func (l leaf) is(text string) bool { return string(l.raw) == text }
+
+// unescape reads the inside of a JSON string.
+func unescape(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return strings.ToValidUTF8(string(raw), "\uFFFD")
+	}
+	var s string
+	if json.Unmarshal([]byte(`"`+string(raw)+`"`), &s) != nil {
+		return strings.ToValidUTF8(string(raw), "\uFFFD")
+	}
+	return s
+}
+
+// scanner reads JSON that comes in parts, and reports its leaves as they end. Its memory is
+// bounded whatever comes, and it never fails: what is no JSON has no leaves, or wrong ones.
+type scanner struct {
+	// leaf is told of each leaf by its path, like "choices[].delta.content". raw is valid
+	// until it returns.
+	leaf func(path string, l leaf)
+	// container is told where an object or an array begins and ends that is the document, or a
+	// part of it; nil: nobody is.
+	container func(path string, at int64, opens bool)
+
+	path   []byte
+	frames []frame
+	// deep is how many containers below maxDepth are open.
+	deep int
+	at   int64
+
+	state    scanState
+	escaped  bool
+	token    []byte
+	size     int64
+	start    int64
+	wantsKey bool
+}
+
+// frame is an open container. length is that of the path to what it holds.
+type frame struct {
+	object bool
+	length int
+}
+
+type scanState uint8
+
+const (
+	between scanState = iota
+	inKey
+	inString
+	inBare
+)
+
+// write reads the next part.
+func (s *scanner) write(p []byte) {
+	for i := 0; i < len(p); {
+		switch s.state {
+		case inKey, inString:
+			i += s.quoted(p[i:])
+		case inBare:
+			if strings.IndexByte(",]}: \t\r\n", p[i]) >= 0 {
+				s.closeLeaf(false)
+				continue
+			}
+			s.keep(p[i : i+1])
+			i, s.at = i+1, s.at+1
+		case between:
+			s.structure(p[i])
+			i, s.at = i+1, s.at+1
+		}
+	}
+}
+
+// quoted reads on in a string, and returns how many bytes it took.
+func (s *scanner) quoted(p []byte) int {
+	n := 0
+	if s.escaped {
+		s.escaped = false
+		s.keep(p[:1])
+		n = 1
+	}
+	plain := bytes.IndexAny(p[n:], "\"\\")
+	if plain < 0 {
+		s.keep(p[n:])
+		s.at += int64(len(p))
+		return len(p)
+	}
+	s.keep(p[n : n+plain])
+	n += plain
+	if p[n] == '\\' {
+		s.escaped = true
+		s.keep(p[n : n+1])
+		s.at += int64(n + 1)
+		return n + 1
+	}
+	s.at += int64(n + 1)
+	if s.state == inKey {
+		s.closeKey()
+	} else {
+		s.closeLeaf(true)
+	}
+	return n + 1
+}
+
+func (s *scanner) keep(p []byte) {
+	s.size += int64(len(p))
+	limit := maxText
+	if s.state == inKey {
+		limit = maxKey
+	}
+	if room := limit - len(s.token); room > 0 {
+		s.token = append(s.token, p[:min(len(p), room)]...)
+	}
+}
+
+// structure takes a byte that is in no leaf.
+func (s *scanner) structure(b byte) {
+	switch b {
+	case '{', '[':
+		s.open(b == '{')
+	case '}', ']':
+		s.close()
+	case ',':
+		s.wantsKey = s.inObject()
+	case ' ', '\t', '\r', '\n', ':':
+	case '"':
+		s.begin(inString)
+		if s.wantsKey {
+			s.state = inKey
+		}
+	default:
+		s.begin(inBare)
+		s.keep([]byte{b})
+	}
+}
+
+func (s *scanner) begin(state scanState) {
+	s.state, s.token, s.size, s.start, s.escaped = state, s.token[:0], 0, s.at, false
+}
+
+func (s *scanner) inObject() bool {
+	return s.deep == 0 && len(s.frames) > 0 && s.frames[len(s.frames)-1].object
+}
+
+func (s *scanner) open(object bool) {
+	if s.deep > 0 || len(s.frames) == maxDepth {
+		s.deep++
+		s.wantsKey = false
+		return
+	}
+	if s.container != nil && len(s.frames) < 2 {
+		s.container(string(s.path), s.at, true)
+	}
+	if !object {
+		s.path = append(s.path, "[]"...)
+	}
+	s.frames = append(s.frames, frame{object, len(s.path)})
+	s.wantsKey = object
+}
+
+func (s *scanner) close() {
+	s.wantsKey = false
+	if s.deep > 0 {
+		s.deep--
+		return
+	}
+	if len(s.frames) == 0 {
+		return
+	}
+	last := s.frames[len(s.frames)-1]
+	s.frames, s.path = s.frames[:len(s.frames)-1], s.path[:last.length]
+	if !last.object {
+		s.path = s.path[:last.length-len("[]")]
+	}
+	if s.container != nil && len(s.frames) < 2 {
+		s.container(string(s.path), s.at, false)
+	}
+}
+
+func (s *scanner) closeKey() {
+	s.state, s.wantsKey = between, false
+	s.path = s.path[:s.frames[len(s.frames)-1].length]
+	if len(s.path) > 0 {
+		s.path = append(s.path, '.')
+	}
+	key := unescape(s.token)
+	if strings.ContainsAny(key, ".[") { // it could pass for a path
+		key = "?"
+	}
+	s.path = append(s.path, key...)
+}
+
+func (s *scanner) closeLeaf(quoted bool) {
+	s.state = between
+	if s.deep == 0 {
+		s.leaf(string(s.path), leaf{raw: s.token, size: s.size, start: s.start, quoted: quoted})
+	}
+}
+
+// pending is the path of a string that has not ended, and its bytes so far.
+func (s *scanner) pending() (string, int64) {
+	if s.state != inString || s.deep > 0 {
+		return "", 0
+	}
+	return string(s.path), s.size
+}
+
+// end ends the document, so that another can begin. whole reports whether it was complete.
+func (s *scanner) end() (whole bool) {
+	if s.state == inBare {
+		s.closeLeaf(false)
+	}
+	whole = s.state == between && len(s.frames) == 0 && s.deep == 0
+	s.path, s.frames, s.deep, s.state, s.wantsKey = s.path[:0], s.frames[:0], 0, between, false
+	return whole
+}
