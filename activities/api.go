@@ -244,10 +244,9 @@ type Heartbeat struct {
 	// the call under way included as far as that is known.
 	Agent string     `json:"agent,omitempty"`
 	Spent cost.Usage `json:"spent,omitzero"`
-	// Call is the journal's number of the call under way; 0: none is. Live is the
-	// part of Spent that is its: no ledger has it before the call has ended.
-	Call int64      `json:"call,omitempty"`
-	Live cost.Usage `json:"live,omitzero"`
+	// Live is the part of Spent that is of calls under way, by their numbers in the
+	// journal: no ledger has it before the call has ended.
+	Live map[int64]cost.Usage `json:"live,omitempty"`
 }
 
 // MergeInput asks for a phase's work to be merged and verified.

@@ -194,11 +194,11 @@ func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, e
 	})
 	switch failure, failed := asFailure(err); {
 	case failed:
-		a.spender.endObserved(failure.Category)
+		a.spender.observer.attemptEnded(failure.Category)
 	case err != nil:
-		a.spender.endObserved(failures.Cancelled)
+		a.spender.observer.attemptEnded(failures.Cancelled)
 	default:
-		a.spender.endObserved("")
+		a.spender.observer.attemptEnded("")
 	}
 	return outcome, err
 }

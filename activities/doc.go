@@ -7,7 +7,11 @@
 //	round           the loop of attempts; decides on another attempt, the result, the end of the round
 //	phaseMerge      the merge of a phase and its checks
 //	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
-//	spender         journal, reservations and stored answers of paid calls
+//	spender         paid calls and stored answers of an attempt
+//	paidCall        one call under way
+//	journalWriter   the assignment's journal
+//	reservations    what is set aside in the session's ledger
+//	callObserver    reports calls to the observer
 //	outageWait      waits for a provider or a host that is in trouble
 //	agentBreaker    permits, leases and reports of the agent's breaker
 //	checks          runs checks, collects files

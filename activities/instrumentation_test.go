@@ -66,13 +66,14 @@ func call(ctx context.Context, job session.Job, turn int, fails bool) error {
 		return err
 	}
 	want := cost.Amount{Tokens: 20}
-	if _, err := job.Calls.Reserve(ctx, session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want, Estimate: cost.Usage{OutputTokens: 20}}); err != nil {
+	call, err := job.Calls.Begin(ctx, session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: want, Least: want, Estimate: cost.Usage{OutputTokens: 20}})
+	if err != nil {
 		return err
 	}
 	if fails {
-		return job.Calls.Abandon(ctx, turn, cost.Usage{InputTokens: 3})
+		return call.Abandon(ctx, cost.Usage{InputTokens: 3})
 	}
-	return job.Calls.Settle(ctx, turn, []byte("answer"), cost.Usage{OutputTokens: 10})
+	return call.Settle(ctx, []byte("answer"), cost.Usage{OutputTokens: 10})
 }
 
 func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {

@@ -27,14 +27,15 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d.agents.conversation = spec.InJournal // it books by itself
 	used := cost.Usage{InputTokens: 3000, CacheReadTokens: 5000, OutputTokens: 1000}
 	next := cost.Usage{InputTokens: 9000, OutputTokens: 1000}
-	begin := func(ctx context.Context, job session.Job) error {
-		_, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 20_000}})
-		return err
+	begin := func(ctx context.Context, job session.Job) session.Call {
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 20_000}})
+		require.NoError(t, err)
+		return call
 	}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.NoError(t, begin(ctx, job))
-		require.NoError(t, job.Calls.Report(cost.Usage{InputTokens: 3000}, next))
-		require.NoError(t, job.Calls.Report(used, next))
+		call := begin(ctx, job)
+		require.NoError(t, call.Report(cost.Usage{InputTokens: 3000}, next))
+		require.NoError(t, call.Report(used, next))
 		return session.Outcome{}, errKilled
 	}
 	_, err := d.round(activities.Heartbeat{})
@@ -46,7 +47,7 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.ledger().Usage(), "the files tell more")
 		require.Equal(t, cost.Usage{InputTokens: 12_000}, d.ledger().Unsettled())
-		require.NoError(t, begin(ctx, job))
+		begin(ctx, job)
 		return session.Outcome{}, errKilled // before it was told anything
 	}
 	_, err = d.round(activities.Heartbeat{})
@@ -58,10 +59,10 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.ledger().Usage())
 		require.Equal(t, cost.Usage{InputTokens: 24_000}, d.ledger().Unsettled(), "each request that was under way")
-		require.NoError(t, begin(ctx, job))
+		call := begin(ctx, job)
 		for used := (cost.Usage{}); stopped == nil; {
 			used.OutputTokens += 5000
-			stopped = job.Calls.Report(used, next)
+			stopped = call.Report(used, next)
 		}
 		return session.Outcome{}, stopped
 	}
@@ -95,14 +96,14 @@ func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	d.ledgers = &unsure{Ledgers: d.store}
 	total := cost.Usage{}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		_, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
 		require.NoError(t, err)
 		for range 5 {
 			total.OutputTokens += 10
-			require.NoError(t, job.Calls.Report(total, cost.Usage{InputTokens: 1}))
+			require.NoError(t, call.Report(total, cost.Usage{InputTokens: 1}))
 		}
 		out, err := leave("a.txt", "x")(ctx, job)
-		return out, errors.Join(err, job.Calls.Unsettle(ctx, 0, total, cost.Usage{InputTokens: 3}))
+		return out, errors.Join(err, call.Unsettle(ctx, total, cost.Usage{InputTokens: 3}))
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)

@@ -1,16 +1,16 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"sync"
 	"time"
+
+	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -21,115 +21,38 @@ const (
 	budgetWaitMax = time.Second
 )
 
-// Reserve reserves the possible cost of a call, once the session's budgets have room
-// for it, and records durably that the call begins.
-func (s *spender) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
-	s.endObserved(failures.Unknown) // the last call got no answer, and the attempt continued
-	granted, err := s.reserve(ctx, plan)
-	if err == nil {
-		_, s.observed.ended = s.observer.CallBegun(ctx, s.observedCall(plan.Agent, plan.Model))
-		s.observed.end = CallEnd{}
-	}
-	return granted, err
-}
+// reservations are what is set aside in the session's ledger for an assignment's calls under
+// way. Whoever changes them holds the journal's writing: the ledger's row then has the
+// calls that the journal has.
+type reservations struct {
+	ledgers Ledgers
+	clock   Clock
+	key     session.Key
+	id      spec.AssignmentID
+	team    spec.Team
+	// retryStore tries something with the store until the store can be used.
+	retryStore func(ctx context.Context, try func() error) error
+	observer   *callObserver
 
-func (s *spender) reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
-	s.mu.Lock()
-	s.current = callUnderWay{plan: plan, granted: plan.Want}
-	s.mu.Unlock()
-	seq := s.journal.Next() // nobody else appends
-	free := plan.Want == cost.Amount{}
-	if free && (!s.team.Capped() || s.free) {
-		return plan.Want, s.noteFree(ctx, seq, plan)
-	}
-	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
-		verdict, plan, err := s.ask(ctx, seq, plan)
-		switch {
-		case err != nil:
-			return cost.Amount{}, err
-		case verdict.Refused != "":
-			s.mu.Lock()
-			s.refusal = verdict
-			s.mu.Unlock()
-			return cost.Amount{}, failures.Failf(failures.TokenBudget, "%s", verdict.Refused)
-		case verdict.Wait:
-			s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Scope)))
-			if err := sleep(ctx, wait); err != nil {
-				return cost.Amount{}, err
-			}
-			continue
-		case verdict.Granted == cost.Amount{}:
-			return verdict.Granted, nil // it has never cost anything
-		}
-		granted := verdict.Aside()
-		plan.Estimate = within(plan.Estimate, granted)
-		return granted, s.note(ctx, seq, plan, granted)
-	}
-}
-
-// noteFree notes that an attempt begins for which nothing is set aside, if its
-// program calls a model: that is paid, whatever becomes of the attempt. The estimate
-// is the cost of the agent's most expensive attempt.
-func (s *spender) noteFree(ctx context.Context, seq int64, plan session.CallPlan) error {
-	if s.agents.Offered(plan.Agent).Conversation != spec.InDirectory {
-		return nil
-	}
-	l, err := fromStore(ctx, s.retryStore, func() (budget.Ledger, error) { return s.ledgers.Ledger(s.key) })
-	if err != nil {
-		return err
-	}
-	if plan.Estimate == (cost.Usage{}) {
-		dearest, _ := l.Largest(plan.Agent)
-		plan.Estimate = cost.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
-	}
-	return s.note(ctx, seq, plan, cost.Amount{})
-}
-
-// note writes durably that the call begins, and what is set aside for it.
-func (s *spender) note(ctx context.Context, seq int64, plan session.CallPlan, granted cost.Amount) error {
-	s.mu.Lock()
-	s.current.plan, s.current.granted = plan, granted
-	s.mu.Unlock()
-	key := s.attempt
-	key.Turn = plan.Turn
-	err := s.append(ctx, budget.Entry{
-		Kind: budget.Begun, Key: &key, Run: s.run, Agent: plan.Agent, Model: plan.Model,
-		Request: plan.Request, Estimate: &plan.Estimate, Granted: granted,
-	})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.current.id = seq
-	s.mu.Unlock()
-	failpoint.Here("call begun")
-	return nil
-}
-
-// within cuts an estimate to what is set aside for the call, so that no cap is passed
-// by it. The answer is cut first: what the prompt has cost is the surer part.
-func within(estimate cost.Usage, granted cost.Amount) cost.Usage {
-	for _, part := range []*int64{&estimate.OutputTokens, &estimate.InputTokens, &estimate.CacheWriteTokens, &estimate.CacheReadTokens} {
-		over := estimate.Tokens() - granted.Tokens
-		*part -= max(0, min(*part, over))
-	}
-	estimate.ReasoningTokens = min(estimate.ReasoningTokens, estimate.OutputTokens)
-	estimate.CostUSD = min(estimate.CostUSD, granted.USD)
-	return estimate
+	mu sync.Mutex
+	// aside is what is set aside for the calls under way, by number.
+	aside map[int64]cost.Amount
+	// refusal is the budget that could not pay; zero: all could.
+	refusal budget.Verdict
 }
 
 // errWaits leaves a ledger as it is in which a call has found no room.
 var errWaits = errors.New("the call has to wait")
 
-// ask lets the ledger decide. Where the cost of a call is not stated, it is
-// estimated from what calls of the agent have cost before.
-func (s *spender) ask(ctx context.Context, seq int64, plan session.CallPlan) (verdict budget.Verdict, as session.CallPlan, err error) {
-	err = s.retryStore(ctx, func() error {
-		err := s.ledgers.UpdateLedger(s.key, func(l *budget.Ledger) error {
+// ask lets the ledger decide on the call whose number is to be seq. Where the cost of a call
+// is not stated, it is estimated from what calls of the agent have cost before.
+func (r *reservations) ask(ctx context.Context, seq int64, plan session.CallPlan) (verdict budget.Verdict, as session.CallPlan, err error) {
+	err = r.retryStore(ctx, func() error {
+		err := r.ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
 			as = guessed(l, plan)
-			s.limit(l)
-			asked := len(l.Row(s.id).Reserved) > 0
-			verdict = l.Reserve(s.id, seq, as.Want, as.Least)
+			r.limit(l)
+			_, asked := l.Row(r.id).Reserved[seq]
+			verdict = l.Reserve(r.id, seq, as.Want, as.Least)
 			if verdict.Wait && !asked {
 				return errWaits
 			}
@@ -140,6 +63,9 @@ func (s *spender) ask(ctx context.Context, seq int64, plan session.CallPlan) (ve
 		}
 		return err
 	})
+	if err == nil && verdict.Refused != "" {
+		r.refused(verdict)
+	}
 	return verdict, as, err
 }
 
@@ -166,73 +92,65 @@ func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 	return plan
 }
 
-// Report notes durably what an agent program has reported, and holds it to its
-// budgets as Spending does. What the store cannot take now it takes with the next
-// report, or at the end.
-func (s *spender) Report(used, estimate cost.Usage) error {
-	s.mu.Lock()
-	current := s.current
-	s.mu.Unlock()
-	if current.id != 0 {
-		estimate.CostUSD = cmp.Or(estimate.CostUSD, current.plan.Estimate.CostUSD)
-		if err := s.noteReport(budget.Entry{Kind: budget.Reported, Call: current.id, Usage: &used, Estimate: &estimate}); err != nil {
-			return err
-		}
+// within cuts an estimate to what is set aside for the call, so that no cap is passed
+// by it. The answer is cut first: what the prompt has cost is the surer part.
+func within(estimate cost.Usage, granted cost.Amount) cost.Usage {
+	for _, part := range []*int64{&estimate.OutputTokens, &estimate.InputTokens, &estimate.CacheWriteTokens, &estimate.CacheReadTokens} {
+		over := estimate.Tokens() - granted.Tokens
+		*part -= max(0, min(*part, over))
 	}
-	return s.Spending(used)
+	estimate.ReasoningTokens = min(estimate.ReasoningTokens, estimate.OutputTokens)
+	estimate.CostUSD = min(estimate.CostUSD, granted.USD)
+	return estimate
 }
 
-// noteReport appends a report to the journal, after one that could not be.
-func (s *spender) noteReport(e budget.Entry) error {
-	for _, next := range []*budget.Entry{s.report, &e} {
-		if next == nil {
-			continue
-		}
-		if next == &e {
-			e.Seq, e.At = s.journal.Next(), s.clock().UTC()
-		}
-		s.report = next
-		if s.ledgers.AppendEntry(s.key, s.id, *next) != nil {
-			return nil
-		}
-		s.report = nil
-		if err := s.apply(*next); err != nil {
-			return err
-		}
+// set notes what is set aside for a call; release notes that the call has ended.
+func (r *reservations) set(call int64, amount cost.Amount) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.aside == nil {
+		r.aside = map[int64]cost.Amount{}
 	}
-	return nil
+	r.aside[call] = amount
 }
 
-// Spending notes what the call under way has used so far. One that has used more
-// than was set aside for it gets more, as long as there is some, and else is
-// stopped.
-func (s *spender) Spending(used cost.Usage) error {
-	s.mu.Lock()
-	s.current.used = used
-	call, aside := s.current.id, s.current.granted
-	s.mu.Unlock()
-	more, least := shortfall(used.Amount(), aside)
-	if call == 0 || least == (cost.Amount{}) {
+func (r *reservations) release(call int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.aside, call)
+}
+
+func (r *reservations) of(call int64) cost.Amount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.aside[call]
+}
+
+// extend sets more aside for a call under way that has used so much: as much as it has used,
+// so that this is seldom needed, and at least what is missing.
+func (r *reservations) extend(call int64, used cost.Amount) budget.Verdict {
+	more, least := shortfall(used, r.of(call))
+	if least == (cost.Amount{}) {
+		return budget.Verdict{}
+	}
+	var verdict budget.Verdict
+	err := r.ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
+		verdict = l.Extend(r.id, call, more, least)
 		return nil
+	})
+	switch {
+	case err != nil: // the next report tries again: the call is under way, and its money is spent
+		return budget.Verdict{}
+	case verdict.Refused != "":
+		r.refused(verdict)
+		return verdict
 	}
-	verdict, err := s.extend(call, more, least)
-	if err != nil { // the next report tries again
-		return nil //nolint:nilerr // the call is under way, and its money is spent
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if verdict.Refused == "" {
-		s.current.granted = s.current.granted.Add(verdict.Granted)
-		return nil
-	}
-	s.refusal = verdict
-	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d tokens and %s USD; %s",
-		used.Tokens(), used.CostUSD, aside.Tokens, aside.USD, verdict.Refused)
+	r.set(call, r.of(call).Add(verdict.Granted))
+	return verdict
 }
 
-// shortfall is what is missing at least, and how much more to set aside: as much as
-// was used, so that this is seldom needed. A dimension in which nothing was set
-// aside is not held to.
+// shortfall is what is missing at least, and how much more to set aside. A dimension in
+// which nothing was set aside is not held to.
 func shortfall(used, aside cost.Amount) (more, least cost.Amount) {
 	if aside.Tokens > 0 && used.Tokens > aside.Tokens {
 		more.Tokens, least.Tokens = used.Tokens, used.Tokens-aside.Tokens
@@ -243,18 +161,58 @@ func shortfall(used, aside cost.Amount) (more, least cost.Amount) {
 	return more, least
 }
 
-// extend sets more aside for the call under way.
-func (s *spender) extend(call int64, more, least cost.Amount) (verdict budget.Verdict, err error) {
-	err = s.ledgers.UpdateLedger(s.key, func(l *budget.Ledger) error {
-		verdict = l.Extend(s.id, call, more, least)
-		return nil
+// update brings the assignment's row in the session's ledger up to date, and logs
+// the warnings that this gives.
+func (r *reservations) update(ctx context.Context, journal *journalWriter) error {
+	r.mu.Lock()
+	aside := maps.Clone(r.aside)
+	r.mu.Unlock()
+	var row budget.Row
+	journal.read(func(j *budget.Journal) { row = j.Row(aside) })
+	var warnings []budget.Warning
+	var fractions map[string]float64
+	err := r.retryStore(ctx, func() error {
+		return r.ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
+			r.limit(l)
+			warnings = l.SetRow(r.id, row, r.clock().UTC())
+			fractions = l.Fractions(r.id)
+			return nil
+		})
 	})
-	return verdict, err
+	r.observer.fractions(fractions)
+	for _, w := range warnings {
+		activity.GetLogger(ctx).Warn("a budget threshold is reached", "budget", w.Scope,
+			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
+	}
+	return err
 }
 
 // limit sets the limits of a ledger that was lost.
-func (s *spender) limit(l *budget.Ledger) {
+func (r *reservations) limit(l *budget.Ledger) {
 	if l.Limits.IsZero() {
-		l.Limit(s.team.Name, budget.LimitsOf(s.team))
+		l.Limit(r.team.Name, budget.LimitsOf(r.team))
 	}
+}
+
+func (r *reservations) refused(by budget.Verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusal = by
+}
+
+// lastRefusal is the budget that could not pay for a call of the attempt; zero: all could.
+func (r *reservations) lastRefusal() budget.Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refusal
+}
+
+// dearest is the most that an attempt of an agent has cost.
+func (r *reservations) dearest(ctx context.Context, agent string) (cost.Amount, error) {
+	l, err := fromStore(ctx, r.retryStore, func() (budget.Ledger, error) { return r.ledgers.Ledger(r.key) })
+	if err != nil {
+		return cost.Amount{}, err
+	}
+	dearest, _ := l.Largest(agent)
+	return dearest, nil
 }

@@ -53,7 +53,7 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 
 // report is what every end of the activity reports.
 func (r *round) report() session.RoundReport {
-	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.total()}
+	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.journal.spent()}
 }
 
 // done hands a recorded result to the session, and reports to the breaker.
@@ -81,7 +81,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 // canBeHelped reports whether an attempt has failed only because a budget of the
 // session is spent, and the session has something to do about that.
 func (r *round) canBeHelped(f failures.Failure) bool {
-	return f.Category == failures.TokenBudget && r.spender.refusal.Scope != "" &&
+	return f.Category == failures.TokenBudget && r.spender.budgets.lastRefusal().Scope != "" &&
 		(r.in.OnExceeded == spec.OnExceededAsk || r.in.OnExceeded == spec.OnExceededDegrade)
 }
 
@@ -93,7 +93,7 @@ func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 		return r.interrupted(ctx, err)
 	}
 	r.breaker.giveBack(ctx)
-	refusal := r.spender.refusal
+	refusal := r.spender.budgets.lastRefusal()
 	stop := BudgetStop{
 		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,
 		RoundReport: r.report(),

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -35,21 +37,28 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 
 // openSpender opens the assignment's journal for what the round pays.
 func (r *round) openSpender(ctx context.Context) (*spender, error) {
+	ports, id := r.ports, r.in.AssignmentID
+	observer := &callObserver{observer: r.exec.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
 	s := &spender{
-		files: r.ports.Files, workDirs: r.ports.WorkDirs, ledgers: r.ports.Ledgers, agents: r.ports.Agents, observer: r.exec.observer, clock: r.ports.Clock,
-		team: r.session.team, key: r.session.key, id: r.in.AssignmentID, run: r.log.round.Run, agent: r.agent, free: r.in.Free,
-		retryStore: r.exec.retryStore, setProgress: r.exec.setProgress, round: r,
+		files: ports.Files, agents: ports.Agents, observer: observer, round: r, setProgress: r.exec.setProgress,
+		run: r.log.round.Run, agent: r.agent, free: r.in.Free,
+		journal: &journalWriter{
+			ledgers: ports.Ledgers, clock: ports.Clock, key: r.session.key, id: id, retryStore: r.exec.retryStore, writing: semaphore.NewWeighted(1),
+		},
+		budgets: &reservations{
+			ledgers: ports.Ledgers, clock: ports.Clock, key: r.session.key, id: id, team: r.session.team, retryStore: r.exec.retryStore, observer: observer,
+		},
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.journal.open(ctx, ports.Agents, ports.WorkDirs); err != nil {
 		return nil, err
 	}
-	if err := r.log.loadJournal(ctx, s.journal); err != nil {
+	if err := r.log.loadJournal(ctx, s.journal.journal); err != nil {
 		return s, err
 	}
-	if len(s.journal.Calls()) == 0 && !s.team.Capped() {
+	if len(s.journal.journal.Calls()) == 0 && !r.session.team.Capped() {
 		return s, nil
 	}
-	return s, s.updateLedger(ctx)
+	return s, s.budgets.update(ctx, s.journal)
 }
 
 // callEnded notes that the agent's process is gone.

@@ -39,8 +39,9 @@ type agents struct {
 	lacks string
 	// continuable: there is one that can continue.
 	continuable bool
-	// reserve is what an attempt may cost.
+	// reserve is what an attempt may cost, and paid the call that it is.
 	reserve cost.Amount
+	paid    session.Call
 	// breaker is how every agent's breaker is set.
 	breaker spec.Breaker
 	// secrets are what no artifact may hold.
@@ -64,11 +65,13 @@ func (a *agents) attempt(ctx context.Context, job session.Job) (session.Outcome,
 	if a.conversation == spec.InJournal { // it is paid by the call
 		return a.run(ctx, job)
 	}
-	if _, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve}); err != nil {
+	paid, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve})
+	if err != nil {
 		return session.Outcome{}, err
 	}
+	a.paid = paid
 	out, err := a.run(ctx, job)
-	return out, errors.Join(err, job.Calls.Settle(ctx, 0, nil, out.Usage))
+	return out, errors.Join(err, paid.Settle(ctx, nil, out.Usage))
 }
 
 func (a *agents) Check(_ context.Context, job session.CheckJob) (session.Outcome, error) {

@@ -64,10 +64,11 @@ func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome,
 			stored.Answer = []byte("good")
 		}
 		plan := session.CallPlan{Turn: 1, Agent: job.Agent, Request: request, Want: cost.Amount{Tokens: 9}, Least: cost.Amount{Tokens: 9}}
-		if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+		call, err := job.Calls.Begin(ctx, plan)
+		if err != nil {
 			return session.Outcome{}, err
 		}
-		if err := job.Calls.Settle(ctx, 1, stored.Answer, stored.Usage); err != nil {
+		if err := call.Settle(ctx, stored.Answer, stored.Usage); err != nil {
 			return session.Outcome{}, err
 		}
 	}

@@ -43,7 +43,8 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 		}
 		if stored == nil {
 			plan := session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20}}
-			if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+			call, err := job.Calls.Begin(ctx, plan)
+			if err != nil {
 				return session.Outcome{Usage: used}, err
 			}
 			if at("reserved") {
@@ -51,7 +52,7 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 			}
 			if c.fails != nil {
 				if f := c.fails(turn); f != nil {
-					return session.Outcome{Usage: used}, errors.Join(f, job.Calls.Abandon(ctx, turn, cost.Usage{}))
+					return session.Outcome{Usage: used}, errors.Join(f, call.Abandon(ctx, cost.Usage{}))
 				}
 			}
 			c.paid = append(c.paid, fmt.Sprintf("%s %d", job.Brief.Phase, turn))
@@ -59,16 +60,17 @@ func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcom
 			if at("answered") {
 				return session.Outcome{}, errKilled
 			}
-			if err := job.Calls.Settle(ctx, turn, stored.Answer, stored.Usage); err != nil {
+			if err := call.Settle(ctx, stored.Answer, stored.Usage); err != nil {
 				return session.Outcome{}, err
 			}
+			stored.Call = call.ID()
 		}
 		if at("settled") {
 			return session.Outcome{}, errKilled
 		}
 		text += string(stored.Answer)
 		if stored.Tools == nil {
-			if err := job.Calls.KeepTools(ctx, turn, []byte("tools")); err != nil {
+			if err := job.Calls.KeepTools(ctx, stored.Call, []byte("tools")); err != nil {
 				return session.Outcome{}, err
 			}
 		}
@@ -268,7 +270,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 				out, err := leave("a.txt", "x")(ctx, job)
 				for out.Usage = (cost.Usage{}); out.Usage.OutputTokens < 900 && err == nil; {
 					out.Usage.OutputTokens += 50
-					err = job.Calls.Spending(out.Usage)
+					err = d.agents.paid.Spending(out.Usage)
 				}
 				return out, err
 			}
@@ -287,7 +289,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 		d.agents.run = func(ctx context.Context, job session.Job) (out session.Outcome, err error) {
 			for err == nil {
 				out.Usage.OutputTokens += 50
-				err = job.Calls.Spending(out.Usage)
+				err = d.agents.paid.Spending(out.Usage)
 			}
 			return out, err
 		}
@@ -299,14 +301,14 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 
 // byAttempt makes the desk's agent one that is paid by the attempt, of which aside
 // is known, and that does work.
-func (d *desk) byAttempt(aside cost.Amount, work func(calls session.Calls, granted cost.Amount) error) {
+func (d *desk) byAttempt(aside cost.Amount, work func(call session.Call) error) {
 	d.agents.conversation = spec.InJournal // it books by itself
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		granted, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
+		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
 		if err != nil {
 			return session.Outcome{}, err
 		}
-		return session.Outcome{}, work(job.Calls, granted)
+		return session.Outcome{}, work(call)
 	}
 }
 
@@ -315,9 +317,9 @@ func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = 500
 	d.admit()
-	d.byAttempt(cost.Amount{}, func(calls session.Calls, granted cost.Amount) error {
-		used := cost.Usage{OutputTokens: granted.Tokens, CostUSD: granted.USD}
-		return errors.Join(errKilled, calls.Unsettle(t.Context(), 0, cost.Usage{}, used))
+	d.byAttempt(cost.Amount{}, func(call session.Call) error {
+		used := cost.Usage{OutputTokens: call.Granted().Tokens, CostUSD: call.Granted().USD}
+		return errors.Join(errKilled, call.Unsettle(t.Context(), cost.Usage{}, used))
 	})
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
@@ -329,13 +331,13 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 	counted := cost.Usage{InputTokens: 70, CacheReadTokens: 30, OutputTokens: 5}
 	for _, end := range []struct {
 		name string
-		call func(job session.Job) error
+		book func(call session.Call) error
 		want cost.Usage
 	}{
-		{"beyond what was set aside", func(job session.Job) error {
-			return errors.Join(errKilled, job.Calls.Unsettle(t.Context(), 1, cost.Usage{}, counted))
+		{"beyond what was set aside", func(call session.Call) error {
+			return errors.Join(errKilled, call.Unsettle(t.Context(), cost.Usage{}, counted))
 		}, counted},
-		{"killed, so that the estimate counts, which passes no cap", func(session.Job) error { return errKilled }, cost.Usage{InputTokens: 40, OutputTokens: 20}},
+		{"killed, so that the estimate counts, which passes no cap", func(session.Call) error { return errKilled }, cost.Usage{InputTokens: 40, OutputTokens: 20}},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
@@ -344,11 +346,11 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d.admit()
 			d.agents.conversation = spec.InJournal
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-				_, err := job.Calls.Reserve(ctx, session.CallPlan{
+				call, err := job.Calls.Begin(ctx, session.CallPlan{
 					Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
 				})
 				require.NoError(t, err)
-				return session.Outcome{}, end.call(job)
+				return session.Outcome{}, end.book(call)
 			}
 			_, err := d.round(activities.Heartbeat{})
 			require.Error(t, err)
@@ -365,9 +367,9 @@ func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = 500
 	d.admit()
-	d.byAttempt(cost.Amount{USD: 1}, func(calls session.Calls, granted cost.Amount) error {
-		require.Equal(t, cost.Amount{Tokens: 500, USD: 1}, granted)
-		return errors.Join(failures.Failf(failures.Unknown, "no"), calls.Settle(t.Context(), 0, nil, cost.Usage{OutputTokens: 300}))
+	d.byAttempt(cost.Amount{USD: 1}, func(call session.Call) error {
+		require.Equal(t, cost.Amount{Tokens: 500, USD: 1}, call.Granted())
+		return errors.Join(failures.Failf(failures.Unknown, "no"), call.Settle(t.Context(), nil, cost.Usage{OutputTokens: 300}))
 	})
 	_, err := d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)
@@ -384,14 +386,14 @@ func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
 		stored, err := job.Calls.Stored(ctx, 1, "")
 		require.NoError(t, err)
 		if stored == nil {
-			_, err := job.Calls.Reserve(ctx, session.CallPlan{Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1}})
+			call, err := job.Calls.Begin(ctx, session.CallPlan{Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1}})
 			require.NoError(t, err)
-			require.NoError(t, job.Calls.Settle(ctx, 1, []byte("answer"), cost.Usage{OutputTokens: 1}))
+			require.NoError(t, call.Settle(ctx, []byte("answer"), cost.Usage{OutputTokens: 1}))
 			return session.Outcome{}, failures.Failf(failures.ResourceError, "the disk is full, before the tools could work")
 		}
 		if stored.Tools == nil {
 			worked++
-			require.NoError(t, job.Calls.KeepTools(ctx, 1, []byte("tools")))
+			require.NoError(t, job.Calls.KeepTools(ctx, stored.Call, []byte("tools")))
 			return session.Outcome{}, errKilled
 		}
 		return leave("a.txt", "x")(ctx, job)

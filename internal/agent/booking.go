@@ -34,27 +34,30 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 		got.out.Usage = d.priced(got.out.Usage)
 		return got.out, err
 	}
-	granted, err := job.Calls.Reserve(ctx, session.CallPlan{
+	paid, err := job.Calls.Begin(ctx, session.CallPlan{
 		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
 	})
 	if err != nil {
 		return session.Outcome{}, err
 	}
 	began := s.now()
+	if call != nil {
+		call.paid = paid
+	}
 	got, err := s.attempt(ctx, d, job, call)
 	got.out.Usage = d.priced(got.out.Usage)
 	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
 	var booking error
 	switch {
 	case !got.known:
-		if got.estimate == (cost.Usage{}) && granted != (cost.Amount{}) {
-			got.estimate = atMost(d.unreported(s.now().Sub(began)), granted)
+		if got.estimate == (cost.Usage{}) && paid.Granted() != (cost.Amount{}) {
+			got.estimate = atMost(d.unreported(s.now().Sub(began)), paid.Granted())
 		}
-		booking = job.Calls.Unsettle(end, attemptTurn, got.out.Usage, d.priced(got.estimate))
+		booking = paid.Unsettle(end, got.out.Usage, d.priced(got.estimate))
 	case err != nil && got.out.Usage == cost.Usage{}: // which is not what the next one costs
-		booking = job.Calls.Abandon(end, attemptTurn, cost.Usage{})
+		booking = paid.Abandon(end, cost.Usage{})
 	default:
-		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
+		booking = paid.Settle(end, nil, got.out.Usage)
 	}
 	if booking != nil {
 		err = errors.Join(err, booking)

@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// ledger is a session.Calls that notes what it is told.
+// ledger is a session.Calls that notes what it is told, and the call of its attempt.
 type ledger struct {
 	mu       sync.Mutex
 	reserved []session.CallPlan
@@ -24,48 +24,58 @@ type ledger struct {
 	spending         []cost.Usage
 	// estimates are those that came with reports.
 	estimates []cost.Usage
-	// refuse is how Reserve fails, broke how Settle and Abandon do; cap is where
+	// refuse is how Begin fails, broke how Settle and Abandon do; cap is where
 	// Spending does.
 	refuse, broke error
 	cap           int64
-	// guess is what Reserve sets aside where nobody has said how much.
-	guess cost.Amount
+	// guess is what Begin sets aside where nobody has said how much.
+	guess, granted cost.Amount
 }
 
-func (l *ledger) Reserve(_ context.Context, plan session.CallPlan) (cost.Amount, error) {
+func (l *ledger) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserved = append(l.reserved, plan)
+	l.granted = plan.Want
 	if (plan.Want == cost.Amount{}) {
-		return l.guess, l.refuse
+		l.granted = l.guess
 	}
-	return plan.Want, l.refuse
+	if plan.Turn != 0 {
+		return nil, errors.New("begun as a turn")
+	}
+	return l, l.refuse
 }
 
-func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used cost.Usage) error {
+func (l *ledger) ID() int64 { return int64(len(l.reserved)) }
+
+func (l *ledger) Granted() cost.Amount { return l.granted }
+
+func (*ledger) Undelivered(int64) {}
+
+func (l *ledger) Settle(ctx context.Context, _ []byte, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return errors.New("settled in a way that books nothing")
 	}
 	l.settled = append(l.settled, used)
 	return l.broke
 }
 
-func (l *ledger) Abandon(ctx context.Context, turn int, used cost.Usage) error {
+func (l *ledger) Abandon(ctx context.Context, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || used != (cost.Usage{}) || ctx.Err() != nil {
+	if used != (cost.Usage{}) || ctx.Err() != nil {
 		return errors.New("abandoned in a way that books nothing")
 	}
 	l.settled = append(l.settled, used) // it came to nothing
 	return l.broke
 }
 
-func (l *ledger) Unsettle(ctx context.Context, turn int, used, estimate cost.Usage) error {
+func (l *ledger) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return errors.New("unsettled in a way that books nothing")
 	}
 	l.abandoned, l.known = append(l.abandoned, estimate), append(l.known, used)
@@ -92,7 +102,7 @@ func (l *ledger) Spending(used cost.Usage) error {
 func (*ledger) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) {
 	return nil, nil
 }
-func (*ledger) KeepTools(context.Context, int, []byte) error     { return nil }
+func (*ledger) KeepTools(context.Context, int64, []byte) error   { return nil }
 func (*ledger) Put(context.Context, []byte) (spec.Digest, error) { return "", nil }
 
 func (*ledger) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }

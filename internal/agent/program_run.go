@@ -83,7 +83,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	progress := procgroup.NewProgress(job.Progress)
 	halt := make(chan *failures.Failure, 1)
-	run, parser := s.newRun(d, job, resumed, progress, halt), program.Parser(r)
+	run, parser := s.newRun(d, job, st.call.paid, resumed, progress, halt), program.Parser(r)
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher := &usageWatcher{run: run, call: st.call}
 	stop := watcher.poll()
@@ -115,7 +115,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 }
 
 // newRun prepares a run. Spending above the budget and a wrong conversation stop the program.
-func (s *Set) newRun(d Definition, job session.Job, resumed preset.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
+func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed preset.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
 	stop := func(f *failures.Failure) {
 		select {
 		case halt <- f:
@@ -134,11 +134,11 @@ func (s *Set) newRun(d Definition, job session.Job, resumed preset.Conversation,
 		}
 	}
 	run.OnUsage = func(used, next cost.Usage) {
-		if job.Calls == nil {
+		if paid == nil {
 			return
 		}
 		var f *failures.Failure
-		if err := job.Calls.Report(d.priced(used), d.priced(next)); errors.As(err, &f) {
+		if err := paid.Report(d.priced(used), d.priced(next)); errors.As(err, &f) {
 			stop(&failures.Failure{Category: f.Category, Message: "was stopped: " + f.Message, Final: f.Final})
 		}
 	}

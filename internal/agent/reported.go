@@ -34,6 +34,8 @@ const (
 type programCall struct {
 	log   *preset.UsageLog
 	begin callBegin
+	// paid is what it is booked as; nil: nobody does.
+	paid session.Call
 	// spent is what earlier runs of the call have used.
 	spent cost.Usage
 }

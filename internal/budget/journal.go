@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -235,6 +236,30 @@ func (j *Journal) Find(key session.CallKey, request spec.Digest) *Call {
 	return nil
 }
 
+// FindAny returns the oldest settled call of a request, in one of the attempts and of
+// whatever turn, whose answer was stored and that was not given out; nil if there is none.
+func (j *Journal) FindAny(attempts []session.CallKey, request spec.Digest, given func(call int64) bool) *Call {
+	for i := range j.calls {
+		c := &j.calls[i]
+		of := func(attempt session.CallKey) bool { return c.Key.SameAttempt(attempt) }
+		if c.State == Settled && c.Request == request && c.Answer != "" && slices.ContainsFunc(attempts, of) && !given(c.ID) {
+			return c
+		}
+	}
+	return nil
+}
+
+// NextTurn is the turn after the last one of an attempt.
+func (j *Journal) NextTurn(attempt session.CallKey) int {
+	last := 0
+	for _, c := range j.calls {
+		if c.Key.SameAttempt(attempt) {
+			last = max(last, c.Key.Turn)
+		}
+	}
+	return last + 1
+}
+
 // Open lists the calls that have begun and not ended.
 func (j *Journal) Open() []Call { return j.in(Begun) }
 
@@ -264,9 +289,7 @@ func (j *Journal) Spent() cost.Usage {
 func (j *Journal) SpentOn(run string, attempt session.CallKey) cost.Usage {
 	var sum cost.Usage
 	for _, c := range j.calls {
-		key := c.Key
-		key.Turn = attempt.Turn
-		if c.Run == run && key == attempt {
+		if c.Run == run && c.Key.SameAttempt(attempt) {
 			sum = sum.Add(c.Usage)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
@@ -35,6 +36,8 @@ type hearing struct {
 	run      *run
 	turn     int
 	forecast wire.Forecast
+	// paid keeps what the call costs; nil: nobody does.
+	paid session.Call
 	// limit is the most tokens that the answer may have.
 	limit int64
 	// usage is what the provider has counted; nil: nothing yet.
@@ -50,14 +53,14 @@ type hearing struct {
 
 // call asks the model. An error is a *failures.Failure, or the cause of the context's
 // end; what the call has cost is then told beside it.
-func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64) (Answer, spending, error) {
+func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, paid session.Call) (Answer, spending, error) {
 	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
 	defer idle.Stop()
-	h := &hearing{run: r, turn: turn, forecast: f, limit: limit}
+	h := &hearing{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
 	client := &http.Client{
 		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
@@ -95,11 +98,11 @@ func (h *hearing) onStreamEvent(e Event) error {
 		h.usage = e.Usage
 	}
 	h.bytes += e.Bytes
-	if e.Usage == nil && h.bytes-h.told < spendEvery || h.run.job.Calls == nil {
+	if e.Usage == nil && h.bytes-h.told < spendEvery || h.paid == nil {
 		return nil
 	}
 	h.told = h.bytes
-	if err := h.run.job.Calls.Spending(h.soFar()); err != nil && !e.Whole {
+	if err := h.paid.Spending(h.soFar()); err != nil && !e.Whole {
 		h.broke = err
 	}
 	return h.broke

@@ -76,6 +76,7 @@ func (j *journal) Stored(_ context.Context, turn int, request spec.Digest) (foun
 	err = j.step(func() error {
 		if t := j.turns[turn]; t != nil && t.request == request && t.stored != nil {
 			copied := *t.stored
+			copied.Call = int64(turn)
 			found = &copied
 		}
 		return nil
@@ -83,9 +84,9 @@ func (j *journal) Stored(_ context.Context, turn int, request spec.Digest) (foun
 	return found, err
 }
 
-func (j *journal) Reserve(_ context.Context, plan session.CallPlan) (granted cost.Amount, err error) {
-	err = j.step(func() error {
-		granted = plan.Want
+func (j *journal) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
+	granted := plan.Want
+	err := j.step(func() (err error) {
 		if j.budget != nil {
 			if granted, err = j.budget(plan); err != nil {
 				return err
@@ -95,10 +96,23 @@ func (j *journal) Reserve(_ context.Context, plan session.CallPlan) (granted cos
 		j.turns[plan.Turn] = &journalTurn{request: plan.Request, plan: plan, open: true}
 		return nil
 	})
-	return granted, err
+	return &journalCall{j, plan.Turn, granted}, err
 }
 
-func (j *journal) Settle(_ context.Context, turn int, answer []byte, used cost.Usage) error {
+func (*journal) Undelivered(int64) {}
+
+// journalCall is a call of a journal. Its number is its turn.
+type journalCall struct {
+	*journal
+	turn    int
+	granted cost.Amount
+}
+
+func (c *journalCall) ID() int64            { return int64(c.turn) }
+func (c *journalCall) Granted() cost.Amount { return c.granted }
+
+func (c *journalCall) Settle(_ context.Context, answer []byte, used cost.Usage) error {
+	j, turn := c.journal, c.turn
 	return j.step(func() error {
 		if !j.turns[turn].open {
 			return fmt.Errorf("turn %d is not open", turn)
@@ -109,15 +123,15 @@ func (j *journal) Settle(_ context.Context, turn int, answer []byte, used cost.U
 	})
 }
 
-func (j *journal) Abandon(_ context.Context, turn int, used cost.Usage) error {
-	return j.abandon(turn, used, true)
+func (c *journalCall) Abandon(_ context.Context, used cost.Usage) error {
+	return c.abandon(c.turn, used, true)
 }
 
-func (j *journal) Unsettle(_ context.Context, turn int, used, estimate cost.Usage) error {
-	return j.abandon(turn, used.Add(estimate), false)
+func (c *journalCall) Unsettle(_ context.Context, used, estimate cost.Usage) error {
+	return c.abandon(c.turn, used.Add(estimate), false)
 }
 
-func (*journal) Report(_, _ cost.Usage) error { return nil }
+func (*journalCall) Report(_, _ cost.Usage) error { return nil }
 
 func (j *journal) abandon(turn int, used cost.Usage, known bool) error {
 	return j.step(func() error {
@@ -127,9 +141,9 @@ func (j *journal) abandon(turn int, used cost.Usage, known bool) error {
 	})
 }
 
-func (j *journal) KeepTools(_ context.Context, turn int, doc []byte) error {
+func (j *journal) KeepTools(_ context.Context, call int64, doc []byte) error {
 	return j.step(func() error {
-		j.turns[turn].stored.Tools = slices.Clone(doc)
+		j.turns[int(call)].stored.Tools = slices.Clone(doc)
 		return nil
 	})
 }
@@ -156,7 +170,8 @@ func (j *journal) Get(_ context.Context, name spec.Digest) (data []byte, err err
 	return data, err
 }
 
-func (j *journal) Spending(used cost.Usage) error {
+func (c *journalCall) Spending(used cost.Usage) error {
+	j := c.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.live = append(j.live, used)

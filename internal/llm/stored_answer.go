@@ -14,11 +14,11 @@ import (
 )
 
 // answer returns the model's answer in this turn: the one that was paid for, if
-// there is one, and then what else is kept of the turn; or else a new one.
+// there is one, or else a new one; and what is kept of the turn, nil where nobody keeps it.
 func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
 	digest := r.talk.digest()
 	if r.job.Calls == nil {
-		answer, _, err := r.call(ctx, turn, r.talk.forecast(r.MaxOutputTokens, r.Prices), r.MaxOutputTokens)
+		answer, _, err := r.call(ctx, turn, r.talk.forecast(r.MaxOutputTokens, r.Prices), r.MaxOutputTokens, nil)
 		if err != nil {
 			return Answer{}, nil, err
 		}
@@ -40,45 +40,44 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
-	answer, err := r.buy(ctx, turn, digest)
-	return answer, nil, err
+	return r.buy(ctx, turn, digest)
 }
 
 // buy reserves, makes and settles a call.
-func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, error) {
+func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *session.StoredTurn, error) {
 	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
 	f.Learned = r.Scale.Learned()
-	granted, err := r.job.Calls.Reserve(ctx, session.CallPlan{
+	call, err := r.job.Calls.Begin(ctx, session.CallPlan{
 		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
 		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
 	})
 	if err != nil {
-		return Answer{}, err
+		return Answer{}, nil, err
 	}
-	answer, spent, err := r.call(ctx, turn, f, f.Output(granted))
+	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
 	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
 	if err != nil {
-		if noted := r.abandon(noting, turn, spent); noted != nil {
-			return Answer{}, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
+		if noted := abandon(noting, call, spent); noted != nil {
+			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
-		return Answer{}, err
+		return Answer{}, nil, err
 	}
 	if u := answer.Usage; answer.Counted {
 		r.Scale.Learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.Total)
 	}
-	if err := r.job.Calls.Settle(noting, turn, encode(answer), answer.Usage); err != nil {
-		return Answer{}, fmt.Errorf("settle the call of turn %d: %w", turn, err)
+	if err := call.Settle(noting, encode(answer), answer.Usage); err != nil {
+		return Answer{}, nil, fmt.Errorf("settle the call of turn %d: %w", turn, err)
 	}
 	r.usage = r.usage.Add(answer.Usage)
-	return answer, nil
+	return answer, &session.StoredTurn{Call: call.ID()}, nil
 }
 
 // abandon notes what a call without an answer has cost.
-func (r *run) abandon(ctx context.Context, turn int, spent spending) error {
+func abandon(ctx context.Context, call session.Call, spent spending) error {
 	if spent.known {
-		return r.job.Calls.Abandon(ctx, turn, spent.used)
+		return call.Abandon(ctx, spent.used)
 	}
-	return r.job.Calls.Unsettle(ctx, turn, cost.Usage{}, spent.used)
+	return call.Unsettle(ctx, cost.Usage{}, spent.used)
 }
 
 // restore puts the files back as the tools of a turn left them. whole is false

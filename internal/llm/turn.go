@@ -192,10 +192,10 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 		w.put = r.job.Calls.Put
 	}
 	d, err := w.work(ctx, answer.Calls, r.malformed)
-	if err != nil || r.job.Calls == nil {
+	if err != nil || stored == nil {
 		return d, err
 	}
-	if err := r.job.Calls.KeepTools(ctx, turn, encode(d)); err != nil {
+	if err := r.job.Calls.KeepTools(ctx, stored.Call, encode(d)); err != nil {
 		return d, fmt.Errorf("keep what the tools of turn %d did: %w", turn, err)
 	}
 	return d, nil

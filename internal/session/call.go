@@ -21,8 +21,19 @@ type CallKey struct {
 	Turn int `json:"turn"`
 }
 
+// SameAttempt reports whether two calls are of one attempt.
+func (k CallKey) SameAttempt(other CallKey) bool {
+	k.Turn = other.Turn
+	return k == other
+}
+
+// AnyTurn is the turn of a call whose place in a conversation is not known: a program has
+// made the request, perhaps beside others. The journal numbers such calls as they begin.
+const AnyTurn = -1
+
 // CallPlan is a call that an agent is about to pay for.
 type CallPlan struct {
+	// Turn is as in [CallKey], or [AnyTurn].
 	Turn int
 	// Agent and Model say who answers.
 	Agent, Model string
@@ -36,8 +47,10 @@ type CallPlan struct {
 	Estimate cost.Usage
 }
 
-// StoredTurn is a turn that an earlier execution has paid for.
+// StoredTurn is a turn that was paid for.
 type StoredTurn struct {
+	// Call is its number, for KeepTools and Undelivered.
+	Call   int64
 	Answer []byte
 	Usage  cost.Usage
 	// Tools is what was kept of the tools' work after the answer; nil: nothing,
@@ -46,39 +59,50 @@ type StoredTurn struct {
 }
 
 // Calls keeps what an attempt pays for, and holds it to the budgets. It is safe
-// for use by one agent at a time.
+// for concurrent use.
 type Calls interface {
-	// Stored returns the turn that an earlier execution has paid for, nil if
-	// there is none or its request was another.
+	// Stored returns a turn that was paid for in this attempt, or in one whose
+	// conversation it continues; nil if there is none or its request was another.
+	// With [AnyTurn] it is the oldest answer to the request that was not given to the
+	// program at work yet: a program that was killed and asks the same again gets what
+	// was paid for, one that asks the same twice pays twice.
 	Stored(ctx context.Context, turn int, request spec.Digest) (*StoredTurn, error)
-	// Reserve notes durably that a call begins, and sets aside what it may
+	// Undelivered says that the answer of a call of [AnyTurn] has not reached the program:
+	// the next request that is the same gets it.
+	Undelivered(call int64)
+	// Begin notes durably that a call begins, and sets aside what it may
 	// cost: between plan.Least and plan.Want. It waits while others' calls
 	// under way may free what is missing. A *Failure of category token_budget
 	// says that what is left cannot pay for the call; it must end the attempt.
-	// Every call that was reserved ends with Settle, Abandon or Unsettle.
-	Reserve(ctx context.Context, plan CallPlan) (cost.Amount, error)
-	// Settle stores a turn's answer and books what it cost, durably. Only then
-	// may the answer be used. It must hold no secret.
-	Settle(ctx context.Context, turn int, answer []byte, used cost.Usage) error
-	// Abandon ends a call that brought no answer, and books what it cost.
-	Abandon(ctx context.Context, turn int, used cost.Usage) error
-	// Unsettle ends a call of which it is not known what it cost, or not all of it:
-	// used is booked, and estimate stays unsettled besides. A zero estimate stands
-	// for the last one that was given.
-	Unsettle(ctx context.Context, turn int, used, estimate cost.Usage) error
-	// KeepTools stores what the turn's tools did, durably.
-	KeepTools(ctx context.Context, turn int, doc []byte) error
+	Begin(ctx context.Context, plan CallPlan) (Call, error)
+	// KeepTools stores what the tools did after the answer of a settled call, durably.
+	KeepTools(ctx context.Context, call int64, doc []byte) error
 	// Put and Get keep larger things that such a document names.
 	Put(ctx context.Context, data []byte) (spec.Digest, error)
 	Get(ctx context.Context, name spec.Digest) ([]byte, error)
-	// Report does what Spending does for an agent program, which makes many requests
-	// in one call, and notes durably what the program has reported: used so far, and
-	// an estimate of what the request that may be under way costs besides. That is
-	// booked if the worker dies.
+}
+
+// Call is a paid call under way. It ends with one of Settle, Abandon and Unsettle, once,
+// before the attempt does.
+type Call interface {
+	// ID is its number in the assignment's journal; zero: it has none before its end.
+	ID() int64
+	// Granted is what was set aside when it began.
+	Granted() cost.Amount
+	// Settle stores the answer and books what it cost, durably. Only then
+	// may the answer be used. It must hold no secret. nil: there is none to store.
+	Settle(ctx context.Context, answer []byte, used cost.Usage) error
+	// Abandon ends a call that brought no answer, and books what it cost.
+	Abandon(ctx context.Context, used cost.Usage) error
+	// Unsettle ends a call of which it is not known what it cost, or not all of it:
+	// used is booked, and estimate stays unsettled besides. A zero estimate stands
+	// for the last one that was given.
+	Unsettle(ctx context.Context, used, estimate cost.Usage) error
+	// Report does what Spending does, and notes durably what the call has used so far,
+	// and an estimate of what it may cost besides. That is booked if the worker dies.
 	Report(used, estimate cost.Usage) error
-	// Spending tells what the call under way has used so far, for people to
-	// see. One that has passed what was reserved gets more while there is some.
-	// A *Failure of category token_budget says that nothing is left: the agent
-	// has to stop.
+	// Spending tells what the call has used so far, for people to see. One that has
+	// passed what was reserved gets more while there is some. A *Failure of category
+	// token_budget says that nothing is left: the agent has to stop.
 	Spending(used cost.Usage) error
 }

@@ -246,15 +246,18 @@ func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	}
 }
 
-// addLive adds what the call under way has cost so far, which for a whole run of an
-// agent program may be much. The ledger has it once the call has ended, which the
+// addLive adds what the calls under way have cost so far, which for a whole run of an
+// agent program may be much. The ledger has it once a call has ended, which the
 // heartbeat may not know yet.
 func addLive(v *Session, a *session.AssignmentStatus, l *budget.Ledger, id spec.AssignmentID, h activities.Heartbeat) {
 	if l == nil {
 		return
 	}
-	if _, open := l.Row(id).Reserved[h.Call]; open {
-		a.Usage, v.Usage = a.Usage.Add(h.Live), v.Usage.Add(h.Live)
+	reserved := l.Row(id).Reserved
+	for call, used := range h.Live {
+		if _, open := reserved[call]; open {
+			a.Usage, v.Usage = a.Usage.Add(used), v.Usage.Add(used)
+		}
 	}
 }
 

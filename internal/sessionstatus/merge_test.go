@@ -129,7 +129,7 @@ func TestTheCallUnderWayCountsUntilTheLedgerHasIt(t *testing.T) {
 		Spent:    []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: 70}}},
 		Reserved: map[int64]cost.Amount{4: {}},
 	}
-	h := &activities.Heartbeat{Attempt: 1, Spent: cost.Usage{InputTokens: 100}, Call: 4, Live: cost.Usage{InputTokens: 30}}
+	h := &activities.Heartbeat{Attempt: 1, Spent: cost.Usage{InputTokens: 100}, Live: map[int64]cost.Usage{4: {InputTokens: 30}, 3: {InputTokens: 7}}}
 	look := func() Session {
 		return merge("s", facts{
 			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),

@@ -7,7 +7,6 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cas"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -61,18 +60,21 @@ type calls struct {
 	id spec.AssignmentID
 }
 
-func (c calls) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
+func (c calls) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
 	l := c.p.world.ledgerOf()
 	began := time.Now()
-	granted, err := c.Calls.Reserve(ctx, plan)
+	begun, err := c.Calls.Begin(ctx, plan)
 	waited := time.Since(began) > 3*time.Second && !c.p.wasFrozen(began)
 	for _, scope := range []string{budget.SessionScope, budget.PhaseScope(c.id.Phase)} {
 		if limit, spent := l.Budget(scope); waited && limit.Tokens > 0 && spent.Tokens+plan.Least.Tokens > limit.Tokens {
 			c.p.world.watch.broke("P4", "%s: a call that can never be paid has waited %s", c.id, time.Since(began))
 		}
 	}
-	c.p.world.watch.grants(c.id, granted)
-	return granted, err
+	if err != nil {
+		return nil, err
+	}
+	c.p.world.watch.grants(c.id, begun.Granted())
+	return begun, nil
 }
 
 type sessions struct {

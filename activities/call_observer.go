@@ -1,0 +1,89 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+)
+
+// callObserver reports the paid calls of a round to its observer. Of a call that
+// brought no answer the failure is known later: it is the attempt's, unless another call
+// follows.
+type callObserver struct {
+	observer      Observer
+	agents        Agents
+	team, session string
+
+	mu sync.Mutex
+	// open are the calls whose end is not reported.
+	open []*observedCall
+}
+
+// observedCall is a call that the observer has seen begin.
+type observedCall struct {
+	ended func(CallEnd)
+	end   CallEnd
+	// over: it is booked, and brought no answer.
+	over bool
+}
+
+// begin reports that a call begins. Those that ended before without an answer did not end
+// the attempt.
+func (o *callObserver) begin(ctx context.Context, agent, model string) *observedCall {
+	o.finish(failures.Unknown, func(c *observedCall) bool { return c.over })
+	c := &observedCall{}
+	_, c.ended = o.observer.CallBegun(ctx, o.call(agent, model))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = append(o.open, c)
+	return c
+}
+
+// booked notes what a call has cost. answered: it brought an answer, and stored: that is kept.
+func (o *callObserver) booked(call *observedCall, used cost.Usage, answered, stored bool) {
+	o.mu.Lock()
+	call.end, call.over = CallEnd{Usage: used, Stored: stored}, !answered
+	o.mu.Unlock()
+	if answered { // how a call that is the whole attempt ended is known at the attempt's end
+		o.finish("", func(c *observedCall) bool { return c == call })
+	}
+}
+
+// attemptEnded reports the end of all calls that are open, of which some may have been cut off.
+func (o *callObserver) attemptEnded(category failures.Category) {
+	o.finish(category, func(*observedCall) bool { return true })
+}
+
+func (o *callObserver) finish(category failures.Category, which func(*observedCall) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = slices.DeleteFunc(o.open, func(c *observedCall) bool {
+		if which(c) {
+			c.end.Category = category
+			c.ended(c.end)
+			return true
+		}
+		return false
+	})
+}
+
+// replayed reports an answer that was found in the store.
+func (o *callObserver) replayed(agent string) { o.observer.CallReplayed(o.call(agent, "")) }
+
+func (o *callObserver) call(agent, model string) Call {
+	offered := o.agents.Offered(agent)
+	return Call{Team: o.team, Session: o.session, Agent: agent, Kind: offered.Kind, Model: cmp.Or(model, offered.Model)}
+}
+
+// fractions reports which part is spent of the budgets that an assignment draws from.
+func (o *callObserver) fractions(spent map[string]float64) {
+	for name, fraction := range spent {
+		kind, _, _ := strings.Cut(name, " ")
+		o.observer.BudgetFraction(o.team, kind, fraction)
+	}
+}

@@ -1,0 +1,181 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// request is the digest of the n-th request of a program.
+func request(n int) spec.Digest { return spec.Digest(fmt.Sprintf("%064x", n)) }
+
+// ofAnyTurn plans a call that a program makes beside others.
+func ofAnyTurn(job session.Job, n int, tokens int64) session.CallPlan {
+	want := cost.Amount{Tokens: tokens}
+	return session.CallPlan{
+		Turn: session.AnyTurn, Agent: job.Agent, Model: "m", Request: request(n), Want: want, Least: want, Estimate: cost.Usage{OutputTokens: tokens},
+	}
+}
+
+// heldToCap fails if more is ever spent and reserved than a cap.
+type heldToCap struct {
+	activities.Ledgers
+	cap    int64
+	mu     sync.Mutex
+	passed error
+}
+
+func (h *heldToCap) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
+	return h.Ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
+		err := change(l)
+		if held := l.Usage().Tokens() + l.Unsettled().Tokens() + l.Reserved().Tokens; held > h.cap {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.passed = fmt.Errorf("%d of %d tokens are spent and reserved", held, h.cap)
+		}
+		return err
+	})
+}
+
+// TestCallsSideBySideAreBookedOnceEach has sixteen loops of a program call at once, held to a
+// budget that pays for few calls at a time. The worker is killed while some are under way.
+func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
+	t.Parallel()
+	const loops, each, most = 16, 3, 200
+	d := newDesk(t)
+	d.team.Budget.Tokens = loops*each*10 + 2*most + 2*most
+	d.admit()
+	held := &heldToCap{Ledgers: d.store, cap: d.team.Budget.Tokens}
+	d.ledgers, d.agents.conversation = held, spec.InJournal
+	work := func(each int, die func(loop, turn int) bool) (paid map[int]int, run func(context.Context, session.Job) (session.Outcome, error)) {
+		paid = map[int]int{}
+		var mu sync.Mutex
+		return paid, func(ctx context.Context, job session.Job) (session.Outcome, error) {
+			var loopsAtWork sync.WaitGroup
+			failed := make([]error, loops)
+			for loop := range loops {
+				loopsAtWork.Go(func() {
+					for turn := range each {
+						n := loop*100 + turn
+						stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(n))
+						if err != nil || stored != nil {
+							failed[loop] = errors.Join(failed[loop], err)
+							continue
+						}
+						call, err := job.Calls.Begin(ctx, ofAnyTurn(job, n, most))
+						if err != nil {
+							failed[loop] = err
+							return
+						}
+						if die(loop, turn) {
+							failed[loop] = errKilled
+							return
+						}
+						failed[loop] = errors.Join(failed[loop], call.Spending(cost.Usage{OutputTokens: 5}), call.Settle(ctx, []byte("x"), cost.Usage{InputTokens: 6, OutputTokens: 4}))
+						mu.Lock()
+						paid[n]++
+						mu.Unlock()
+					}
+				})
+			}
+			loopsAtWork.Wait()
+			return session.Outcome{}, errors.Join(failed...)
+		}
+	}
+	first, run := work(each, func(loop, turn int) bool { return loop < 2 && turn == 1 })
+	d.agents.run = run
+	_, err := d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "killed")
+	require.Len(t, d.journal().Open(), 2)
+	turns := map[int]bool{}
+	for _, call := range d.journal().Calls() {
+		require.False(t, turns[call.Key.Turn], "each call has a turn of its own")
+		turns[call.Key.Turn] = true
+	}
+
+	second, run := work(each, func(int, int) bool { return false })
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		_, err := run(ctx, job)
+		if err != nil {
+			return session.Outcome{}, err
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	for n := range loops * each {
+		n = n/each*100 + n%each
+		require.Equal(t, 1, first[n]+second[n], "request %d is paid for once", n)
+	}
+	j := d.journal()
+	require.Len(t, j.Unsettled(), 2)
+	for _, call := range j.Unsettled() {
+		require.Equal(t, cost.Usage{OutputTokens: most}, call.Estimate)
+	}
+	require.Equal(t, int64(loops*each*10), j.Spent().Tokens())
+	require.Equal(t, j.Spent(), d.ledger().Usage())
+	require.Equal(t, j.Spent(), result.Total)
+	require.Zero(t, d.ledger().Reserved())
+	require.NoError(t, held.passed)
+}
+
+// TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt kills a program that has asked the same
+// twice. The next one gets both answers, and pays for a third.
+func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.conversation = spec.InJournal
+	pay := func(ctx context.Context, job session.Job, answer string) int64 {
+		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
+		require.NoError(t, err)
+		require.Nil(t, stored, "%s is asked for anew", answer)
+		call, err := job.Calls.Begin(ctx, ofAnyTurn(job, 1, 20))
+		require.NoError(t, err)
+		require.NoError(t, call.Settle(ctx, []byte(answer), cost.Usage{OutputTokens: 1}))
+		return call.ID()
+	}
+	var lost int64
+	get := func(ctx context.Context, job session.Job, answer string) {
+		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
+		require.NoError(t, err)
+		require.Equal(t, answer, string(stored.Answer))
+		lost = stored.Call
+	}
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		pay(ctx, job, "first")
+		lost = pay(ctx, job, "second")
+		job.Calls.Undelivered(lost)
+		get(ctx, job, "second")
+		return session.Outcome{}, errKilled
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "killed")
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		get(ctx, job, "first")
+		job.Calls.Undelivered(lost)
+		get(ctx, job, "first")
+		get(ctx, job, "second")
+		pay(ctx, job, "third")
+		return session.Outcome{}, failures.Failf(failures.InvalidOutput, "another attempt begins anew")
+	}
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		pay(ctx, job, "fourth")
+		return leave("a.txt", "x")(ctx, job)
+	}
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, int64(4), d.journal().Spent().Tokens())
+}
