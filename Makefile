@@ -82,12 +82,14 @@ LARGEST ?= 1000000
 
 .PHONY: bench
 bench: build ## compare a session with bare Temporal (AT, ROUNDS), and the store with cp -r
-	@$(GO) run ./internal/bench -at $(AT) -rounds $(ROUNDS)
+	@$(GO) build -o bin/bench ./internal/bench # beside the shim that it starts
+	@bin/bench -at $(AT) -rounds $(ROUNDS)
 	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
 
 .PHONY: bench-growth
 bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each
-	@$(GO) run ./internal/bench -growth all -largest $(LARGEST)
+	@$(GO) build -o bin/bench ./internal/bench
+	@bin/bench -growth all -largest $(LARGEST)
 
 .PHONY: lint
 lint: bin/golangci-lint ## hold the code against .golangci.yml

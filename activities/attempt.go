@@ -138,12 +138,22 @@ func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (sessi
 	case s.asLeft && !dirs.Layered(dir):
 		return dir, nil
 	case inLayers:
-		return dirs.Lay(ctx, dir, s.files, a.in.Input)
+		return dirs.Lay(ctx, dir, s.files, a.near()...)
 	}
 	if err := dirs.Unlay(dir); err != nil {
 		return dir, err
 	}
 	return dir, a.files.Materialise(ctx, s.files, dir.Tree)
+}
+
+// near lists trees of the session that are similar to that of the attempt: its input, the
+// one that the work before it started from, and the workspace.
+func (a *attempt) near() []spec.Digest {
+	near := []spec.Digest{a.in.Input}
+	if done := a.session.checkpoint.Assignments; len(done) > 0 {
+		near = append(near, done[len(done)-1].Input)
+	}
+	return append(near, a.session.checkpoint.Workspace)
 }
 
 func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {

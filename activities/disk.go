@@ -43,6 +43,8 @@ type directory struct {
 // directoryState is what is known of a directory at a moment.
 type directoryState struct {
 	dir session.WorkDir
+	// fresh: it was made by this execution, and nothing has worked there yet.
+	fresh bool
 	// since is from when on files there are the agent's; zero: none is.
 	since time.Time
 	// busy: a process may be at work there. stop ends what is at work.
@@ -76,10 +78,19 @@ func (d *directory) change(change func(*directoryState)) directoryState {
 
 func (d *directory) now() directoryState { return d.change(func(*directoryState) {}) }
 
+// make makes the directory if need be.
+func (d *directory) make() (session.WorkDir, error) {
+	dir, err := d.workDirs.Make(d.key, d.id)
+	if err == nil && dir.New {
+		d.change(func(s *directoryState) { s.fresh = true })
+	}
+	return dir, err
+}
+
 // open makes the directory, and ends what earlier attempts left at work there.
 func (d *directory) open() (session.WorkDir, error) {
-	dir, err := d.workDirs.Make(d.key, d.id)
-	if err == nil {
+	dir, err := d.make()
+	if err == nil && !d.now().fresh { // to look at all processes of the host takes long
 		err = d.agents.Sweep(dir)
 	}
 	if err == nil {

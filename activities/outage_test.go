@@ -336,15 +336,15 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	d.holdSlot = time.Millisecond
 	d.patient(time.Hour, spec.OutageWait)
 	d.agents.survives = failures.Failf(failures.ResourceError, "process 7 (sh) cannot be killed")
-	_, err := d.round(activities.Heartbeat{})
+	dir, err := d.workDirs.Make(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(t, err)
+	_, err = d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)
 	log := d.record().Rounds[0].RoundLog
 	require.Empty(t, log.Attempts)
 	require.Contains(t, log.Outage.Failure.Message, "process 7 (sh)")
 	require.Empty(t, d.agents.runs)
 
-	dir, err := d.workDirs.Make(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
-	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "late.txt"), []byte("x"), 0o600))
 	d.agents.survives = nil
 	var result session.RoundResult
@@ -355,4 +355,21 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, 1, result.Files, "the work's own")
 	require.Equal(t, failures.FromInput, result.From)
+}
+
+// TestNothingIsAtWorkInANewDirectory: the processes of the host are looked at only where
+// something may have been at work before.
+func TestNothingIsAtWorkInANewDirectory(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.survives = failures.Failf(failures.ResourceError, "process 7 (sh) cannot be killed")
+	d.agents.run = fail(failures.TestFailure)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	attempts := d.record().Rounds[0].Attempts
+	require.Len(t, attempts, 2)
+	require.Equal(t, failures.TestFailure, attempts[0].Failure.Category)
+	require.Contains(t, attempts[1].Failure.Message, "process 7 (sh)")
 }

@@ -84,7 +84,7 @@ func (a *attempt) startFacts(ctx context.Context) startFacts {
 	}
 	f.rounds, f.began, f.epoch = a.log.rounds()
 	if f.conversation == spec.InDirectory {
-		dir, err := a.exec.dir.workDirs.Make(a.exec.key, a.exec.id)
+		dir, err := a.exec.dir.make()
 		f.continuable = err == nil && a.exec.agents.Continuable(f.agent, dir)
 	}
 	return f

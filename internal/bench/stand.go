@@ -32,6 +32,7 @@ const (
 	shapeKind   = "shape"
 	maestroKind = "maestro"
 	shimKind    = "shim"
+	roomKind    = "room"
 )
 
 const (
@@ -88,10 +89,10 @@ func (st *stand) open(ctx context.Context, s settings, dir string) (err error) {
 			err = st.bare(s.phases)
 		case shapeKind:
 			err = st.shape(s.phases)
-		case maestroKind, shimKind:
+		case maestroKind, shimKind, roomKind:
 			err = st.maestro(ctx, name, s.phases, filepath.Join(dir, name))
 		default:
-			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, shape, maestro and shim", name)
+			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, shape, maestro, shim and room", name)
 		}
 		if err != nil {
 			return err
@@ -143,14 +144,17 @@ echo '{"summary": "done"}' > "$MAESTRO_RESULT"
 // maestro serves sessions of a store of their own.
 func (st *stand) maestro(ctx context.Context, name string, phases int, dir string) error {
 	setup := service.Setup{
-		Config: agent.Config{Version: 1, Dir: dir, Agents: map[string]agent.Definition{
+		Config: agent.Config{Version: 1, Dir: dir, Isolation: agent.IsolationNone, Agents: map[string]agent.Definition{
 			agentName: {Kind: agent.KindCommand, Argv: []string{"/bin/sh", "-c", script}, Concurrency: slots},
 		}},
 		StateDir: filepath.Join(dir, "state"), Connection: st.conn, Getenv: os.Getenv,
 		Host: "bench", PID: os.Getpid(), Version: "bench", Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 	}
-	if name == maestroKind {
+	switch name {
+	case maestroKind:
 		setup.Agents = instant{}
+	case roomKind:
+		setup.Config.Isolation = agent.IsolationRequired
 	}
 	w, err := setup.Build()
 	if err != nil {

@@ -24,6 +24,8 @@ import (
 type similar struct {
 	*Stack
 	tree cas.Manifest
+	// changes is how many files of another tree differ.
+	changes int
 }
 
 // release lets the layers be removed.
@@ -40,36 +42,44 @@ const recentlyUsed = 4
 // nearest returns the most similar tree of those that there are layers of; nil if none has
 // anything in common with the tree. It must be released.
 func (l *Layers) nearest(ctx context.Context, m cas.Manifest, near []spec.Digest) (best *similar, err error) {
-	recent, err := l.recent(recentlyUsed)
-	if err != nil {
-		return nil, err
+	best, enough, err := l.nearer(ctx, m, near, nil)
+	if err != nil || enough {
+		return best, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, best.release())
-		}
-	}()
-	least := len(m)
-	for _, digest := range append(slices.Clone(near), recent...) {
+	recent, err := l.recent(recentlyUsed) // reads the notes of all layers
+	if err != nil {
+		return nil, errors.Join(err, best.release())
+	}
+	best, _, err = l.nearer(ctx, m, recent, best)
+	return best, err
+}
+
+// nearer returns the most similar of some trees and of the best so far, which is released if it
+// is not that. enough: others can save little.
+func (l *Layers) nearer(ctx context.Context, m cas.Manifest, among []spec.Digest, best *similar) (_ *similar, enough bool, err error) {
+	for _, digest := range among {
 		s, err := l.candidate(ctx, digest)
 		if err != nil {
-			return best, err
+			return nil, false, errors.Join(err, best.release())
 		}
 		if s == nil {
 			continue
 		}
-		if n := len(cas.Diff(s.tree, m)); n < least {
-			best, s, least = s, best, n
+		least := len(m)
+		if best != nil {
+			least = best.changes
+		}
+		if s.changes = len(cas.Diff(s.tree, m)); s.changes < least {
+			best, s, least = s, best, s.changes
 		}
 		if err := s.release(); err != nil {
-			return best, err
+			return nil, false, errors.Join(err, best.release())
 		}
-		// The rest can save little: each costs a look at all of its tree.
-		if least <= 16+len(m)/64 {
-			break
+		if least <= 16+len(m)/64 { // each of the rest costs a look at all of its tree
+			return best, true, nil
 		}
 	}
-	return best, nil
+	return best, false, nil
 }
 
 // candidate holds a tree that may be similar; nil if it cannot be used, for whatever reason.
@@ -85,7 +95,7 @@ func (l *Layers) candidate(ctx context.Context, digest spec.Digest) (*similar, e
 	if err != nil {
 		return nil, errors.Join(ctx.Err(), s.Release())
 	}
-	return &similar{s, tree}, nil
+	return &similar{Stack: s, tree: tree}, nil
 }
 
 // making is a layer that is being made, in a temporary directory.

@@ -133,6 +133,9 @@ type Job struct {
 type WorkDir struct {
 	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
 	Tree, Home, Tmp string
+	// New: the directories were made just now, at a path that nobody knew, so nothing can
+	// be at work there.
+	New bool
 	// LiveLog is the file with the output of the running, or last, attempt, as it grows. An
 	// attempt creates it anew unless Job.Begun is set. Empty: no such file.
 	LiveLog string

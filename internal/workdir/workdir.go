@@ -110,7 +110,7 @@ func (d *Dirs) makeIn(dir string) (w session.WorkDir, err error) {
 		return w, err
 	}
 	w.LiveLog = filepath.Join(dir, liveLogFile)
-	if dir, err = d.secretDir(dir); err != nil {
+	if dir, w.New, err = d.secretDir(dir); err != nil {
 		return w, err
 	}
 	w.Tree, w.Home, w.Tmp = filepath.Join(dir, "tree"), filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
@@ -127,21 +127,21 @@ func (d *Dirs) makeParents(dir string) error {
 
 // secretDir makes the directory with a random name in an assignment's, or returns the
 // one that is there.
-func (d *Dirs) secretDir(dir string) (string, error) {
+func (d *Dirs) secretDir(dir string) (path string, made bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	for _, e := range entries {
 		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
 			dir = filepath.Join(dir, e.Name())
-			return dir, d.restoreAccess(dir) // an agent may have locked it
+			return dir, false, d.restoreAccess(dir) // an agent may have locked it
 		}
 	}
 	name := make([]byte, secretBytes)
 	_, _ = rand.Read(name) // never fails
 	dir = filepath.Join(dir, hex.EncodeToString(name))
-	return dir, d.makeParents(dir)
+	return dir, true, d.makeParents(dir)
 }
 
 func makeAll(w session.WorkDir) error {

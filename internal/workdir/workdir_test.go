@@ -36,6 +36,9 @@ func TestWorkDirectories(t *testing.T) {
 	require.Regexp(t, regexp.QuoteMeta(filepath.Join(root, "default/web-1/build/backend"))+"/[0-9a-f]{32}/tree$", w.Tree)
 	again, err := d.Make(web, backend)
 	require.NoError(t, err)
+	require.True(t, w.New)
+	require.False(t, again.New, "something may be at work there")
+	again.New = true
 	require.Equal(t, w, again)
 	ids, err := d.Assignments(web)
 	require.NoError(t, err)
