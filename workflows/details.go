@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -26,6 +27,11 @@ type publisher struct {
 	alerts   *alerts
 	// attributes reports whether the namespace has Maestro's search attributes.
 	attributes bool
+	// published is when they were set last, with which status. behind: they show other phases
+	// than are at work.
+	published time.Time
+	shown     session.State
+	behind    bool
 	// pages say what people have to look at.
 	pages func() []string
 }
@@ -105,21 +111,51 @@ func mostUrgent(help []session.Request) *session.Request {
 	return first
 }
 
-// publish sets the search attributes: one event a phase.
+// publishEvery is how often a change of the phases at work is published.
+const publishEvery = 10 * time.Second
+
+// publish sets the search attributes, which is an event: at once if the status has changed,
+// otherwise at most every [publishEvery].
 func (p *publisher) publish(ctx workflow.Context) {
 	p.show(ctx)
 	if !p.attributes {
 		return
 	}
-	state := p.status.Status
+	state := p.state()
+	if since(ctx, 2) && state == p.shown && workflow.Now(ctx).Before(p.published.Add(publishEvery)) {
+		p.behind = true
+		return
+	}
+	p.published, p.shown, p.behind = workflow.Now(ctx), state, false
+	p.setAttributes(ctx, state)
+}
+
+// catchUp publishes what publish has left for later.
+func (p *publisher) catchUp(ctx workflow.Context) {
+	for workflow.Await(ctx, func() bool { return p.behind }) == nil {
+		if workflow.Sleep(ctx, p.published.Add(publishEvery).Sub(workflow.Now(ctx))) != nil {
+			return
+		}
+		if p.behind {
+			p.publish(ctx)
+		}
+	}
+}
+
+// state is the session's as people see it.
+func (p *publisher) state() session.State {
+	if p.status.Status == session.Running && p.allDone() {
+		return session.Completed
+	}
+	return p.status.Status
+}
+
+func (p *publisher) setAttributes(ctx workflow.Context, state session.State) {
 	var open []string
 	for _, ps := range p.status.Phases {
 		if ph := p.schedule.byName[ps.Name]; ph != nil && p.schedule.open(ph) {
 			open = append(open, ps.Name)
 		}
-	}
-	if state == session.Running && p.allDone() {
-		state = session.Completed
 	}
 	phases := AttributePhase.ValueSet(open)
 	if len(open) == 0 {

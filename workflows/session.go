@@ -169,6 +169,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 // run lets all phases run, each in its own coroutine, and says how it ended.
 func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	s.watchHistory(ctx)
+	workflow.Go(ctx, s.publisher.catchUp)
 	running := workflow.NewWaitGroup(ctx)
 	for _, p := range s.schedule.phases {
 		if !s.in.Course.Selects(p.Name) {

@@ -45,6 +45,8 @@ type stage struct {
 	told    []activities.NotifyInput
 	// before are the alerts of earlier incarnations.
 	before []session.Alert
+	// attributes: the namespace has Maestro's search attributes.
+	attributes bool
 	// unreachable: nobody can be told anything.
 	unreachable bool
 	// unapproved are phases that were finished before, and that nobody has approved.
@@ -101,7 +103,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	a := activities.Admission{
 		Problems: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
-		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, Alerts: s.before,
+		Unapproved: s.unapproved, Approvals: s.approvals, Webhook: s.webhook, Alerts: s.before, SearchAttributes: s.attributes,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {

@@ -21,13 +21,15 @@ const (
 	shapeActivity   = "shape-activity"
 	// shapeBytes is how much each activity of it is given, and returns: about what
 	// a session's are.
-	shapeBytes = 800
+	shapeBytes = 650
+	// shapeTimer is longer than the workflow.
+	shapeTimer = time.Minute
 )
 
 // shape serves a workflow with the events of a session and activities that do
 // nothing: one for each phase on the queue of an agent, a local one before the
-// first and after each, the search attributes brought up to date with it, and
-// payloads of about the same size.
+// first and after each, the search attributes before the first and at the end, a
+// timer for what is published later, and payloads of about the same size.
 func (st *stand) shape(steps int) error {
 	sessions := worker.New(st.conn.Client, shapeQueue, service.WorkflowQueueOptions(shapeQueue))
 	agents := worker.New(st.conn.Client, shapeAgentQueue, worker.Options{
@@ -61,6 +63,12 @@ func shapeOfSession(ctx workflow.Context, steps int) error {
 		}
 		if err := workflow.ExecuteLocalActivity(between, shapeActivity, text).Get(ctx, nil); err != nil {
 			return err
+		}
+		if step == 1 {
+			workflow.NewTimer(ctx, shapeTimer)
+		}
+		if 0 < step && step < steps {
+			continue
 		}
 		err := workflow.UpsertTypedSearchAttributes(ctx,
 			workflows.AttributeTeam.ValueSet("shape"), workflows.AttributeStatus.ValueSet("running"),

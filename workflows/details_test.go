@@ -1,0 +1,52 @@
+package workflows_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// TestPhasesArePublishedEveryTenSeconds, and a change of the status at once: fast phases pay
+// nothing for search attributes, and slow ones show.
+func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
+	t.Parallel()
+	for name, expected := range map[string]struct {
+		work      map[string]time.Duration
+		published []string
+	}{
+		"fast": {map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second}, []string{"0s running [one]", "3s completed []"}},
+		"then slow": {map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
+			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"}},
+		"slow": {map[string]time.Duration{"one": time.Hour, "two": time.Hour, "three": time.Hour},
+			[]string{"0s running [one]", "1h0m0s running [two]", "2h0m0s running [three]", "3h0m0s completed []"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"), phase("three", "c")), attributes: true}
+			var published []string
+			env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+				began := env.Now()
+				for phase, d := range expected.work {
+					env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Phase == phase })).
+						After(d).Return(s.run)
+				}
+				env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+					set := args.Get(0).(temporal.SearchAttributes)
+					state, _ := set.GetKeyword(workflows.AttributeStatus)
+					phases, _ := set.GetKeywordList(workflows.AttributePhase)
+					published = append(published, fmt.Sprint(env.Now().Sub(began).Round(time.Second), " ", state, " ", phases))
+				}).Return(nil)
+			})
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, expected.published, published)
+		})
+	}
+}
