@@ -17,9 +17,10 @@ import (
 
 const (
 	// diskEvery is how often the disk is looked at while an agent works. One look costs
-	// microseconds; what the agent has written is only measured if that may be too much,
-	// and at most for one part in measureShare of the time.
+	// microseconds; what the agent has written is measured if that may be too much, and every
+	// measureEvery, but at most for one part in measureShare of the time.
 	diskEvery    = time.Second
+	measureEvery = 5 * time.Second
 	measureShare = 25
 	// quotaBytes stands for session.Disk.Low where the owner's part of the disk is full, whose
 	// size is not known.
@@ -135,13 +136,14 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, stop context.CancelCauseFunc) *failures.Failure {
 	before, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	var had session.Written
+	measured := d.clock()
 	for wait := diskEvery; sleep(ctx, wait) == nil; {
 		wait = diskEvery
 		disk, err := d.workDirs.Disk()
-		if err != nil || !disk.IsLow() && before.Free-disk.Free <= disk.MaxWritten-had.Bytes {
+		began := d.clock()
+		if err != nil || !disk.MayExceed(before, had) && began.Sub(measured) < measureEvery { // others may free what this one fills
 			continue
 		}
-		began := d.clock()
 		w, err := d.workDirs.Written(ctx, s.dir, s.since)
 		if err != nil {
 			continue
@@ -152,7 +154,8 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 			stop(f)
 			return f
 		}
-		before, had, wait = disk, w, max(wait, measureShare*d.clock().Sub(began))
+		before, had, measured = disk, w, d.clock()
+		wait = max(wait, measureShare*measured.Sub(began))
 	}
 	return nil
 }
@@ -210,10 +213,14 @@ func (d *directory) clear(ctx context.Context, why string) {
 	}
 }
 
-// makeRoom gives back to a full disk what the directory takes up of it: first TMPDIR, then
-// all of a directory that fills it, which is the failure of the attempt. It returns false if
-// there is nothing to give back, or if something is at work there.
+// makeRoom gives back to a full disk what can be made again, unused layers, and then what
+// the directory takes up of it: first TMPDIR, then all of a directory that fills it, which is the
+// failure of the attempt. It returns false if there is nothing to give back, or if something is
+// at work there.
 func (d *directory) makeRoom(ctx context.Context, err error) bool {
+	if d.workDirs.FreeLayers(ctx) {
+		return true
+	}
 	was := d.change(func(s *directoryState) { s.tmpCleared = s.tmpCleared || s.dir.Tmp != "" && !s.busy })
 	switch {
 	case was.busy || was.dir.Tmp == "" || was.full != nil:

@@ -28,12 +28,14 @@ type disk struct {
 	// full is how often a collection finds no room.
 	full    int
 	cleared []string
+	// unused is how many layers nothing uses.
+	unused int
 	// measured gets something when somebody has asked what is written, if anybody listens.
 	measured chan struct{}
 }
 
 func onDisk(d *desk) *disk {
-	k := &disk{Files: d.store.Content, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
+	k := &disk{Files: d.store.Content, WorkDirs: d.workDirs, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000, MaxWrittenFiles: 50}, measured: make(chan struct{})}
 	d.files, d.workDirs = k, k
 	return k
 }
@@ -59,6 +61,15 @@ func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Wri
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.written, nil
+}
+
+func (k *disk) FreeLayers(context.Context) bool {
+	if k.unused == 0 {
+		return false
+	}
+	k.unused--
+	k.cleared = append(k.cleared, "layers")
+	return true
 }
 
 func (k *disk) ClearTmp(dir session.WorkDir) error {
@@ -91,6 +102,9 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 		"bytes":  {20, session.Written{Bytes: 2048}, "the agent filled the disk: its tree, HOME and TMPDIR use 2.0 KiB, and 20 B are free"},
 		"hidden": {20, session.Written{Bytes: 1, Hidden: true}, "filled the disk"},
 		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
+		// Others have removed more than this one has written, so that the disk does not show it.
+		"limit, though more is free":    {9000, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
+		"files, though none are missed": {1000, session.Written{Files: 51}, "limits.disk_files: its tree, HOME and TMPDIR have 51 files; at most 50 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,11 +144,11 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	k.full = 2
+	k.full, k.unused = 3, 1
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
-	require.Equal(t, []string{"tmp"}, k.cleared)
+	require.Equal(t, []string{"layers", "tmp"}, k.cleared)
 }
 
 // TestATreeThatTheDiskHasNoRoomFor is its agent's failure if the tree takes up more than is

@@ -72,6 +72,9 @@ type WorkDirs interface {
 	// and an empty TMPDIR. ClearFresh removes them.
 	Fresh(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
 	ClearFresh(dir session.WorkDir) error
+	// FreeLayers removes layers that nothing uses from a full disk, and reports whether there
+	// were any.
+	FreeLayers(ctx context.Context) bool
 	// RestoreAccess makes the directories above the tree accessible again that an agent
 	// has locked.
 	RestoreAccess(dir session.WorkDir) error

@@ -57,6 +57,9 @@ const minMaxFile = 16 * textfmt.Gigabyte
 // kernel's own would count all that the user runs, and root has none.
 const maxThreads = 8192
 
+// memoryShare is the share of the memory that an attempt may use by default: one part in so many.
+const memoryShare = 2
+
 // Set is a worker's agents and checks, ready to run. It may be used from many
 // goroutines.
 type Set struct {
@@ -74,6 +77,8 @@ type Set struct {
 	layers   bool
 	noLayers error
 	workRoot string
+	// noCgroups says why the shim measures memory.
+	noCgroups error
 	// hidden are directories of the worker that no room shows.
 	hidden []string
 	// transport carries the calls of models.
@@ -117,12 +122,17 @@ func New(cfg Config, opts Options) (*Set, error) {
 		MaxOutput:  int64(s.config.Limits.OutputBytes),
 		MaxThreads: maxThreads,
 		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+		MaxMemory:  int64(cmp.Or(s.config.Limits.Memory, textfmt.ByteSize(procgroup.HostMemory()/memoryShare))),
 	}
+	s.launcher.Cgroups, s.noCgroups = procgroup.FindCgroups()
 	if err := s.isolate(); err != nil {
 		return nil, err
 	}
 	if opts.Logger != nil {
 		s.warn(opts.Logger)
+		for _, b := range s.Bounds() {
+			opts.Logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
+		}
 	}
 	return s, nil
 }
@@ -194,6 +204,12 @@ func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }
 // Isolation says how agents and checks are isolated; why says why they do not work in rooms,
 // where the file permits rooms.
 func (s *Set) Isolation() (rooms bool, why error) { return s.rooms, s.noRooms }
+
+// Bounds lists what each attempt may use, and what enforces that.
+func (s *Set) Bounds() []procgroup.Bound {
+	disk := procgroup.Bound{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
+	return append(s.launcher.Bounds(s.rooms, s.noCgroups), disk)
+}
 
 func (s *Set) makeCacheRoot() error {
 	if len(s.config.Caches) == 0 {

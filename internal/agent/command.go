@@ -213,6 +213,8 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		return f
 	case e.ThreadsExceeded != 0:
 		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)
+	case e.MemoryExceeded != 0:
+		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)", textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
 	case e.Signal != 0:
 		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.Stderr.LastLine()))
 	case e.Exit != 0:

@@ -186,6 +186,13 @@ type Limits struct {
 	// tree, ignored files too, in HOME and in TMPDIR. Past it, it is stopped. The default
 	// is five times tree_bytes.
 	DiskBytes textfmt.ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty" between:"1B 50000GB"`
+	// DiskFiles is how many files and directories of what an attempt has written may be there
+	// at once, counted like disk_bytes. The default is five times files.
+	DiskFiles int `json:"disk_files,omitempty" yaml:"disk_files,omitempty" jsonschema:"minimum=1,maximum=100000000"`
+	// Memory is how much memory an attempt may use with all that it starts, with files in
+	// memory, like those in /dev/shm. Past it, it is stopped. The default is half of the
+	// memory of the host, or of the worker's container.
+	Memory textfmt.ByteSize `json:"memory,omitempty" yaml:"memory,omitempty" between:"16MB 100000GB"`
 	// OutputBytes is how much an attempt may print; past it, it is stopped.
 	OutputBytes textfmt.ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty" between:"4kB 1GB"`
 	// LostWorkers is how many workers in a row an assignment may take down without
@@ -247,6 +254,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
 	setDefault(&c.Limits.TreeBytes, DefaultTreeBytes)
 	setDefault(&c.Limits.DiskBytes, diskPerTree*c.Limits.TreeBytes)
+	setDefault(&c.Limits.DiskFiles, diskPerTree*c.Limits.Files)
 	setDefault(&c.Limits.OutputBytes, DefaultOutputBytes)
 	setDefault(&c.Limits.LostWorkers, DefaultLostWorkers)
 	c.Jira, c.Webhook = c.Jira.withDefaults(), c.Webhook.withDefaults()

@@ -46,6 +46,13 @@ func TestMain(m *testing.M) {
 		_ = c.Close()
 		os.Exit(0)
 	}
+	if len(os.Args) == 3 && os.Args[1] == hogArgument {
+		if err := hog(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) == 5 && os.Args[1] == workerArgument {
 		if err := work(os.Args[2], os.Args[3], os.Args[4]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

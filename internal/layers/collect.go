@@ -106,14 +106,24 @@ func (l *Layers) Usage() (u Usage, err error) {
 // be used, and unused ones, those first whose last use is the longest ago, until all together
 // take up no more than MaxBytes.
 func (l *Layers) Collect(ctx context.Context) error {
+	_, err := l.collect(ctx, l.o.MaxBytes)
+	return err
+}
+
+// Free removes all that Collect may remove, however little it takes up, for a full disk. It
+// reports whether there was any.
+func (l *Layers) Free(ctx context.Context) (bool, error) { return l.collect(ctx, 0) }
+
+// collect keeps unused layers of so many bytes.
+func (l *Layers) collect(ctx context.Context, most int64) (removed bool, err error) {
 	var dead []string
 	// Names are moved while no layer is added that might need them, and removed later.
-	err := l.locked(alone, func() (err error) {
+	err = l.locked(alone, func() (err error) {
 		if dead, err = l.leftovers(); err != nil {
 			return err
 		}
-		removed, err := l.evict(ctx)
-		dead = append(dead, removed...)
+		evicted, err := l.evict(ctx, most)
+		dead = append(dead, evicted...)
 		return err
 	})
 	for _, dir := range dead {
@@ -121,9 +131,9 @@ func (l *Layers) Collect(ctx context.Context) error {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
-		return fmt.Errorf("collect layers: %w", err)
+		err = fmt.Errorf("collect layers: %w", err)
 	}
-	return nil
+	return len(dead) > 0, err
 }
 
 // leftovers lists temporary directories that nobody works in.
@@ -148,8 +158,8 @@ func (l *Layers) leftovers() (dead []string, err error) {
 	return dead, nil
 }
 
-// evict moves layers out of the way and returns where they are.
-func (l *Layers) evict(ctx context.Context) (dead []string, err error) {
+// evict moves layers out of the way until most bytes are left, and returns where they are.
+func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err error) {
 	all, err := l.list()
 	if err != nil {
 		return nil, err
@@ -162,7 +172,7 @@ func (l *Layers) evict(ctx context.Context) (dead []string, err error) {
 	for ctx.Err() == nil {
 		var next *entry
 		for _, e := range all {
-			if held[e.name] || e.above > 0 || e.sound && total <= l.o.MaxBytes {
+			if held[e.name] || e.above > 0 || e.sound && total <= most {
 				continue
 			}
 			if next == nil || e.used.Before(next.used) {

@@ -53,6 +53,10 @@ type Launcher struct {
 	MaxOutput  int64
 	MaxFile    uint64
 	MaxThreads int
+	// MaxMemory bounds the memory of all its processes, in bytes; zero: nothing does. Cgroups,
+	// if not nil, enforce it; otherwise the shim measures.
+	MaxMemory int64
+	Cgroups   *Cgroups
 	// Secrets are masked in everything that is captured.
 	Secrets *secrets.Set
 
@@ -106,17 +110,19 @@ type Result struct {
 
 // EndedItself reports whether the process started, was not stopped, and its end is known.
 func (e Result) EndedItself() bool {
-	return e.Stopped == nil && e.Cancelled == nil && e.Err == nil && e.StartError == "" && e.ThreadsExceeded == 0
+	return e.Stopped == nil && e.Cancelled == nil && e.Err == nil && e.StartError == "" && !e.exceeded()
 }
 
 // Exited reports whether the process exited and has reported its result. A stopped process has
 // only if it succeeded.
 func (e Result) Exited() bool {
-	if e.Err != nil || e.StartError != "" || e.ThreadsExceeded != 0 || e.Signal != 0 {
+	if e.Err != nil || e.StartError != "" || e.exceeded() || e.Signal != 0 {
 		return false
 	}
 	return e.Stopped == nil && e.Cancelled == nil || e.Exit == 0
 }
+
+func (e Result) exceeded() bool { return e.ThreadsExceeded != 0 || e.MemoryExceeded != 0 }
 
 // Run runs the process and returns when it and all its descendants are gone.
 func (l *Launcher) Run(ctx context.Context, p Process) Result {
@@ -135,7 +141,12 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	if ctx.Err() != nil {
 		return Result{Capture: c, Cancelled: context.Cause(ctx)}
 	}
-	s, err := l.start(p)
+	group, err := l.Cgroups.add(l)
+	if err != nil {
+		return Result{Capture: c, Err: err}
+	}
+	defer group.remove()
+	s, err := l.start(p, group)
 	if err != nil {
 		return Result{Capture: c, Err: err}
 	}
@@ -146,6 +157,9 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	pipes := s.pump(c, p.Stdin, l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(pipes)
+	if used := group.exceeded(); used > 0 { // the kernel has killed all of it, the shim too
+		e.MemoryExceeded, e.Err = used, nil
+	}
 	if e.Stopped == nil && e.Cancelled == nil {
 		e.Stopped = c.exceeded() // what was read only after its end counts, too
 	}
@@ -170,11 +184,15 @@ func (l *Launcher) orders(p Process) room.Orders {
 	for i, s := range p.Services {
 		ports[i] = s.Port
 	}
-	return room.Orders{
+	o := room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
 		Room: p.Room, Ports: ports,
 	}
+	if l.Cgroups == nil {
+		o.MaxMemory = l.MaxMemory
+	}
+	return o
 }
 
 // running is a shim that has been started.
@@ -196,7 +214,7 @@ type running struct {
 }
 
 // start starts a shim, which waits for its orders.
-func (l *Launcher) start(p Process) (_ *running, err error) {
+func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	s := &running{served: &served{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
@@ -245,6 +263,7 @@ func (l *Launcher) start(p Process) (_ *running, err error) {
 	if p.Room != nil {
 		s.cmd.SysProcAttr = p.Room.Namespaces()
 	}
+	group.enter(s.cmd.SysProcAttr)
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}

@@ -57,6 +57,9 @@ type Orders struct {
 	// MaxThreads is how many threads the argv may have running, with all that
 	// it started.
 	MaxThreads int `json:"max_threads"`
+	// MaxMemory is how many bytes of memory the argv may use, with all that it started; zero:
+	// the shim does not measure it.
+	MaxMemory int64 `json:"max_memory,omitempty"`
 	// Room, if not nil, is what the argv sees. The shim must have been started with the
 	// attributes of its [Layout.Namespaces].
 	Room *Layout `json:"room,omitempty"`
@@ -81,6 +84,9 @@ type Report struct {
 	// ThreadsExceeded is how many threads the argv was running when it was stopped for
 	// having too many; zero: it was not.
 	ThreadsExceeded int `json:"swarm,omitempty"`
+	// MemoryExceeded is how many bytes of memory it was using when it was stopped for that;
+	// zero: it was not.
+	MemoryExceeded int64 `json:"memory,omitempty"`
 	// Unkillable counts the processes that could not be killed.
 	Unkillable int `json:"survivors,omitempty"`
 }

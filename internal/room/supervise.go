@@ -25,6 +25,7 @@ func supervise() int {
 	// The agent is to die with this thread (PDEATHSIG), so the thread must not
 	// end before the process does.
 	runtime.LockOSThread()
+	sacrifice()
 	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain("make itself undumpable", err)
@@ -41,6 +42,7 @@ func supervise() int {
 	// Signals sent to the shim do nothing. They are caught and not ignored,
 	// because an agent would inherit the latter.
 	signal.Notify(make(chan os.Signal, 1))
+	resetFaults()
 
 	worker := os.NewFile(ordersFD, "orders")
 	o, err := readOrders(worker)
@@ -58,10 +60,6 @@ func complain(what string, err error) int {
 	return 2
 }
 
-// threadCheckInterval is how often the supervisor checks whether an argv runs too many
-// threads.
-const threadCheckInterval = 250 * time.Millisecond
-
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
 	orders Orders
@@ -73,8 +71,6 @@ type supervisor struct {
 	alone chan struct{}
 	// stop is closed when the worker asks for an end, lost when it has died.
 	stop, lost chan struct{}
-	// threadLimitExceeded is the number of threads that the argv was stopped for.
-	threadLimitExceeded int
 }
 
 func newSupervisor(o Orders) *supervisor {
@@ -106,7 +102,7 @@ func (s *supervisor) enterAndRun(worker io.Reader) Report {
 
 func (s *supervisor) run(worker io.Reader) Report {
 	go s.listen(worker)
-	if err := s.limit(); err != nil {
+	if err := s.orders.limit(); err != nil {
 		return notStarted(err)
 	}
 	pid, err := s.start()
@@ -115,10 +111,11 @@ func (s *supervisor) run(worker io.Reader) Report {
 		return notStarted(err)
 	}
 	go s.reap(pid)
-	status, ended := s.await(pid)
+	use := newUse(s.orders)
+	status, ended := s.await(pid, use)
 	killed, survivors := proctree.EndDescendants(s.alone)
 	delete(killed, pid)
-	r := Report{Unkillable: survivors, ThreadsExceeded: s.threadLimitExceeded}
+	r := Report{Unkillable: survivors, ThreadsExceeded: use.threads, MemoryExceeded: use.memory}
 	if ended {
 		r.Leftover = len(killed)
 	} else {
@@ -136,41 +133,28 @@ func (s *supervisor) run(worker io.Reader) Report {
 	return r
 }
 
-// await returns when the argv's process has ended or, with ended false, has to be stopped.
-func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
-	check := time.NewTicker(threadCheckInterval)
+// await returns when the argv's process has ended or, with ended false, has to be killed.
+func (s *supervisor) await(pid int, use *use) (status syscall.WaitStatus, ended bool) {
+	check := time.NewTicker(checkInterval)
 	defer check.Stop()
-	before := proctree.ThreadsOfHost()
-	for stopped := false; !stopped; {
+	stop, grace := s.stop, (<-chan time.Time)(nil)
+	for {
 		select {
 		case status = <-s.exited:
 			return status, true
 		case <-s.lost:
 			return status, false
-		case <-s.stop:
-			stopped = true
-		case <-check.C:
-			// Counting one's own costs milliseconds, so it is done only when
-			// the host as a whole has become crowded.
-			if proctree.ThreadsOfHost()-before > s.orders.MaxThreads {
-				s.threadLimitExceeded = proctree.ThreadsBelow(os.Getpid())
-			}
-			if s.threadLimitExceeded > s.orders.MaxThreads {
+		case <-grace:
+			return status, false
+		case <-stop:
+			stop, grace = nil, time.After(s.orders.Grace)
+			_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
+		case now := <-check.C:
+			if use.exceeded(now) {
 				return status, false
 			}
-			s.threadLimitExceeded = 0
 		}
 	}
-	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
-	grace := time.NewTimer(s.orders.Grace)
-	defer grace.Stop()
-	select {
-	case status = <-s.exited:
-		return status, true
-	case <-s.lost:
-	case <-grace.C:
-	}
-	return status, false
 }
 
 // listen reads the pipe from the worker: any byte means stop, and its end that the worker died.
@@ -238,33 +222,6 @@ func notStarted(err error) Report {
 	scarce := func(e error) bool { return errors.Is(err, e) }
 	return Report{StartError: err.Error(), Temporary: slices.ContainsFunc(
 		[]error{syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.ETXTBSY, syscall.EIO}, scarce)}
-}
-
-// limit sets the limits that the argv inherits.
-func (s *supervisor) limit() error {
-	limits := []struct {
-		what    string
-		which   int
-		allowed uint64
-	}{
-		{"core", unix.RLIMIT_CORE, 0},
-		{"fsize", unix.RLIMIT_FSIZE, s.orders.MaxFile},
-	}
-	for _, l := range limits {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(l.which, &now); err != nil {
-			return fmt.Errorf("read limit %s: %w", l.what, err)
-		}
-		allowed := min(l.allowed, now.Max)
-		if err := unix.Setrlimit(l.which, &unix.Rlimit{Cur: allowed, Max: allowed}); err != nil {
-			return fmt.Errorf("set limit %s: %w", l.what, err)
-		}
-	}
-	// Set on this thread, which is the one that forks.
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
-	}
-	return nil
 }
 
 // silence closes the agent's descriptors in the shim, so that the worker's pipes end with the

@@ -14,8 +14,9 @@ type Disk struct {
 	Low, LowFiles int64
 	// Full: something has just found no room, whatever is free by now.
 	Full bool
-	// MaxWritten is how many bytes one attempt may have written on it.
-	MaxWritten int64
+	// MaxWritten and MaxWrittenFiles are how many bytes and files one attempt may have written on
+	// it; zero: any.
+	MaxWritten, MaxWrittenFiles int64
 }
 
 // Written is what an attempt has written that is still there.
@@ -29,6 +30,13 @@ type Written struct {
 // IsLow reports whether the disk counts as full.
 func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 
+// MayExceed reports whether an attempt that had written something before may have filled the disk
+// since, or passed its limits, if it was who has taken what is not free any more.
+func (d Disk) MayExceed(before Disk, had Written) bool {
+	return d.IsLow() || before.Free-d.Free > d.MaxWritten-had.Bytes ||
+		d.MaxWrittenFiles > 0 && before.FreeFiles-d.FreeFiles > d.MaxWrittenFiles-had.Files
+}
+
 // FilledBy says that whoever has written so much has filled the disk, or has passed its
 // limit; empty: neither. Who has written little on a full disk has not filled it, nor has
 // who has written less than there is room for.
@@ -37,6 +45,8 @@ func (d Disk) FilledBy(w Written) string {
 	case d.MaxWritten > 0 && w.Bytes > d.MaxWritten:
 		return fmt.Sprintf("exceeds limits.disk_bytes: its tree, HOME and TMPDIR use %s; at most %s are allowed",
 			textfmt.Size(w.Bytes), textfmt.Size(d.MaxWritten))
+	case d.MaxWrittenFiles > 0 && w.Files > d.MaxWrittenFiles:
+		return fmt.Sprintf("exceeds limits.disk_files: its tree, HOME and TMPDIR have %d files; at most %d are allowed", w.Files, d.MaxWrittenFiles)
 	case d.filled(d.Free, d.Low, w.Bytes, w.Hidden):
 		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR use %s, and %s are free", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
 	case d.filled(d.FreeFiles, d.LowFiles, w.Files, w.Hidden):

@@ -42,6 +42,11 @@ type layered struct {
 // HasLayers reports whether trees can be layered.
 func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
 
+// FreeLayers removes unused layers for a full disk, and reports whether there were any.
+func (d *Dirs) FreeLayers(ctx context.Context) bool {
+	return d.options.FreeLayers != nil && d.options.FreeLayers(ctx)
+}
+
 // Lay has an assignment's tree show a manifest: layers with nothing above them. What an
 // agent left above them stays if it was collected as just that manifest: then ignored files
 // stay, too. The layers are held until ctx ends.

@@ -7,6 +7,7 @@
 package workdir
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -46,8 +47,12 @@ type Options struct {
 	Shared bool
 	// MaxWritten is how many bytes one attempt may have written; zero: any.
 	MaxWritten int64
+	// MaxWrittenFiles is how many files and directories it may be; zero: any.
+	MaxWrittenFiles int64
 	// Acquire returns the layers of trees; nil: no tree is layered.
 	Acquire Acquire
+	// FreeLayers removes unused layers and reports whether there were any. Required with Acquire.
+	FreeLayers func(ctx context.Context) bool
 	// Forget forgets what is remembered of a tree that is removed; nil: nothing is.
 	Forget func(tree string) error
 }

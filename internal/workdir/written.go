@@ -24,7 +24,10 @@ func (d *Dirs) Disk() (session.Disk, error) {
 	for ; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); left, err = diskspace.Of(dir) {
 		dir = filepath.Dir(dir) // nobody has worked yet
 	}
-	return session.Disk{Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles, MaxWritten: d.options.MaxWritten}, err
+	return session.Disk{
+		Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles,
+		MaxWritten: d.options.MaxWritten, MaxWrittenFiles: d.options.MaxWrittenFiles,
+	}, err
 }
 
 // Written measures what was written into an assignment's directories since a time, and

@@ -67,3 +67,12 @@ func (t *layerCache) collect(ctx context.Context) {
 		t.logger.Warn("unused layers could not be removed", "error", err)
 	}
 }
+
+// free removes all unused layers, because the disk is full. It reports whether there were any.
+func (t *layerCache) free(ctx context.Context) bool {
+	freed, err := t.layers.Free(ctx)
+	if err != nil {
+		t.logger.Warn("unused layers could not be removed from a full disk", "error", err)
+	}
+	return freed
+}

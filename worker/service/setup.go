@@ -97,7 +97,10 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 
 // newWorkDirs returns the directories on this host in which agents work.
 func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
-	o := workdir.Options{Root: workdir.DefaultRoot(st.Dir()), MaxWritten: int64(cfg.Limits.DiskBytes), Forget: st.Content.DropIndex}
+	o := workdir.Options{
+		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex,
+		MaxWritten: int64(cfg.Limits.DiskBytes), MaxWrittenFiles: int64(cfg.Limits.DiskFiles),
+	}
 	if cfg.RunAs != "" {
 		o.Root, o.Shared = filepath.Join(workBeside(st.Dir(), cfg), "sessions"), true
 	}
@@ -106,7 +109,7 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.
 		if err != nil {
 			return nil, err
 		}
-		o.Acquire = cache.acquire
+		o.Acquire, o.FreeLayers = cache.acquire, cache.free
 	}
 	return workdir.New(o), nil
 }

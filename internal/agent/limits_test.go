@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+)
+
+// hogArgument makes the test binary an agent that takes what the next argument names.
+const hogArgument = "__test-hog"
+
+const (
+	// hogged is how much memory a hog takes, and hogLimit how much it may.
+	hogged   = 240 << 20
+	hogLimit = 120 << 20
+)
+
+// hog takes memory and then waits to be stopped.
+func hog(what string) error {
+	switch what {
+	case "own": // in several processes
+		if err := hogs("part", 4, nil); err != nil {
+			return err
+		}
+	case "part":
+		if err := hold(unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, -1, hogged/4); err != nil {
+			return err
+		}
+	case "unmapped":
+		if _, err := memfd(hogged); err != nil {
+			return err
+		}
+	case "shared": // less than the limit, however many processes map it
+		file, err := memfd(hogged / 4)
+		if err != nil {
+			return err
+		}
+		if err := hogs("mapping", 4, file); err != nil {
+			return err
+		}
+		time.Sleep(3 * time.Second) // for some measurements
+		return nil
+	case "mapping":
+		if err := hold(unix.MAP_SHARED, 3, hogged/4); err != nil {
+			return err
+		}
+	case "signals":
+		return signalFirst()
+	}
+	fmt.Println("holding")
+	select {}
+}
+
+// hogs starts several hogs and waits until each holds what it takes.
+func hogs(what string, n int, file *os.File) error {
+	for range n {
+		cmd := exec.Command("/proc/self/exe", hogArgument, what)
+		cmd.ExtraFiles = []*os.File{file}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err == nil {
+			_, err = out.Read(make([]byte, 1))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold maps and writes memory.
+func hold(flags, fd, size int) error {
+	data, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	for i := 0; i < len(data); i += 4096 {
+		data[i] = 1
+	}
+	return err
+}
+
+// memfd makes a file in memory.
+func memfd(size int) (*os.File, error) {
+	fd, err := unix.MemfdCreate("hog", 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "hog")
+	for range size >> 20 {
+		if _, err := file.Write(make([]byte, 1<<20)); err != nil {
+			return nil, err
+		}
+	}
+	return file, nil
+}
+
+// signalFirst sends every signal to the first process of the room, as a fault would be reported.
+func signalFirst() error {
+	for s := range int32(64) {
+		info := [32]int32{s + 1, 0, -1} // SI_QUEUE
+		_, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, 1, uintptr(s+1), uintptr(unsafe.Pointer(&info)))
+		if errno != 0 {
+			return errno
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	fmt.Println("alive")
+	return nil
+}
+
+// hogBench is a bench in a room or without one, with the script that runs a hog.
+func hogBench(t *testing.T, isolation string) (b *bench, set func(script string) *Set) {
+	t.Helper()
+	if isolation == IsolationRequired {
+		inRooms(t)
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	b = newBench(t)
+	return b, func(script string) *Set {
+		return b.set(Config{
+			Isolation: isolation, Mounts: []Mount{{Path: filepath.Dir(self)}}, Limits: Limits{Memory: hogLimit},
+			Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "HOG", self+" "+hogArgument)}}},
+		})
+	}
+}
+
+// TestAnAgentThatTakesTooMuchMemoryIsStopped in whichever way it takes it.
+func TestAnAgentThatTakesTooMuchMemoryIsStopped(t *testing.T) {
+	t.Parallel()
+	fill := fmt.Sprintf("dd if=/dev/zero of=$d/file bs=1M count=%d && sleep 1000", hogged>>20)
+	for _, isolation := range []string{IsolationRequired, IsolationNone} {
+		for name, c := range map[string]struct {
+			script   string
+			inRooms  bool
+			inMounts bool
+		}{
+			"own pages":              {script: "HOG own"},
+			"file in memory":         {script: "HOG unmapped"},
+			"shared memory":          {script: "d=/dev/shm; " + fill, inRooms: true},
+			"tmpfs":                  {script: "unshare -Urm sh -c 'd=$HOME; mount -t tmpfs none $d && " + fill + "'", inMounts: true},
+			"tmpfs without a size":   {script: "unshare -Urm sh -c 'mount -t tmpfs -o size=0 none $HOME && sleep 1000'", inMounts: true},
+			"tmpfs without a name":   {script: "unshare -Urm sh -c 'mount -t tmpfs none $HOME && cd $HOME && exec 5<. && umount -l $HOME && d=. && " + fill + "'", inMounts: true},
+			"while it is terminated": {script: "trap 'HOG own' TERM; kill -TERM $$; sleep 1000"},
+		} {
+			t.Run(isolation+" "+name, func(t *testing.T) {
+				t.Parallel()
+				if c.inMounts && exec.Command("unshare", "-Urm", "true").Run() != nil {
+					t.Skip("this host permits no user namespaces")
+				}
+				if c.inRooms && isolation == IsolationNone {
+					t.Skip("the host's shared memory is not the agent's")
+				}
+				b, set := hogBench(t, isolation)
+				out, err := set(c.script).Run(t.Context(), b.job())
+				f := failure(t, err)
+				require.Equal(t, failures.InvalidOutput, f.Category, string(out.Log))
+				require.Contains(t, f.Message, "of memory; at most 120.0 MiB are allowed (limits.memory)")
+			})
+		}
+	}
+}
+
+// TestSharedPagesCountOnce has processes of an agent map the same memory.
+func TestSharedPagesCountOnce(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{IsolationRequired, IsolationNone} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			b, set := hogBench(t, isolation)
+			out, err := set("HOG shared").Run(t.Context(), b.job())
+			require.NoError(t, err, string(out.Log))
+		})
+	}
+}
+
+// TestTheKernelBoundsTheProcessesOfEachRoom: those of other rooms, with the same user, do not
+// count.
+func TestTheKernelBoundsTheProcessesOfEachRoom(t *testing.T) {
+	t.Parallel()
+	errs := make(chan error, 2)
+	for range 2 {
+		b, set := hogBench(t, IsolationRequired)
+		s := set(`i=0; while [ $i -lt 30 ]; do sleep 2 & i=$((i+1)); done; wait
+grep -q "Max processes *50 " /proc/self/limits && [ "$(ulimit -Hn)" -le 65536 ] && [ "$(nice)" -ge 5 ] && [ "$(cat /proc/self/oom_score_adj)" = 500 ]`)
+		s.launcher.MaxThreads = 40
+		go func() {
+			out, err := s.Run(t.Context(), b.job())
+			if err != nil {
+				err = errors.Join(err, errors.New(string(out.Log)))
+			}
+			errs <- err
+		}()
+	}
+	require.NoError(t, errors.Join(<-errs, <-errs))
+}
+
+// TestAgentsCannotEndTheirRoom by signals that look like faults of the shim.
+func TestAgentsCannotEndTheirRoom(t *testing.T) {
+	t.Parallel()
+	b, set := hogBench(t, IsolationRequired)
+	out, err := set("HOG signals").Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	require.Contains(t, string(out.Log), "alive")
+}

@@ -1,0 +1,74 @@
+package procgroup
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Bound is a limit of each attempt, for people.
+type Bound struct {
+	// Of is what is bounded, Most how much an attempt may have of it, and By what enforces that.
+	Of, Most, By string
+}
+
+func (b Bound) String() string { return strings.TrimSpace(b.Of+" "+b.Most) + " (" + b.By + ")" }
+
+// Bounds lists the limits of processes, and what enforces them. rooms: they work in rooms. without
+// says why there are no cgroups.
+func (l *Launcher) Bounds(rooms bool, without error) []Bound {
+	memory, processors := "measured by the shim", fmt.Sprintf("nice %d", room.Niceness)
+	if l.Cgroups != nil {
+		memory = "cgroups in " + l.Cgroups.dir
+		if slices.Contains(l.Cgroups.controllers, "cpu") {
+			processors += ", cgroup weight " + agentWeight
+		}
+	} else if without != nil {
+		memory += fmt.Sprintf(", because %v", without)
+	}
+	threads := "counted by the shim"
+	if rooms {
+		threads += ", rlimit"
+	}
+	if l.Cgroups != nil && slices.Contains(l.Cgroups.controllers, "pids") {
+		threads += ", cgroup"
+	}
+	return []Bound{
+		{"memory", textfmt.ByteSize(l.MaxMemory).String(), memory},
+		{"threads", strconv.Itoa(l.MaxThreads), threads},
+		{"open files of a process", strconv.Itoa(room.MaxOpenFiles), "rlimit"},
+		{"processors", "", processors},
+	}
+}
+
+// HostMemory is how many bytes of memory this process can use: those of the host, or of its
+// container.
+func HostMemory() int64 {
+	most := int64(math.MaxInt64)
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		most = int64(info.Totalram) * int64(info.Unit) //nolint:gosec // the types differ by platform
+	}
+	files := []string{"/sys/fs/cgroup/memory/memory.limit_in_bytes"} // of version 1, in a container
+	if dir, err := ownCgroup("/proc/self"); err == nil {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			files = append(files, filepath.Join(dir, "memory.max"))
+		}
+	}
+	for _, file := range files {
+		data, _ := os.ReadFile(file)
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil { // not "max"
+			most = min(most, n)
+		}
+	}
+	return most
+}

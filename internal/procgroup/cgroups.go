@@ -1,0 +1,248 @@
+package procgroup
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/room"
+)
+
+const (
+	// workerGroup is the cgroup that a worker moves itself to: one with processes of its own has
+	// no controllers below it.
+	workerGroup = "maestro-worker"
+	// agentGroups begins the names of the cgroups of agents.
+	agentGroups = "maestro-agent-"
+	// agentWeight is the share of the processors of an agent's cgroup; others have 100.
+	agentWeight = "50"
+	// removeLimit is the time for the end of the processes in a cgroup.
+	removeLimit = 2 * time.Second
+)
+
+// Cgroups makes a cgroup for each process of an agent or a check, below a worker's own.
+type Cgroups struct {
+	dir         string
+	controllers []string
+}
+
+// FindCgroups returns the cgroups below this process's own, which must be of version 2, with a
+// controller of memory, delegated to this process's user, and without other processes. The
+// error says what is missing. This process then is in a cgroup below.
+func FindCgroups() (*Cgroups, error) { return findCgroups("/proc/self") }
+
+// findCgroups reads a process's directory in /proc.
+func findCgroups(proc string) (*Cgroups, error) {
+	dir, err := ownCgroup(proc)
+	if err != nil {
+		return nil, err
+	}
+	moved := filepath.Base(dir) == workerGroup // by an earlier call
+	if moved {
+		dir = filepath.Dir(dir)
+	}
+	controllers, err := fieldsOf(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return nil, fmt.Errorf("read the cgroup: %w", err)
+	}
+	if !slices.Contains(controllers, "memory") {
+		return nil, fmt.Errorf("the cgroup %s has no controller of memory", dir)
+	}
+	controllers = slices.DeleteFunc(controllers, func(name string) bool { return !slices.Contains([]string{"memory", "pids", "cpu"}, name) })
+	c := &Cgroups{dir: dir, controllers: controllers}
+	if !moved {
+		if err := c.prepare(); err != nil {
+			return nil, err
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, agentGroups+"*"))
+	for _, old := range left {
+		_ = os.Remove(old) // one that has processes stays
+	}
+	return c, nil
+}
+
+// ownCgroup is the directory of a process's cgroup of version 2.
+func ownCgroup(proc string) (string, error) {
+	groups, err := os.ReadFile(filepath.Join(proc, "cgroup"))
+	if err != nil {
+		return "", err
+	}
+	mounts, err := os.ReadFile(filepath.Join(proc, "mountinfo"))
+	if err != nil {
+		return "", err
+	}
+	var own string
+	for line := range strings.Lines(string(groups)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			own = path
+		}
+	}
+	for line := range strings.Lines(string(mounts)) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		f := strings.Fields(mount)
+		if len(f) < 5 || !strings.HasPrefix(kind, "cgroup2 ") || own == "" {
+			continue
+		}
+		if below, err := filepath.Rel(f[3], own); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
+			return filepath.Join(f[4], below), nil
+		}
+	}
+	return "", errors.New("no cgroup of version 2 is mounted")
+}
+
+// prepare moves the worker to a cgroup of its own and enables the controllers.
+func (c *Cgroups) prepare() (err error) {
+	pids, err := fieldsOf(filepath.Join(c.dir, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("read the cgroup's processes: %w", err)
+	}
+	own := strconv.Itoa(os.Getpid())
+	for _, pid := range pids {
+		if n, err := strconv.Atoi(pid); pid != own && (err != nil || !ancestry(n)[os.Getpid()]) {
+			return fmt.Errorf("the cgroup %s has other processes, like %s", c.dir, pid)
+		}
+	}
+	worker := filepath.Join(c.dir, workerGroup)
+	if err := os.Mkdir(worker, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("the cgroup is not delegated to this user: %w", err)
+	}
+	moved := pids[:0:0]
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, pid := range moved {
+			_ = write(c.dir, "cgroup.procs", pid)
+		}
+		_ = os.Remove(worker)
+	}()
+	for _, pid := range pids {
+		if err := write(worker, "cgroup.procs", pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("move the worker to a cgroup of its own: %w", err)
+		}
+		moved = append(moved, pid)
+	}
+	if err := write(c.dir, "cgroup.subtree_control", "+"+strings.Join(c.controllers, " +")); err != nil {
+		return fmt.Errorf("enable the controllers of the cgroup: %w", err)
+	}
+	return nil
+}
+
+func write(dir, file, text string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
+}
+
+// fieldsOf reads the words of a file.
+func fieldsOf(file string) ([]string, error) {
+	data, err := os.ReadFile(file)
+	return strings.Fields(string(data)), err
+}
+
+// cgroup is that of one process of an agent and all that it starts; nil: it has none.
+type cgroup struct {
+	dir  string
+	open *os.File
+	most int64
+}
+
+// add makes a cgroup with the limits of the launcher.
+func (c *Cgroups) add(l *Launcher) (*cgroup, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // no cgroup is a valid answer
+	}
+	g := &cgroup{dir: filepath.Join(c.dir, agentGroups+rand.Text()), most: l.MaxMemory}
+	err := os.Mkdir(g.dir, 0o755)
+	if err == nil {
+		err = c.limit(g.dir, l)
+	}
+	if err == nil {
+		g.open, err = os.OpenFile(g.dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	}
+	if err != nil {
+		g.remove()
+		return nil, fmt.Errorf("make a cgroup: %w", err)
+	}
+	return g, nil
+}
+
+func (c *Cgroups) limit(dir string, l *Launcher) error {
+	for _, limit := range []struct {
+		controller, file, value string
+		optional                bool // a host or kernel may lack it
+	}{
+		{"memory", "memory.max", strconv.FormatInt(l.MaxMemory, 10), false},
+		{"memory", "memory.swap.max", "0", true},
+		{"memory", "memory.oom.group", "1", true},
+		{"pids", "pids.max", strconv.FormatUint(room.HardThreads(l.MaxThreads), 10), false},
+		{"cpu", "cpu.weight", agentWeight, false},
+	} {
+		if !slices.Contains(c.controllers, limit.controller) {
+			continue
+		}
+		if err := write(dir, limit.file, limit.value); err != nil && !limit.optional {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter has a process start in the cgroup.
+func (g *cgroup) enter(attr *syscall.SysProcAttr) {
+	if g != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(g.open.Fd())
+	}
+}
+
+// exceeded is how many bytes were in use when the kernel killed the processes for that; zero:
+// it did not.
+func (g *cgroup) exceeded() int64 {
+	if g == nil {
+		return 0
+	}
+	events, err := fieldsOf(filepath.Join(g.dir, "memory.events")) // pairs of a name and a number
+	count := func(name string) bool {
+		at := slices.Index(events, name)
+		return at >= 0 && at+1 < len(events) && events[at+1] != "0"
+	}
+	if err != nil || !count("oom") || !count("oom_kill") { // without oom, the host had no memory
+		return 0
+	}
+	if peak, err := fieldsOf(filepath.Join(g.dir, "memory.peak")); err == nil && len(peak) == 1 {
+		if n, err := strconv.ParseInt(peak[0], 10, 64); err == nil {
+			return max(n, 1)
+		}
+	}
+	return g.most
+}
+
+// remove ends what is left in the cgroup and removes it. What cannot be removed is left to
+// [FindCgroups].
+func (g *cgroup) remove() {
+	if g == nil {
+		return
+	}
+	if g.open != nil {
+		_ = g.open.Close() // only read
+	}
+	_ = write(g.dir, "cgroup.kill", "1") // a kernel before 5.14 has none
+	limit := time.NewTimer(removeLimit)
+	defer limit.Stop()
+	wait := time.NewTicker(sweepPause)
+	defer wait.Stop()
+	for errors.Is(os.Remove(g.dir), syscall.EBUSY) {
+		select {
+		case <-limit.C:
+			return
+		case <-wait.C:
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package room
+
+import (
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/proctree"
+)
+
+const (
+	// checkInterval is how often the shim checks what its argv uses.
+	checkInterval = 250 * time.Millisecond
+	// measureShare bounds the processor time for measuring memory: one part in so many.
+	measureShare = 25
+	// MaxOpenFiles is how many files a process of an agent may have open.
+	MaxOpenFiles = 1 << 16
+	// Niceness is how much agents and checks yield to the host's other processes.
+	Niceness = 5
+	// oomScore makes the kernel kill agents and checks first when the host has no memory.
+	oomScore = "500"
+	// threadSlack is how many more threads than [Orders.MaxThreads] the kernel lets a room
+	// have, in percent: past MaxThreads the shim stops the argv.
+	threadSlack = 25
+)
+
+// HardThreads is the bound of the kernel where an argv may have so many threads.
+func HardThreads(most int) uint64 { return uint64(most + most*threadSlack/100) } //nolint:gosec // not negative
+
+// limit sets the limits that the argv inherits from the calling thread.
+func (o *Orders) limit() error {
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: o.MaxFile, unix.RLIMIT_NOFILE: MaxOpenFiles}
+	if o.Room != nil { // elsewhere the kernel counts all processes of the user together
+		limits[unix.RLIMIT_NPROC] = HardThreads(o.MaxThreads)
+	}
+	for which, most := range limits {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(which, &now); err != nil {
+			return fmt.Errorf("read limit %d: %w", which, err)
+		}
+		most = min(most, now.Max)
+		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+			return fmt.Errorf("set limit %d: %w", which, err)
+		}
+	}
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, Niceness); err != nil && err != unix.EACCES { // it yields more already
+		return fmt.Errorf("set the priority: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return nil
+}
+
+// sacrifice has the kernel kill this process, and what it starts, before the worker when the
+// host has no memory. Only a dumpable process may write that.
+func sacrifice() {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0) // a host may forbid it
+}
+
+// resetFaults removes the runtime's handlers of the signals that report faults. A process of the room
+// can send these to the shim, and the runtime would end it. From inside of a process namespace
+// the kernel delivers only signals that its first process handles.
+func resetFaults() {
+	for _, s := range []unix.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT} {
+		var action [4]uint64                                                                                                               // the kernel's struct sigaction, with the default handler
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:gosec // the kernel reads it
+	}
+}
+
+// use is what the descendants of this process use.
+type use struct {
+	orders Orders
+	// crowd is how many threads the host had at the start.
+	crowd int
+	gauge *proctree.Gauge
+	// next is when memory is measured again.
+	next time.Time
+	// threads and memory are the use that exceeds a limit; zero: it does not.
+	threads int
+	memory  int64
+}
+
+func newUse(o Orders) *use {
+	u := &use{orders: o, crowd: proctree.ThreadsOfHost()}
+	if o.MaxMemory > 0 {
+		u.gauge = proctree.NewGauge(o.Room != nil)
+	}
+	return u
+}
+
+// exceeded measures, and reports whether a limit is exceeded.
+func (u *use) exceeded(now time.Time) bool {
+	// Counting one's own threads costs milliseconds, so it is done only when the host as a
+	// whole has become crowded.
+	if proctree.ThreadsOfHost()-u.crowd > u.orders.MaxThreads {
+		if n := proctree.ThreadsBelow(os.Getpid()); n > u.orders.MaxThreads {
+			u.threads = n
+			return true
+		}
+	}
+	if u.gauge == nil || now.Before(u.next) {
+		return false
+	}
+	before := processorTime()
+	if n := u.gauge.Memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
+		u.memory = n
+		return true
+	}
+	u.next = now.Add(measureShare * (processorTime() - before))
+	return false
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
