@@ -76,7 +76,7 @@ func plain(path string) bool {
 }
 
 // read reports whether a request only reads.
-func read(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+func read(method string) bool { return method == http.MethodGet }
 
 // below returns the segment of a path below a prefix, if it is one.
 func below(path, prefix string) (string, bool) {

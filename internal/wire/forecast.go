@@ -158,6 +158,22 @@ func (f Forecast) affordable(money cost.USD) int64 {
 	return n.Int64()
 }
 
+// Spent is what an answer has cost as far as it came: what the provider has counted, and an
+// estimate of the rest. The estimate stays within the bound of the answer, unless the answer has
+// plainly not kept to it.
+func (f Forecast) Spent(a Facts) cost.Usage {
+	output := a.Usage.OutputTokens + TokensOf(a.Bytes)
+	if output < 2*f.MaxOutput {
+		output = min(output, f.MaxOutput)
+	}
+	if !a.Counted {
+		return f.Estimated(output)
+	}
+	u := a.Usage
+	u.OutputTokens = max(u.OutputTokens, output)
+	return Priced(u, f.Prices)
+}
+
 // Priced completes a usage with what it costs.
 func Priced(u cost.Usage, prices *cost.Prices) cost.Usage {
 	u.CostUSD = 0

@@ -81,6 +81,20 @@ func (a API) Refuse(why Refusal, message string, wait time.Duration) (status int
 	return w.status, header, a.errorBody(w, message, wait)
 }
 
+// RefuseInStream is the same error as an event of a stream of a format that has begun.
+func (a API) RefuseInStream(to Format, why Refusal, message string) []byte {
+	name := "event: error\n"
+	if to == ChatCompletions || to == GenerateContent { // their events have no names
+		name = ""
+	}
+	w := refusals[a][why]
+	body := a.errorBody(w, message, 0)
+	if to == Responses {
+		body, _ = json.Marshal(map[string]any{"type": "error", "code": w.kind, "message": message, "param": nil}) // texts only
+	}
+	return []byte(name + "data: " + string(body) + "\n\n")
+}
+
 func (a API) errorBody(w words, message string, wait time.Duration) []byte {
 	var document any
 	switch a {

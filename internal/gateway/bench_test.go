@@ -1,0 +1,130 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/gateway"
+	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// theKey is the key that no program may see.
+const theKey = "sk-the-real-key-0123456789"
+
+// bench is a gateway in front of a provider, and an attempt with access to it.
+type bench struct {
+	provider *providertest.Server
+	gateway  *gateway.Gateway
+	access   *gateway.Access
+	account  *account
+	address  string
+
+	mu     sync.Mutex
+	failed []*failures.Failure
+	key    string
+}
+
+func (b *bench) failures() []*failures.Failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// newBench starts a gateway. change may be nil.
+func newBench(t testing.TB, script providertest.Script, left int64, change func(*gateway.Options, []gateway.Provider)) *bench {
+	t.Helper()
+	b := &bench{provider: providertest.New(t, script), account: newAccount(left), key: theKey}
+	o := gateway.Options{
+		Transport: http.DefaultTransport.(*http.Transport).Clone(), Now: time.Now, Log: slog.New(slog.DiscardHandler), Patience: 20 * time.Second,
+	}
+	key := func() (string, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.key, nil
+	}
+	providers := []gateway.Provider{
+		{Name: "anthropic", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
+		{Name: "openai", API: wire.OpenAI, BaseURL: b.provider.OpenAIURL(), Key: key},
+		{Name: "gemini", API: wire.Gemini, BaseURL: b.provider.URL(), Key: key},
+		{Name: "other", API: wire.Anthropic, BaseURL: b.provider.URL(), Key: key},
+	}
+	if change != nil {
+		change(&o, providers)
+	}
+	b.gateway = gateway.New(o)
+	b.gateway.Use(providers)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- b.gateway.Serve(l) }()
+	t.Cleanup(func() {
+		require.NoError(t, b.gateway.Close())
+		require.NoError(t, <-served)
+	})
+	b.address = "http://" + l.Addr().String()
+	b.access = b.open(b.account)
+	return b
+}
+
+func (b *bench) open(a gateway.Account) *gateway.Access {
+	return b.gateway.Open(gateway.Attempt{
+		Agent: "x", Account: a, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Failed: func(f *failures.Failure) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.failed = append(b.failed, f)
+		},
+	})
+}
+
+// format is a wire format as a program uses it.
+type format struct{ provider, path, streamPath, body string }
+
+var formats = map[string]format{
+	"messages":  {"anthropic", "/v1/messages", "/v1/messages", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
+	"chat":      {"openai", "/chat/completions", "/chat/completions", `{"model":"m","max_tokens":1000,"stream":%v,"messages":[{"role":"user","content":%q}]}`},
+	"responses": {"openai", "/responses", "/responses", `{"model":"m","stream":%v,"input":%q}`},
+	"gemini": {
+		"gemini", "/v1beta/models/m:generateContent", "/v1beta/models/m:streamGenerateContent?alt=sse",
+		`{"unused":%v,"contents":[{"role":"user","parts":[{"text":%q}]}]}`,
+	},
+}
+
+// ask makes a call as a program does, and returns the answer as far as it came.
+func (b *bench) ask(ctx context.Context, t testing.TB, f format, stream bool, text string) (*http.Response, string, error) {
+	t.Helper()
+	base, err := b.access.URL(b.address, f.provider)
+	require.NoError(t, err)
+	path := f.path
+	if stream {
+		path = f.streamPath
+	}
+	return post(ctx, t, base+path, b.access.Token, fmt.Sprintf(f.body, stream, text))
+}
+
+func post(ctx context.Context, t testing.TB, url, token, body string) (*http.Response, string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, "", err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response, string(data), err
+}

@@ -1,0 +1,134 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/providertest"
+)
+
+// raw sends bytes as they are, and returns what comes back.
+func raw(t *testing.T, b *bench, text string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.address, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(conn, strings.ReplaceAll(text, "\n", "\r\n"))
+	require.NoError(t, err)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err, "%s", text)
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body) // the connection may end
+	return fmt.Sprintf("%d %v %s", response.StatusCode, response.Header, body)
+}
+
+// TestHostileRequestsReachNobody sends what an agent could try. The provider sees none of it.
+func TestHostileRequestsReachNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("the answer"), -1, nil)
+	other := newBench(t, say("the answer"), -1, nil)
+	const body = `{"max_tokens":5,"messages":[]}`
+	headers := func(token string) string {
+		return fmt.Sprintf("Host: x\nX-Api-Key: %s\nContent-Length: %d\nConnection: close\n\n%s", token, len(body), body)
+	}
+	token := b.access.Token
+	for name, request := range map[string]string{
+		"no token":              "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nContent-Length: 2\nConnection: close\n\n{}",
+		"another gateway's":     "POST /anthropic/v1/messages HTTP/1.1\n" + headers(other.access.Token),
+		"half a token":          "POST /anthropic/v1/messages HTTP/1.1\n" + headers(token[:len(token)/2]),
+		"another provider":      "POST /other/v1/messages HTTP/1.1\n" + headers(token),
+		"no provider":           "POST /v1/messages HTTP/1.1\n" + headers(token),
+		"an encoded slash":      "POST /anthropic/v1%2fmessages HTTP/1.1\n" + headers(token),
+		"encoded dots":          "POST /anthropic/v1/%2e%2e/v1/messages HTTP/1.1\n" + headers(token),
+		"dots":                  "POST /anthropic/../anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"dots to another":       "POST /anthropic/../other/v1/messages HTTP/1.1\n" + headers(token),
+		"double slashes":        "POST //anthropic//v1/messages HTTP/1.1\n" + headers(token),
+		"another host":          "POST http://example.com/anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"this host, absolute":   "POST " + b.address + "/anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"user info":             "POST /anthropic/@example.com/v1/messages HTTP/1.1\n" + headers(token),
+		"a tunnel":              "CONNECT example.com:443 HTTP/1.1\n" + headers(token),
+		"a tunnel to itself":    "CONNECT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"an upgrade":            "GET /openai/v1/responses HTTP/1.1\nHost: x\nAuthorization: Bearer " + token + "\nConnection: Upgrade, close\nUpgrade: websocket\n\n",
+		"another method":        "PUT /anthropic/v1/messages HTTP/1.1\n" + headers(token),
+		"files":                 "GET /anthropic/v1/files HTTP/1.1\n" + headers(token),
+		"batches":               "POST /anthropic/v1/messages/batches HTTP/1.1\n" + headers(token),
+		"two lengths":           "POST /anthropic/v1/messages HTTP/1.1\nContent-Length: 4\n" + headers(token),
+		"a space in a header":   "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding : chunked\n" + headers(token),
+		"two encodings":         "POST /anthropic/v1/messages HTTP/1.1\nTransfer-Encoding: chunked, identity\n" + headers(token),
+		"large headers":         "POST /anthropic/v1/messages HTTP/1.1\nX: " + strings.Repeat("x", 100<<10) + "\n" + headers(token),
+		"a compressed request":  "POST /anthropic/v1/messages HTTP/1.1\nContent-Encoding: gzip\n" + headers(token),
+		"a body with two sides": "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token + "\nContent-Length: 33\nConnection: close\n\n" + `{"max_tokens":1,"max_tokens":100}`,
+		"no JSON":               "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nX-Api-Key: " + token + "\nContent-Length: 3\nConnection: close\n\n{]}",
+	} {
+		got := raw(t, b, request)
+		require.Regexp(t, `^[45]\d\d `, got, name)
+		require.NotContains(t, got, theKey, name)
+	}
+	require.Zero(t, b.provider.Count())
+	require.Empty(t, b.provider.Others())
+	require.Zero(t, b.account.begun)
+}
+
+// TestHeadersOfProgramsDoNotPassForOthers: what a program sends does not change who asks, and
+// whom.
+func TestHeadersOfProgramsDoNotPassForOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("the answer"), -1, nil)
+	const body = `{"max_tokens":5,"messages":[]}`
+	got := raw(t, b, fmt.Sprintf(`POST /anthropic/v1/messages?beta=true&key=stolen HTTP/1.1
+Host: example.com
+X-Api-Key: %s
+Authorization: Bearer stolen
+X-Goog-Api-Key: stolen
+Cookie: stolen
+Proxy-Authorization: stolen
+X-Forwarded-For: stolen
+Forwarded: stolen
+OpenAI-Organization: stolen
+Accept-Encoding: gzip
+Connection: close, X-Hop
+X-Hop: stolen
+Anthropic-Beta: kept
+Anthropic-Version: 2023-06-01
+Content-Length: %d
+
+%s`, b.access.Token, len(body), body))
+	require.Regexp(t, `^200 `, got)
+	sent := b.provider.Requests()[0]
+	require.NotContains(t, b.provider.Log(), "stolen")
+	require.NotContains(t, b.provider.Log(), b.access.Token)
+	require.Equal(t, []string{theKey}, sent.Header["X-Api-Key"])
+	require.Equal(t, "kept", sent.Header.Get("Anthropic-Beta"))
+	require.Equal(t, "identity", sent.Header.Get("Accept-Encoding"))
+	require.Equal(t, "beta=true", sent.Query)
+	require.Equal(t, []byte(body), sent.Body, "not a byte is changed")
+}
+
+// TestAKeyIsNotToldBack: providers that repeat it, in headers or errors, or redirect to where it
+// would be sent.
+func TestAKeyIsNotToldBack(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]providertest.Fault{
+		"an error":   {Status: 400, Type: "invalid_request_error", Message: "bad key " + theKey, Header: http.Header{"X-Echo": {theKey}}},
+		"a redirect": {Status: 307, Header: http.Header{"Location": {"http://127.0.0.1:1/" + theKey}}},
+	} {
+		b := newBench(t, func(providertest.Request) providertest.Reply { return providertest.Failing(fault) }, -1, nil)
+		for _, f := range formats {
+			response, text, err := b.ask(t.Context(), t, f, true, name)
+			require.NoError(t, err)
+			require.NotContains(t, fmt.Sprint(response.Header)+text, theKey)
+			require.Empty(t, response.Header.Get("Location"))
+			require.GreaterOrEqual(t, response.StatusCode, 400)
+		}
+		require.Equal(t, len(formats), b.provider.Count())
+	}
+}

@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+// limiter holds calls to the limits of a provider.
+type limiter struct {
+	requests, tokens *rate.Limiter // nil: no limit
+	concurrent       *semaphore.Weighted
+}
+
+func newLimiter(l Limits) *limiter {
+	out := &limiter{requests: perMinute(l.RequestsPerMinute), tokens: perMinute(l.TokensPerMinute)}
+	if l.Concurrent > 0 {
+		out.concurrent = semaphore.NewWeighted(l.Concurrent)
+	}
+	return out
+}
+
+// perMinute allows a tenth of the limit at once, and the rest evenly: no minute has more than the limit.
+func perMinute(n int64) *rate.Limiter {
+	if n <= 0 {
+		return nil
+	}
+	burst := max(n/10, 1)
+	return rate.NewLimiter(rate.Limit(float64(max(n-burst, 1))/60), int(burst))
+}
+
+// enter waits until a call with a prompt of so many tokens may begin, until leave. It fails
+// where that would be after the context's deadline.
+func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), err error) {
+	leave = func() {}
+	if l.concurrent != nil {
+		if err := l.concurrent.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		leave = func() { l.concurrent.Release(1) }
+	}
+	if l.requests != nil {
+		err = l.requests.Wait(ctx)
+	}
+	if err == nil && l.tokens != nil {
+		err = l.tokens.WaitN(ctx, int(min(tokens, int64(l.tokens.Burst()))))
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// used counts tokens besides those that enter was told of. Later calls wait for them.
+func (l *limiter) used(now time.Time, tokens int64) {
+	for l.tokens != nil && tokens > 0 {
+		part := min(tokens, int64(l.tokens.Burst()))
+		l.tokens.ReserveN(now, int(part))
+		tokens -= part
+	}
+}

@@ -1,0 +1,240 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// booking is how long what a call has cost may take to be noted, after its attempt has ended.
+const booking = time.Minute
+
+// paid is a call under way.
+type paid struct {
+	*request
+	asked    *wire.Request
+	digest   spec.Digest
+	scale    *wire.Scale
+	forecast wire.Forecast
+	// deadline ends the waiting before the first byte.
+	deadline time.Time
+}
+
+// paid passes on a call that is paid for.
+func (q *request) paid() {
+	body, ok := q.body()
+	if !ok {
+		return
+	}
+	asked, err := wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
+	if err != nil {
+		q.refuse(wire.Invalid, err.Error(), 0)
+		return
+	}
+	p := &paid{request: q, asked: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
+	var prices *cost.Prices
+	if q.provider.Prices != nil {
+		if prices, err = q.provider.Prices(asked.Model); err != nil {
+			q.refuse(wire.Invalid, err.Error(), 0)
+			return
+		}
+	}
+	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
+	p.forecast = wire.Forecast{Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Prices: prices}
+	if p.forecast.MaxOutput == 0 {
+		p.forecast.MaxOutput = wire.UnstatedOutput
+	}
+	// The call ends with its attempt, and while it waits with the program, too.
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	defer context.AfterFunc(q.r.Context(), cancel)()
+	if p.replay(ctx) {
+		return
+	}
+	p.tryUntilDeadline(ctx)
+}
+
+// digest names what the answer depends on.
+func digest(q *request, body []byte) spec.Digest {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta")) // a hash takes everything
+	_, _ = h.Write(body)
+	return spec.Digest(hex.EncodeToString(h.Sum(nil)))
+}
+
+// stored is an answer as the journal keeps it.
+type stored struct {
+	ContentType string `json:"content_type"`
+	Body        []byte `json:"body"`
+}
+
+// replay answers with what was paid for, if there is something.
+func (p *paid) replay(ctx context.Context) bool {
+	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
+	if err != nil {
+		p.unavailable(ctx, err)
+		return true
+	}
+	if turn == nil {
+		return false
+	}
+	var answer stored
+	if json.Unmarshal(turn.Answer, &answer) != nil {
+		return false
+	}
+	p.w.Header().Set("Content-Type", answer.ContentType)
+	p.w.Header().Set(StoredHeader, "true")
+	p.w.WriteHeader(http.StatusOK)
+	_, err = p.w.Write(answer.Body)
+	if err == nil {
+		err = http.NewResponseController(p.w).Flush()
+	}
+	if err != nil {
+		p.attempt.Account.Undelivered(turn.Call)
+	}
+	return true
+}
+
+// unavailable refuses a call that cannot be paid for because of the worker.
+func (p *paid) unavailable(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		p.refuse(wire.Overloaded, "the attempt has ended", 0)
+		return
+	}
+	var f *failures.Failure
+	if !errors.As(err, &f) {
+		f = failures.Failf(failures.ResourceError, "the gateway cannot note a call: %v", err)
+	}
+	why := wire.Overloaded
+	if f.Category == failures.TokenBudget {
+		why = wire.BudgetSpent
+	}
+	p.refuse(why, f.Message, f.RetryAfter.Std())
+	p.fail(f)
+}
+
+// tryUntilDeadline makes the call, and again while the provider fails and there is time.
+func (p *paid) tryUntilDeadline(ctx context.Context) {
+	for try := 0; ; try++ {
+		u, f := p.try(ctx)
+		if f == nil {
+			return
+		}
+		wait := p.wait(f, try)
+		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) {
+			p.tell(u, f)
+			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
+				p.fail(f)
+			}
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wait is the time until the next try: what the provider says, or a second, doubled with each
+// try, with jitter.
+func (p *paid) wait(f *failures.Failure, try int) time.Duration {
+	if f.RetryAfter > 0 {
+		return f.RetryAfter.Std()
+	}
+	full := time.Second << min(try, 5)
+	return full/2 + rand.N(full/2) //nolint:gosec // jitter
+}
+
+// try makes the call once. It returns a failure where the program got no answer yet; what
+// the call has cost is booked.
+func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
+	until, cancel := context.WithDeadline(ctx, p.deadline)
+	defer cancel()
+	leave, err := p.provider.limits.enter(until, p.forecast.Guess())
+	if err != nil {
+		if ctx.Err() == nil {
+			p.refuse(wire.RateLimited, "the limits of provider "+p.provider.Name+" in the worker file are reached", 10*time.Second)
+		}
+		return nil, nil
+	}
+	defer leave()
+	if p.provider.Breaker != nil {
+		if open := p.provider.Breaker.Open(); open > 0 {
+			p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
+			f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
+			f.RetryAfter = textfmt.Duration(open)
+			p.fail(f)
+			return nil, nil
+		}
+	}
+	f := p.forecast
+	call, err := p.attempt.Account.Begin(ctx, session.CallPlan{
+		Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.asked.Model, Request: p.digest,
+		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
+	})
+	if err != nil {
+		p.unavailable(ctx, err)
+		return nil, nil
+	}
+	limit := f.Output(call.Granted())
+	f.MaxOutput = limit
+	if limit == p.forecast.MaxOutput {
+		limit = 0 // as the program has bounded it
+	}
+	body, added := p.asked.Body(limit)
+	u := p.send(body)
+	defer u.end()
+	if u.err != nil {
+		return u, p.refused(call, u, f)
+	}
+	a := &answer{paid: p, from: u, call: call, forecast: f, strip: added}
+	a.pass()
+	return nil, nil
+}
+
+// refused books a call that has no answer, and tells the breaker.
+func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
+	defer cancel()
+	var err error
+	if wire.Unbilled(u.err) {
+		err = call.Abandon(ctx, cost.Usage{})
+	} else {
+		err = call.Unsettle(ctx, cost.Usage{}, f.Estimate())
+	}
+	p.note(err)
+	failure := wire.Failure(u.err, p.gateway.o.Now())
+	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
+		p.report(failure)
+	}
+	return failure
+}
+
+// report tells the breaker of an outcome; nil: an answer. A request that the provider does not
+// take says nothing of the provider.
+func (p *paid) report(f *failures.Failure) {
+	if p.provider.Breaker != nil && (f == nil || !f.Final) {
+		p.provider.Breaker.Report(f)
+	}
+}
+
+// note ends the attempt where what a call has cost cannot be noted.
+func (p *paid) note(err error) {
+	if err != nil && p.ctx.Err() == nil {
+		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot note what a call has cost: %v", err))
+	}
+}

@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// maxError bounds the body of an error, in bytes.
+const maxError = 64 << 10
+
+// Why a call to a provider is given up.
+var (
+	errSilent = errors.New("the provider sends nothing")
+	errGone   = errors.New("the program has gone")
+)
+
+// upstream is a call to the provider.
+type upstream struct {
+	key    string
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	// stay has the call go on when the program goes.
+	stay func() bool
+	// response is the beginning of an answer, with its first bytes.
+	response *http.Response
+	first    []byte
+	// err is why there is none: a *[wire.Fault], of which body is the body, or the network's error.
+	err  error
+	body []byte
+}
+
+// send makes a call, and waits for the first bytes of its answer. It is cancelled with the
+// attempt, and with the program unless it is told to stay.
+func (q *request) send(body []byte) *upstream {
+	ctx, cancel := context.WithCancelCause(q.ctx)
+	u := &upstream{cancel: cancel, timer: time.AfterFunc(q.gateway.o.FirstByte, func() { cancel(errSilent) })}
+	u.stay = context.AfterFunc(q.r.Context(), func() { cancel(errGone) })
+	request, err := q.outgoing(ctx, body, u)
+	if err != nil {
+		u.err = &wire.Fault{Status: http.StatusUnauthorized, Message: err.Error()}
+		return u
+	}
+	response, err := q.gateway.o.Transport.RoundTrip(request)
+	if err != nil {
+		u.err = cause(ctx, err)
+		return u
+	}
+	response.Header = hideIn(passed(response.Header), u.key)
+	if response.StatusCode != http.StatusOK {
+		u.fault(response)
+		return u
+	}
+	u.response, u.first = response, make([]byte, 32<<10)
+	n, err := io.ReadAtLeast(response.Body, u.first, 1)
+	u.first = u.first[:n]
+	if n == 0 {
+		u.err = cause(ctx, err)
+		_ = response.Body.Close()
+	}
+	u.timer.Reset(q.gateway.o.Idle)
+	return u
+}
+
+// cause is why a call broke off, if it was given up.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); why != nil {
+		return why
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// outgoing is the program's request with the provider's key and address.
+func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http.Request, error) {
+	var err error
+	if q.provider.Key != nil {
+		if u.key, err = q.provider.Key(); err != nil {
+			return nil, fmt.Errorf("the key of provider %s: %w", q.provider.Name, err)
+		}
+	}
+	to, err := url.Parse(q.provider.API.Base(q.provider.BaseURL) + q.route.Path)
+	if err != nil {
+		return nil, fmt.Errorf("base_url of provider %s: %w", q.provider.Name, err)
+	}
+	to.RawQuery = query(q.r.URL)
+	request := &http.Request{
+		Method: q.r.Method, URL: to, Host: to.Host, Header: passed(q.r.Header), ContentLength: int64(len(body)),
+		Body: io.NopCloser(bytes.NewReader(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if len(body) == 0 {
+		request.Body = http.NoBody
+	}
+	request.Header.Set("Accept-Encoding", "identity") // the meter reads the bytes as they are
+	q.provider.API.Authorize(request.Header, u.key)
+	return request.WithContext(ctx), nil
+}
+
+// query is the query of a request without its token.
+func query(from *url.URL) string {
+	values := from.Query()
+	values.Del("key")
+	return values.Encode()
+}
+
+// fault reads an error.
+func (u *upstream) fault(response *http.Response) {
+	u.body, _ = io.ReadAll(io.LimitReader(response.Body, maxError)) // what came is enough
+	_ = response.Body.Close()
+	u.body = hide(u.body, u.key)
+	u.response = response
+	if response.StatusCode < 400 {
+		u.err = &wire.Fault{Status: http.StatusNotFound, Message: fmt.Sprintf(
+			"it redirects or answers without content (status %d); set base_url to its address", response.StatusCode)}
+		u.body = nil
+		return
+	}
+	u.err = wire.ReadFault(response.StatusCode, response.Header, u.body)
+}
+
+// end frees what the call holds.
+func (u *upstream) end() {
+	u.stay()
+	u.timer.Stop()
+	u.cancel(nil)
+	if u.response != nil {
+		_ = u.response.Body.Close() // read to its end, or given up
+	}
+}
+
+// tell passes a provider's error on to the program, in the provider's own words where it has some.
+func (q *request) tell(u *upstream, f *failures.Failure) {
+	if u.response == nil || len(u.body) == 0 || u.response.StatusCode < 400 {
+		why := wire.Overloaded
+		if f.Category == failures.Auth {
+			why = wire.Unauthorized
+		} else if f.Final {
+			why = wire.NotFound
+		}
+		q.refuse(why, f.Message, f.RetryAfter.Std())
+		return
+	}
+	for name, values := range u.response.Header {
+		q.w.Header()[name] = values
+	}
+	q.w.WriteHeader(u.response.StatusCode)
+	_, _ = q.w.Write(u.body) // the program may have gone
+}
+
+// free passes on a request that costs nothing.
+func (q *request) free() {
+	body, ok := q.body()
+	if !ok {
+		return
+	}
+	u := q.send(body)
+	defer u.end()
+	if u.err != nil {
+		q.tell(u, wire.Failure(u.err, q.gateway.o.Now()))
+		return
+	}
+	for name, values := range u.response.Header {
+		q.w.Header()[name] = values
+	}
+	rest := io.LimitReader(u.response.Body, q.gateway.o.MaxAnswer)
+	if _, err := io.Copy(q.w, io.MultiReader(bytes.NewReader(u.first), rest)); err != nil {
+		panic(http.ErrAbortHandler) // the program sees that it broke off
+	}
+}

@@ -1,0 +1,64 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+)
+
+// maxUsageEvent is more than the event has in which Chat Completions report the usage.
+const maxUsageEvent = 8 << 10
+
+// UsageStripper passes a stream of Chat Completions on without the event that reports the
+// usage, for programs that have not asked for it. Events pass when they are complete.
+type UsageStripper struct {
+	To io.Writer
+
+	held []byte
+	// long: the event at hand passes as it comes.
+	long bool
+}
+
+// Write takes the next part. Its error is that of the writer.
+func (s *UsageStripper) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		s.held, rest = append(s.held, rest[:end]...), rest[end:]
+		over := bytes.HasSuffix(s.held, []byte("\n\n")) || bytes.HasSuffix(s.held, []byte("\n\r\n"))
+		switch {
+		case s.long || len(s.held) > maxUsageEvent:
+			s.long = !over
+		case !over:
+			continue
+		case reportsUsage(s.held):
+			s.held = s.held[:0]
+			continue
+		}
+		if err := s.Flush(); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// Flush passes on what is held at the end of the stream.
+func (s *UsageStripper) Flush() error {
+	_, err := s.To.Write(s.held)
+	s.held = s.held[:0]
+	return err
+}
+
+func reportsUsage(event []byte) bool {
+	data, ok := bytes.CutPrefix(bytes.TrimSpace(event), []byte("data:"))
+	if !ok || !bytes.Contains(data, []byte(`"usage"`)) {
+		return false
+	}
+	var chunk struct {
+		Choices []json.RawMessage `json:"choices"`
+		Usage   *json.RawMessage  `json:"usage"`
+	}
+	return json.Unmarshal(data, &chunk) == nil && chunk.Choices != nil && len(chunk.Choices) == 0 && chunk.Usage != nil
+}
