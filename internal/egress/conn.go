@@ -1,0 +1,124 @@
+package egress
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// traffic counts the bytes of a room's connections.
+type traffic struct{ received, sent atomic.Int64 }
+
+// listener accepts connections of a room: a bounded number at a time, of which none stays
+// without traffic for longer than idle. Others are closed.
+type listener struct {
+	net.Listener
+	slots   chan struct{}
+	idle    time.Duration
+	traffic *traffic
+	// full is told of each connection that was closed because too many are open.
+	full func()
+}
+
+// Accept waits for the next connection.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &conn{Conn: c, of: l, timer: time.AfterFunc(l.idle, func() { _ = c.Close() })}, nil
+		default:
+			_ = c.Close()
+			l.full()
+		}
+	}
+}
+
+// conn is a connection of a room. It ends when it is idle for too long.
+type conn struct {
+	net.Conn
+	of    *listener
+	timer *time.Timer
+	once  sync.Once
+}
+
+// Read reads what the room sends.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.timer.Reset(c.of.idle)
+	c.of.traffic.sent.Add(int64(n))
+	return n, err
+}
+
+// Write writes what the room receives.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.timer.Reset(c.of.idle)
+	c.of.traffic.received.Add(int64(n))
+	return n, err
+}
+
+// Close closes the connection and frees its slot.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		c.timer.Stop()
+		<-c.of.slots
+	})
+	return err
+}
+
+// CloseWrite tells the room that nothing more comes.
+func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// replayed is a connection of which some bytes have been read already.
+type replayed struct {
+	net.Conn
+	r io.Reader
+}
+
+func replay(c net.Conn, read []byte) replayed {
+	return replayed{c, io.MultiReader(bytes.NewReader(read), c)}
+}
+
+// Read reads the bytes that have been read already, and then others.
+func (c replayed) Read(p []byte) (int, error) { return c.r.Read(p) }
+
+// CloseWrite tells the room that nothing more comes.
+func (c replayed) CloseWrite() error { return closeWrite(c.Conn) }
+
+// handed is a listener for connections that are accepted already.
+type handed struct {
+	conns chan net.Conn
+	done  <-chan struct{}
+	addr  net.Addr
+}
+
+// Accept returns the next connection.
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close does nothing: the listener ends with done.
+func (h *handed) Close() error { return nil }
+
+// Addr is the proxy's address.
+func (h *handed) Addr() net.Addr { return h.addr }

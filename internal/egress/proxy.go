@@ -1,0 +1,232 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Options are what a [Proxy] needs besides its list.
+type Options struct {
+	// Resolve returns the addresses of a name; nil: the resolver of this host.
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
+	// Roots are the authorities of the hosts to which the proxy speaks TLS; nil: those of this
+	// host.
+	Roots *x509.CertPool
+	// Now tells the time. Required.
+	Now func() time.Time
+	// Observer gets what is counted. Required.
+	Observer Observer
+}
+
+// limits bound what one room can take up.
+type limits struct {
+	// conns is how many connections may be open at a time.
+	conns int
+	// header bounds the time for the header of a request, and for the first bytes and the
+	// handshake in a tunnel; idle the time without any traffic of a connection; dial that for
+	// connecting to one address.
+	header, idle, dial time.Duration
+}
+
+var defaultLimits = limits{conns: 256, header: 20 * time.Second, idle: 10 * time.Minute, dial: 10 * time.Second}
+
+// maxHeader bounds the header of a request or an answer, in bytes, and maxAddresses how many
+// addresses of a name are tried.
+const maxHeader, maxAddresses = 256 << 10, 6
+
+// Proxy serves rooms that may reach the same hosts.
+type Proxy struct {
+	list    list
+	options Options
+	limits  limits
+}
+
+// New makes a proxy for a list of hosts.
+func New(hosts []Host, options Options) *Proxy {
+	if options.Resolve == nil {
+		options.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	return &Proxy{list: hosts, options: options, limits: defaultLimits}
+}
+
+// Serve serves one room until the listener fails, and returns when nothing of the room is left.
+// logf gets a line for each host that is asked for first, and a summary at the end.
+func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r := &served{Proxy: p, ctx: ctx, record: record{log: logf, observe: p.options.Observer, counts: map[Outcome]map[string]int{}}}
+	defer r.record.end()
+	r.tunnelled = &handed{conns: make(chan net.Conn), done: ctx.Done(), addr: l.Addr()}
+	r.transport = r.newTransport()
+	defer r.transport.CloseIdleConnections()
+	outer, inner := r.server(r.outside), r.server(r.inside)
+	inner.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, destinationKey{}, c.(tunnelled).destination) //nolint:forcetypeassert // as [served.hand] has made it
+	}
+	r.work.Go(func() { _ = inner.Serve(r.tunnelled) })
+	_ = outer.Serve(&listener{
+		Listener: l, slots: make(chan struct{}, p.limits.conns), idle: p.limits.idle, traffic: &r.record.traffic,
+		full: func() {
+			r.record.add(Refused, "a connection", fmt.Sprintf("%d are open", p.limits.conns))
+		},
+	})
+	r.mu.Lock()
+	cancel()
+	r.mu.Unlock()
+	_, _ = outer.Close(), inner.Close()
+	r.work.Wait()
+}
+
+// served is one room.
+type served struct {
+	*Proxy
+	ctx       context.Context //nolint:containedctx // it ends when the room does
+	record    record
+	tunnelled *handed
+	transport *http.Transport
+	// work are the requests in progress. None begins when ctx has ended, which it does while
+	// mu is held.
+	mu   sync.Mutex
+	work sync.WaitGroup
+}
+
+// begin notes that a request begins; false: the room has ended.
+func (r *served) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx.Err() != nil {
+		return false
+	}
+	r.work.Add(1)
+	return true
+}
+
+// server makes a server of the room's requests.
+func (r *served) server(handle http.HandlerFunc) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if r.begin() {
+				defer r.work.Done()
+				handle(w, q)
+			}
+		}),
+		ReadHeaderTimeout: r.limits.header, IdleTimeout: r.limits.idle, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return r.ctx }, ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
+
+// outside handles what programs ask of their proxy.
+func (r *served) outside(w http.ResponseWriter, q *http.Request) {
+	switch {
+	case q.Method == http.MethodConnect:
+		if t, ok := r.judge(w, q.Host, portHTTPS); ok {
+			r.tunnel(w, q, t)
+		}
+	case q.URL.Scheme == "http" && q.URL.Host != "":
+		if t, ok := r.judge(w, q.URL.Host, portHTTP); ok {
+			r.forward(w, q, destination{"http", t})
+		}
+	default:
+		http.Error(w, "maestro: this is the room's proxy; ask for an address of the form http://HOST/, or for a tunnel", http.StatusBadRequest)
+	}
+}
+
+// judge reports whether a host and port may be reached, and otherwise answers the request.
+func (r *served) judge(w http.ResponseWriter, authority string, port uint16) (target, bool) {
+	t, err := parseTarget(authority, port)
+	if err != nil {
+		r.refuse(w, shown(authority), err.Error())
+		return target{}, false
+	}
+	if !r.list.has(t) {
+		r.refuse(w, t.String(), "it is not listed in network")
+		return target{}, false
+	}
+	return t, true
+}
+
+// refuse answers a request that is not permitted.
+func (r *served) refuse(w http.ResponseWriter, what, why string) {
+	r.record.add(Refused, what, why)
+	http.Error(w, fmt.Sprintf("maestro: the room may not reach %s: %s", what, why), http.StatusForbidden)
+}
+
+// answerFailure answers a request whose host was not reached.
+func (r *served) answerFailure(w http.ResponseWriter, t target, err error) {
+	var refused refusal
+	if errors.As(err, &refused) {
+		r.refuse(w, t.String(), refused.Error())
+		return
+	}
+	r.record.add(Failed, t.String(), err.Error())
+	http.Error(w, fmt.Sprintf("maestro: %s cannot be reached: %v", t, err), http.StatusBadGateway)
+}
+
+// refusal is an error of a host that may not be reached.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// dial connects to a listed host, at an address that is permitted.
+func (r *served) dial(ctx context.Context, t target) (net.Conn, error) {
+	if !r.list.has(t) {
+		return nil, refusal("it is not listed in network")
+	}
+	found := []netip.Addr{t.addr}
+	if !t.addr.IsValid() {
+		var err error
+		if found, err = r.options.Resolve(ctx, t.name); err != nil {
+			return nil, err
+		}
+	}
+	var failed []error
+	for _, addr := range found[:min(len(found), maxAddresses)] {
+		addr = addr.Unmap()
+		if !r.list.permits(addr, t.port) {
+			failed = append(failed, refusal(fmt.Sprintf("its address %s is not public; list the address, too, if it is meant", addr)))
+			continue
+		}
+		d := net.Dialer{Timeout: r.limits.dial}
+		c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(addr, t.port).String())
+		if err == nil {
+			return c, nil
+		}
+		failed = append(failed, err)
+	}
+	if len(failed) == 0 {
+		return nil, errors.New("it has no address")
+	}
+	return nil, errors.Join(failed...)
+}
+
+// newTransport makes the transport of the requests that the proxy reads.
+func (r *served) newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			t, err := parseTarget(address, portHTTPS)
+			if err != nil {
+				return nil, err
+			}
+			return r.dial(ctx, t)
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: r.options.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    r.limits.header,
+		ResponseHeaderTimeout:  r.limits.idle,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost:    16,
+		DisableCompression:     true, // bytes are passed on unchanged
+	}
+}
