@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/egress"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/room"
@@ -39,6 +40,8 @@ type Options struct {
 	WorkRoot string
 	// Hidden are directories that no room shows: the store.
 	Hidden []string
+	// Egress are the options of the proxies of rooms. Now is filled in.
+	Egress egress.Options
 	// Grace is how long a process that is stopped has to end by itself before
 	// it is killed; zero: 2 s.
 	Grace time.Duration
@@ -83,6 +86,8 @@ type Set struct {
 	hidden []string
 	// transport carries the calls of models.
 	transport http.RoundTripper
+	// egress are the options of the rooms' proxies.
+	egress egress.Options
 	// scales are what was learned of how their providers count, by agent.
 	scales map[string]*wire.Scale
 }
@@ -101,8 +106,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
-		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*wire.Scale{},
+		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{},
 	}
+	s.egress.Now = opts.Now
 	for name, d := range s.config.Agents {
 		s.scales[name], s.digests[name] = &wire.Scale{}, d.Digest()
 	}
@@ -262,6 +268,9 @@ func (s *Set) warn(log *slog.Logger) {
 	}
 	if s.noRooms != nil {
 		log.Warn("agents and checks work without rooms", "why", s.noRooms.Error())
+		if restricted := s.config.Restricted(); len(restricted) > 0 {
+			log.Error("what has a restricted network is not started without rooms", "which", strings.Join(restricted, ", "))
+		}
 	}
 	if !s.rooms && s.config.RunAs == "" && os.Geteuid() == 0 {
 		log.Warn("agents and checks run as root; set run_as in the worker file, or start the worker as another user")

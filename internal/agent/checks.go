@@ -24,6 +24,9 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
 	}
+	if f := s.holds(subject, d.Network); f != nil {
+		return session.Outcome{}, f
+	}
 	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
 		return session.Outcome{}, broken(subject, err)
@@ -37,7 +40,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
+		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
 	var out session.Outcome

@@ -63,6 +63,9 @@ type stage struct {
 // and, if the agent wants it, the repository. The caller closes the box.
 func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
+	if f := s.holds(subject, d.Network); f != nil {
+		return nil, session.Outcome{}, f
+	}
 	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
@@ -117,7 +120,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 		return ran{known: true}, err
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: s.resolve(d.Argv), Dir: st.inside.Tree, Room: st.room, Env: st.env, Stdin: brief,
+		Argv: s.resolve(d.Argv), Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Stdin: brief,
 		Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
-	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -94,8 +93,8 @@ type Definition struct {
 	// comes in during a model's call.
 	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
 	// Network is what the agent reaches in a room: host is the host's network, none only the
-	// room itself.
-	Network room.Network `json:"network,omitempty" yaml:"network,omitempty" jsonschema:"enum=host,enum=none" only:"kind=command"`
+	// room itself. A list permits HTTP and TLS to these hosts, through a proxy.
+	Network Network `json:"network,omitempty" yaml:"network,omitempty" only:"kind=command"`
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
@@ -149,8 +148,8 @@ type CheckDefinition struct {
 	// Caches names the shared directories that the check gets.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true"`
 	// Network is what the check reaches in a room: host is the host's network, none only the
-	// room itself.
-	Network room.Network `json:"network,omitempty" yaml:"network,omitempty" jsonschema:"enum=host,enum=none"`
+	// room itself. A list permits HTTP and TLS to these hosts, through a proxy.
+	Network Network `json:"network,omitempty" yaml:"network,omitempty"`
 	// Keep lists the patterns of files that the check may leave in the tree; all else that
 	// it leaves is dropped.
 	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"format=glob,uniqueItems=true"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,7 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 		}
 		values[s.config.Caches[name].Env] = dir
 	}
+	maps.Copy(values, at.variables)
 	env := make([]string, 0, len(values)+1)
 	for name, value := range values {
 		env = append(env, name+"="+value)

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -13,6 +14,10 @@ import (
 type place struct {
 	host, inside session.WorkDir
 	room         *room.Layout
+	// services are servers of the worker in the room, and variables what they need in the
+	// environment.
+	services  []procgroup.Service
+	variables map[string]string
 }
 
 // own gives the directories to the user that agents run as.
@@ -28,7 +33,7 @@ func (s *Set) own(dirs session.WorkDir) error {
 type needs struct {
 	argv    []string
 	caches  []string
-	network room.Network
+	network Network
 }
 
 // place returns where a process works, in a room if the set uses rooms.
@@ -38,7 +43,7 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	}
 	inside := session.WorkDir{Tree: room.Workspace, Home: room.Home, Tmp: room.Tmp}
 	l := room.NewLayout(s.launcher.User)
-	l.Hidden, l.Network = s.hidden, n.network
+	l.Hidden, l.Network = s.hidden, n.network.word()
 	own := func(source, target string) {
 		l.Mounts = append(l.Mounts, room.Mount{Source: source, Target: target, Writable: true})
 	}
@@ -59,7 +64,11 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	for _, m := range s.config.Mounts {
 		l.Mounts = append(l.Mounts, room.Mount{Source: m.Path, Target: m.Path, Writable: m.Writable})
 	}
-	return place{host: dirs, inside: inside, room: l}
+	at := place{host: dirs, inside: inside, room: l}
+	if hosts := n.network.hosts(); hosts != nil {
+		at.allowOnly(hosts, s)
+	}
+	return at
 }
 
 // programDirs lists the directories of the program and of the interpreter's script that an argv

@@ -28,6 +28,7 @@ func (c Config) Problems() []spec.Problem {
 		path, check := spec.FieldPath("$.checks", name), c.Checks[name]
 		v.program(path+".argv", check.Argv)
 		v.knownCaches(path+".caches", check.Caches)
+		v.network(path+".network", check.Network)
 		for i, pattern := range check.Keep {
 			if problem := spec.EmptyRange(pattern); problem != "" {
 				v.add(spec.ItemPath(path+".keep", i), "%s", problem)
@@ -74,6 +75,7 @@ var ownPaths = map[string]string{KindAnthropic: "/v1/messages", KindOpenAI: "/ch
 func (v *validator) agent(path string, d Definition) {
 	v.program(path+".argv", d.Argv)
 	v.knownCaches(path+".caches", d.Caches)
+	v.network(path+".network", d.Network)
 	if b := d.Breaker; b.MaxCooldown > 0 && b.Cooldown > b.MaxCooldown {
 		v.add(path+".breaker.max_cooldown", "is %s, below cooldown: %s", b.MaxCooldown, b.Cooldown)
 	}

@@ -89,7 +89,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	stop := watcher.poll()
 	e := s.launcher.Run(ctx, procgroup.Process{
 		Argv: program.Argv(s.resolve(d.Argv), r), Stdin: []byte(prompt(job, st.place, resumed.ID != "")),
-		Dir: st.inside.Tree, Room: st.room, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.LiveLog, Begun: job.Begun,
+		Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.LiveLog, Begun: job.Begun,
 		Halt: halt,
 		Events: func(out *procgroup.Stream) *procgroup.Lines {
 			run.Log = transcript.New(out.Writer(), s.Mask)

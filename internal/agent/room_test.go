@@ -174,9 +174,9 @@ func TestTheNetworkOfARoom(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, c := range []struct {
-		network room.Network
+		network Network
 		reaches bool
-	}{{"", true}, {room.NetworkHost, true}, {room.NetworkNone, false}} {
+	}{{nil, true}, {Network{"host"}, true}, {Network{"none"}, false}} {
 		b := newBench(t)
 		s := b.set(Config{
 			Isolation: IsolationRequired,

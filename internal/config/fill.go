@@ -55,7 +55,7 @@ func (d *document) own(v any, into reflect.Value, path string) bool {
 	case encoding.TextUnmarshaler:
 		text, ok := d.texts[path]
 		if !ok {
-			return true // a list or a mapping
+			return into.Kind() != reflect.Slice // a list or a mapping
 		}
 		if err := target.UnmarshalText([]byte(text)); err != nil {
 			d.report(path, "%s", visible(err.Error()))

@@ -139,6 +139,8 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 		if err := set.WithoutLayers(); err != nil {
 			d.add("layers", Warning, "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs", "trees are copied for each attempt, because they cannot be layered: %v", err)
 		}
+	case why != nil && len(cfg.Restricted()) > 0:
+		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %v", strings.Join(cfg.Restricted(), ", "), why)
 	case why != nil:
 		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %v", why)
 	case cfg.RunAs == "" && os.Geteuid() == 0:

@@ -24,7 +24,7 @@ type Options struct {
 	Roots *x509.CertPool
 	// Now tells the time. Required.
 	Now func() time.Time
-	// Observer gets what is counted. Required.
+	// Observer gets what is counted; nil: nobody does.
 	Observer Observer
 }
 
@@ -57,6 +57,9 @@ func New(hosts []Host, options Options) *Proxy {
 		options.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 		}
+	}
+	if options.Observer == nil {
+		options.Observer = noObserver{}
 	}
 	return &Proxy{list: hosts, options: options, limits: defaultLimits}
 }

@@ -34,6 +34,11 @@ type Observer interface {
 	EgressBytes(received, sent int64)
 }
 
+type noObserver struct{}
+
+func (noObserver) EgressAsked(Outcome)      {}
+func (noObserver) EgressBytes(int64, int64) {}
+
 // record is what one room has asked for. Each target is logged when it is asked for first.
 type record struct {
 	log     func(format string, args ...any)

@@ -93,15 +93,20 @@ func encode(s *jsonschema.Schema) ([]byte, error) {
 
 // used picks the scalars and shapes that a schema refers to.
 func used(s *jsonschema.Schema) jsonschema.Definitions {
-	data, _ := json.Marshal(s) // what cannot be encoded fails when it is written
-	all := scalars()
+	all, found := scalars(), jsonschema.Definitions{}
 	for name, s := range shapes {
 		all[name] = s.schema()
 	}
-	maps.DeleteFunc(all, func(name string, _ *jsonschema.Schema) bool {
-		return !bytes.Contains(data, []byte(`"#/$defs/`+name+`"`))
-	})
-	return all
+	for more := true; more; { // a definition can refer to another
+		data, _ := json.Marshal([]any{s, found}) // what cannot be encoded fails when it is written
+		more = false
+		for name, d := range all {
+			if found[name] == nil && bytes.Contains(data, []byte(`"#/$defs/`+name+`"`)) {
+				found[name], more = d, true
+			}
+		}
+	}
+	return found
 }
 
 // loosen lets entries of lists of text be numbers and true and false, which the

@@ -140,6 +140,8 @@ func reference(name string) string {
 		return "[category](team-file.md#what-happens-to-a-failed-attempt)"
 	case "Plain":
 		return "plain data"
+	case "Network":
+		return "`host`, `none`, list of hosts"
 	case "Approval":
 		return fmt.Sprintf("`true`, `false`, [mapping](#%s)", keysOf(name))
 	}

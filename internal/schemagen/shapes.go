@@ -70,6 +70,15 @@ var shapes = map[string]shape{
 	"project": {"key", []check{
 		{must, `^[A-Z][A-Z0-9_]*$`, "is no project's key; write the capitals before the number of the project's tickets, like MD"},
 	}},
+	"host": {"host", []check{
+		filled,
+		{not, `^(host|none)$`, "is a network and not a host; write it without a list, like `network: none`"},
+		{not, `^[a-zA-Z][a-zA-Z0-9+.\-]*://`, "is an address; write its host, like example.com or example.com:8443"},
+		{not, `/`, "has a path; write the host alone, like example.com or example.com:8443"},
+		{not, `[^\x00-\x7f]`, "has characters that no name in DNS has; write it in its ASCII form, which begins with xn--"},
+		{must, `^(\*\.)?[^*]*$`, "has a * in it; *. at the beginning stands for all names below a name"},
+		{must, `^[A-Za-z0-9_.:*\[\]\-]+$`, "is not the name or address of a host; write it like example.com, *.example.com or example.com:8443"},
+	}},
 	"group":    {"name", []check{filled, {not, `[\x00-\x1f\x7f]`, "has a control character in it, which no group's name has"}}},
 	"jiraName": {"name", jiraName},
 	"label": {"label", append([]check{
@@ -132,7 +141,16 @@ func scalars() jsonschema.Definitions {
 			},
 			Examples: []any{"500kB", "100MB", "2GiB"},
 		},
-		"USD":      {Type: "number", Description: "US dollars, like 20 or 0.5."},
+		"USD": {Type: "number", Description: "US dollars, like 20 or 0.5."},
+		// Pattern and Items hold for texts and lists only.
+		"Network": {
+			Description: "Host, none or a list of hosts.", Pattern: `^(host|none)$`,
+			Items: &jsonschema.Schema{Ref: "#/$defs/host"}, MinItems: new(uint64(1)), MaxItems: new(uint64(200)), UniqueItems: true,
+			Extras: map[string]any{
+				"type": []string{"string", "array"}, "x-example": "github.com",
+				"errorMessage": "is neither host nor none; write hosts as a list, like [github.com, \"*.npmjs.org\"]",
+			},
+		},
 		"Category": {Type: "string", Description: "A category of failures.", Enum: categories},
 		"Plain": {
 			Description: "Plain data.",

@@ -46,6 +46,7 @@ type Recorder struct {
 	attemptTime            metric.Float64Histogram
 	storeWait              metric.Float64Counter
 	outside                metric.Int64Counter
+	egress                 egressCounters
 
 	slotsUsed                     metric.Int64UpDownCounter
 	slotsLimit, reloaded, polling metric.Int64Gauge
@@ -69,6 +70,7 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	r.attempts = i.counter("maestro.attempts", "{attempt}", "Counted attempts, by the category of their failure; ok for a success.")
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
 	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
+	r.egress.define(i)
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
 	r.slotsLimit = i.gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.")
 	r.reloaded = i.gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be loaded when it was last read, else 0.")
@@ -166,6 +168,7 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}
 	r.storeWait.Add(ctx, 0)
+	r.egress.begin(ctx)
 	for whom, outcomes := range activities.CallOutcomes() {
 		for _, outcome := range outcomes {
 			r.outside.Add(ctx, 0, metric.WithAttributes(whomKey.String(string(whom)), outcomeKey.String(outcome)))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/egress"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -36,9 +37,13 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error
 	if p.agents == nil {
+		var proxies egress.Options
+		if r := s.Telemetry.Recorder(); r != nil {
+			proxies.Observer = r
+		}
 		set, err := agent.New(cfg, agent.Options{
 			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(files.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-			WorkRoot: filepath.Join(workBeside(files.Dir(), cfg), "layers"), Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)},
+			WorkRoot: filepath.Join(workBeside(files.Dir(), cfg), "layers"), Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)}, Egress: proxies,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("worker file: %w", err)
