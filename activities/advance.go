@@ -128,7 +128,7 @@ func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput
 	for i, r := range c.Reworks {
 		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(r.Open), func(open string) bool { return open == in.Phase })
 	}
-	conflicts, err := b.mergeBase(s).fill(ctx, &c, s.done(in.Assignments))
+	conflicts, err := b.mergeBase(s).extend(ctx, &c, in.Phase, s.done(in.Assignments))
 	return c, conflicts, err
 }
 

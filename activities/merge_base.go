@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -39,6 +41,35 @@ func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spe
 	}
 	c.Tree = folded.Manifest
 	c.Decisions, _ = session.MergeDecisions(g.given, steps)
+	g.list(c, done)
+	c.Artifacts, err = g.files.Artifacts(ctx, steps)
+	return folded.Conflicts, err
+}
+
+// extend is fill for a checkpoint that has all work but a phase's. Where the phase builds on
+// all of it, only the phase's own is merged, onto the checkpoint's tree: it comes last, and
+// settles what the work before it disagrees on.
+func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase string, done map[spec.AssignmentID]session.CheckpointAssignment) ([]session.Conflict, error) {
+	if !covers(g.team.Ancestors(phase), c.Assignments) {
+		return g.fill(ctx, c, done)
+	}
+	onto := mergeBase{g.files, g.team, c.Tree, c.Decisions}
+	folded, steps, err := onto.fold(ctx, []string{phase}, done)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(steps) == 0:
+		return g.fill(ctx, c, done)
+	}
+	c.Tree = folded.Manifest
+	c.Decisions, _ = session.MergeDecisions(onto.given, steps)
+	g.list(c, done)
+	c.Artifacts, err = g.addArtifacts(ctx, c.Tree, c.Artifacts, steps)
+	return folded.Conflicts, err
+}
+
+// list gives a checkpoint the assignments that are done, and what they have cost.
+func (g mergeBase) list(c *session.Checkpoint, done map[spec.AssignmentID]session.CheckpointAssignment) {
 	c.Assignments, c.Usage = []session.CheckpointAssignment{}, cost.Usage{}
 	for _, id := range g.team.Assignments() {
 		if a, ok := done[id]; ok {
@@ -48,8 +79,28 @@ func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spe
 			c.Usage = c.Usage.Add(a.Usage)
 		}
 	}
-	c.Artifacts, err = g.files.Artifacts(ctx, steps)
-	return folded.Conflicts, err
+}
+
+// addArtifacts lists those that are still in the tree, and what the steps have left.
+func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []session.Artifact, steps []session.Step) ([]session.Artifact, error) {
+	left, err := g.files.Artifacts(ctx, steps)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := g.files.Paths(ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(left)
+	for _, a := range before {
+		_, there := slices.BinarySearch(paths, a.Path)
+		_, replaced := slices.BinarySearchFunc(left, a.Path, func(l session.Artifact, path string) int { return strings.Compare(l.Path, path) })
+		if there && !replaced {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b session.Artifact) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
 }
 
 // digested names the basis of an assignment's work as a whole.

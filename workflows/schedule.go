@@ -20,8 +20,10 @@ type schedule struct {
 	// continue each other.
 	run string
 	// phases are in the team's order.
-	phases      []*phase
-	byName      map[string]*phase
+	phases []*phase
+	byName map[string]*phase
+	// above has the phases that each builds on, as far as somebody has looked.
+	above       map[string][]string
 	assignments map[spec.AssignmentID]*assignmentState
 }
 
@@ -126,10 +128,23 @@ func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) 
 
 // heldBack reports whether a phase builds on one that has yet to be approved.
 func (s *schedule) heldBack(p *phase) bool {
-	return slices.ContainsFunc(s.team.Ancestors(p.Name), func(name string) bool {
+	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
 		return above.approval != nil || above.unapproved
 	})
+}
+
+// ancestors is that of the team, found once: it looks at all phases.
+func (s *schedule) ancestors(name string) []string {
+	above, known := s.above[name]
+	if !known {
+		if s.above == nil {
+			s.above = map[string][]string{}
+		}
+		above = s.team.Ancestors(name)
+		s.above[name] = above
+	}
+	return above
 }
 
 // idle reports whether no phase is left to run or to be decided on.
@@ -165,7 +180,7 @@ func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 			continue
 		}
 		last = false
-		above := s.team.Ancestors(next.Name)
+		above := s.ancestors(next.Name)
 		if slices.Contains(above, p.Name) && !slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].todo }) {
 			ready = append(ready, next.Name)
 		}
@@ -190,7 +205,7 @@ func (s *schedule) undo(to string) []*phase {
 		if p.conflict != nil && p.conflict.merged == "" {
 			p.conflict = nil
 		}
-		if p.Name != to && !slices.Contains(s.team.Ancestors(p.Name), to) || !s.course.Selects(p.Name) {
+		if p.Name != to && !slices.Contains(s.ancestors(p.Name), to) || !s.course.Selects(p.Name) {
 			continue
 		}
 		p.input, p.conflict = "", nil
