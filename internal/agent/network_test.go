@@ -18,8 +18,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 )
 
-// installed skips a test where a program is missing.
-func installed(t *testing.T, programs ...string) {
+// hasPrograms skips a test where a program is missing.
+func hasPrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
@@ -33,7 +33,7 @@ func installed(t *testing.T, programs ...string) {
 func TestAListOfHosts(t *testing.T) {
 	t.Parallel()
 	inRooms(t)
-	installed(t, "curl", "python3")
+	hasPrograms(t, "curl", "python3")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { fmt.Fprintf(w, "%s%s\n", q.Host, q.URL.Path) }))
 	defer server.Close()
 	port := strings.TrimPrefix(server.URL, "http://127.0.0.1:")
