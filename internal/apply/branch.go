@@ -219,15 +219,19 @@ func (b *branching) tree(ctx context.Context, name string, manifest *spec.Digest
 
 // lay makes the index hold the session's paths as a manifest has them.
 func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error {
-	m, err := b.work.Store.Content.Manifest(ctx, manifest)
+	t, err := b.work.Store.Content.Tree(ctx, manifest)
 	if err != nil {
 		return err
 	}
-	var set []string
+	set := cas.Manifest{}
 	var there, gone strings.Builder
 	for _, p := range b.paths {
-		if _, ok := m[p]; ok {
-			set = append(set, p)
+		e, ok, err := t.Get(ctx, p)
+		if err != nil {
+			return err
+		}
+		if ok {
+			set[p] = e
 			there.WriteString(b.prefix + p + "\x00")
 		} else {
 			gone.WriteString(b.prefix + p + "\x00")
@@ -236,7 +240,7 @@ func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error 
 	if _, err := g.run(ctx, strings.NewReader(gone.String()), "update-index", "--force-remove", "-z", "--stdin"); err != nil || len(set) == 0 {
 		return err
 	}
-	if err := b.work.Store.Content.ExportPaths(ctx, m, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
+	if err := b.work.Store.Content.ExportFiles(ctx, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
 		return err
 	}
 	_, err = g.run(ctx, strings.NewReader(there.String()), "update-index", "--add", "--replace", "-z", "--stdin")

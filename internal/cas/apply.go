@@ -35,10 +35,10 @@ type Application struct {
 	// Landings are in the order of their paths.
 	Landings []Landing
 
-	store         *Store
-	root          *os.Root
+	store *Store
+	root  *os.Root
+	// before and after have the paths that differ.
 	before, after Manifest
-	differs       map[string]bool
 }
 
 // PlanApply looks what it takes to make in a directory what differs between two
@@ -48,10 +48,7 @@ func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest,
 	if err != nil {
 		return nil, err
 	}
-	a := &Application{store: s, before: before, after: after, differs: map[string]bool{}}
-	for _, p := range paths {
-		a.differs[p] = true
-	}
+	a := &Application{store: s, before: before, after: after}
 	if a.root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
@@ -164,7 +161,7 @@ func (a *Application) standing(ctx context.Context, p string, old, now Entry) (s
 func (a *Application) goes(p string) bool {
 	_, had := a.before[p]
 	_, has := a.after[p]
-	return a.differs[p] && had && !has
+	return had && !has
 }
 
 // keptBelow is a path below a directory that the application does not remove;

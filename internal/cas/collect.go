@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -51,7 +50,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only), checkPatterns(req.Protected)); err != nil {
 		return out, err
 	}
-	base, err := s.shared(ctx, req.Base)
+	base, err := s.Tree(ctx, req.Base)
 	if err != nil {
 		return out, err
 	}
@@ -61,9 +60,16 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		if err != nil {
 			return out, err
 		}
-		before = newDecoded("", Apply(base.Manifest, on), storage.BlobInfo{})
+		before = base.copied()
+		if err := before.apply(ctx, on); err != nil {
+			return out, err
+		}
 	}
-	in, err := s.ingest(ctx, req, before)
+	lower, err := s.lowerOf(ctx, req.Lower, base)
+	if err != nil {
+		return out, err
+	}
+	in, err := s.ingest(ctx, req, before, lower)
 	defer func() {
 		if in != nil && storage.IsFull(err) {
 			err = errors.Join(err, in.withdraw())
@@ -72,44 +78,61 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err != nil {
 		return out, err
 	}
-	target := in.target(before.Manifest, req.Only)
-	delta := target.changes
-	if delta == nil || req.Base != req.Lower {
-		delta = Diff(base.Manifest, target.Manifest)
+	target, err := in.target(ctx, before, lower, req.Only)
+	if err != nil {
+		return out, err
+	}
+	delta, err := Diff(ctx, base, target)
+	if err != nil {
+		return out, err
 	}
 	if out.Protected = delta.matching(req.Protected); len(out.Protected) > 0 {
-		target = outcome{Manifest: protect(base.Manifest, target.Manifest, out.Protected)}
-		delta = Diff(base.Manifest, target.Manifest)
-	}
-	if len(target.Manifest) > s.limits.Files {
-		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target.Manifest), s.limits.Files)}
-	}
-	out.Output = req.Base
-	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
-	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
-		return out, err
-	}
-	names := []spec.Digest{out.Delta}
-	if len(delta) > 0 {
-		if out.Output, err = in.document(target.encoded()); err != nil {
+		if err := target.protect(ctx, base, out.Protected); err != nil {
 			return out, err
 		}
-		names = append(names, out.Output)
+		if delta, err = Diff(ctx, base, target); err != nil {
+			return out, err
+		}
 	}
-	// All at once: nothing refers to any of it before this returns.
-	if err := in.flush(names...); err != nil || len(delta) == 0 {
-		return out, err
+	if n := target.Files(); n > s.limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.limits.Files)}
 	}
-	s.remember(out.Output, target.Manifest, target.paths)
+	out.Output, out.Changed, out.Deleted = target.top.name(), delta.Changed(), delta.Deleted()
+	if out.Delta, err = in.save(ctx, delta, base, target); err != nil {
+		return session.Collected{}, err
+	}
 	return out, nil
 }
 
-// ingest scans the request's directory and stores what it holds.
-func (s *Store) ingest(ctx context.Context, req session.Collect, before *decoded) (_ *ingestion, err error) {
-	lower, err := s.lowerOf(ctx, req.Lower)
+// save stores a delta and its target, durably with all of the ingestion at once: nothing refers
+// to any of it before.
+func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) (spec.Digest, error) {
+	data, err := EncodeDelta(delta)
 	if err != nil {
-		return nil, err
+		return "", fmt.Errorf("write a delta: %w", err)
 	}
+	name := DigestOf(data)
+	if err := in.put(name, data); err != nil {
+		return "", fmt.Errorf("store a delta: %w", err)
+	}
+	return name, in.saveTree(ctx, target, base.top, name)
+}
+
+// saveTree stores a tree, without the directories that are as those of known, and makes all of
+// the ingestion durable, and more.
+func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir, more ...spec.Digest) error {
+	err := t.store(ctx, t.top, known, func(d document) error {
+		more = append(more, d.name)
+		return in.put(d.name, d.data)
+	})
+	if err != nil {
+		return fmt.Errorf("store a tree: %w", err)
+	}
+	return in.flush(more...)
+}
+
+// ingest scans the request's directory and stores what it holds.
+func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree) (_ *ingestion, err error) {
 	dir, err := filepath.Abs(req.Dir)
 	if err != nil {
 		return nil, err
@@ -123,7 +146,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *decoded
 	}
 	defer closing(root, &err)
 	sc := &scanner{
-		root: root, base: before.paths(), lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.bytes()), mend: true, only: req.Only,
+		root: root, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), mend: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
@@ -131,78 +154,45 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *decoded
 		return nil, err
 	}
 	if lower != nil && len(req.Only) == 0 {
-		if err := lower.check(sc.files, s.limits, sc.most); err != nil {
+		if err := lower.check(ctx, sc.files, s.limits, sc.most); err != nil {
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: root, base: before.Manifest, lower: lower, secrets: secrets.New(req.Secrets), mend: true}
+	in := &ingestion{store: s, root: root, secrets: secrets.New(req.Secrets), mend: true}
 	if !req.Unseen && lower == nil {
 		in.index = s.loadIndex(dir, s.in)
 	}
 	return in, in.run(ctx, sc.files)
 }
 
-// bytes is the size of the manifest's files together.
-func (m Manifest) bytes() (n int64) {
-	for _, e := range m {
-		n += e.Size
-	}
-	return n
-}
-
-// outcome is the tree that a collection ends with.
-type outcome struct {
-	Manifest
-	// changes are those of the lower tree, and paths the tree's, sorted; nil: nobody has
-	// found out.
-	changes Delta
-	paths   []string
-}
-
-func (in *ingestion) target(before Manifest, only patterns) outcome {
+// target is the tree that a collection ends with.
+func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
 	switch {
-	case in.lower != nil && len(only) > 0:
-		return outcome{Manifest: in.lower.over(before, in.tree, only)}
-	case in.lower != nil:
-		return in.lower.with(in.tree)
+	case lower != nil && len(only) > 0:
+		return lower.over(ctx, before, in.tree, only)
+	case lower != nil:
+		return lower.with(ctx, in.tree)
 	case len(only) > 0:
-		return outcome{Manifest: overlay(before, in.tree, only)}
+		return overlay(ctx, before, in.tree, only)
 	}
-	return outcome{Manifest: in.tree}
-}
-
-// encoded is the tree's blob. Of one whose changes are known, only these are checked: the
-// lower tree was sound.
-func (t outcome) encoded() ([]byte, error) {
-	if t.changes == nil {
-		return EncodeManifest(t.Manifest)
-	}
-	if err := t.changes.Check(); err != nil {
-		return nil, err
-	}
-	for p, c := range t.changes {
-		if under := below(t.paths, p); !c.Deleted && len(under) > 0 {
-			return nil, fmt.Errorf("%q cannot be a file, because %q exists", p, under[0])
-		}
-		for dir := path.Dir(p); !c.Deleted && dir != "."; dir = path.Dir(dir) {
-			if _, ok := t.Manifest[dir]; ok {
-				return nil, fmt.Errorf("%q cannot be a file, because %q exists", dir, p)
-			}
-		}
-	}
-	return t.encode(t.paths), nil
+	return in.store.treeOf(in.tree), nil
 }
 
 // overlay returns the tree in which the paths that match only are as found.
-func overlay(before, found Manifest, only patterns) Manifest {
-	t := newTree(before)
-	for p := range before {
+func overlay(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
+	gone := Delta{}
+	err := before.walk(ctx, ".", func(p string, _ Entry) error {
 		if _, ok := found[p]; !ok && only.match(p) {
-			t.remove(p)
+			gone[p] = Change{Deleted: true}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	for p, e := range found {
-		t.set(p, e)
+	t := before.copied()
+	if err := t.apply(ctx, gone); err != nil {
+		return nil, err
 	}
-	return t.files
+	return t, t.setAll(ctx, found)
 }

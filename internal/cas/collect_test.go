@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -76,7 +77,7 @@ func TestWhatIsCollected(t *testing.T) {
 			require.NoError(t, err)
 			after, err := s.Manifest(t.Context(), out.Output)
 			require.NoError(t, err)
-			require.Equal(t, after, cas.Apply(before, delta))
+			require.Equal(t, after, castest.Apply(before, delta))
 			for p, e := range after {
 				if e.Link == "" {
 					data, err := s.Blob(t.Context(), e.SHA256)

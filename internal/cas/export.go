@@ -44,9 +44,9 @@ func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []strin
 	return paths, s.exportAll(ctx, root, m, paths, dir)
 }
 
-// ExportPaths writes files and links of a manifest into a directory that has none
+// ExportFiles writes a manifest's files and links into a directory that has none
 // of them, and makes it if need be.
-func (s *Store) ExportPaths(ctx context.Context, m Manifest, paths []string, dir string) (err error) {
+func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err error) {
 	if err := os.MkdirAll(dir, executableMode); err != nil {
 		return fmt.Errorf("make the directory to write to: %w", err)
 	}
@@ -55,7 +55,7 @@ func (s *Store) ExportPaths(ctx context.Context, m Manifest, paths []string, dir
 		return fmt.Errorf("open the directory to write to: %w", err)
 	}
 	defer closing(root, &err)
-	return s.exportAll(ctx, root, m, paths, dir)
+	return s.exportAll(ctx, root, m, m.Paths(), dir)
 }
 
 func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
@@ -111,14 +111,15 @@ func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (e
 // Select returns the manifest's paths that are wanted, sorted: each of wanted is
 // a path, a directory or a pattern, and none selects everything. What matches
 // nothing is [session.ErrNotFound].
-func (m Manifest) Select(wanted []string) ([]string, error) {
+func (m Manifest) Select(wanted []string) ([]string, error) { return selectOf(m.Paths(), wanted) }
+
+func selectOf(all, wanted []string) ([]string, error) {
 	if len(wanted) == 0 {
-		return m.Paths(), nil
+		return all, nil
 	}
 	if err := checkPatterns(wanted); err != nil {
 		return nil, err
 	}
-	all := m.Paths()
 	var out []string
 	for _, w := range wanted {
 		w = strings.TrimSuffix(strings.TrimPrefix(w, "./"), "/")

@@ -17,7 +17,7 @@ import (
 // contents, an edit against a deletion, a file against a directory of its name.
 // Conflicts are sorted by path.
 func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
-	m, err := s.SharedManifest(ctx, base)
+	t, err := s.Tree(ctx, base)
 	if err != nil {
 		return session.Folded{}, err
 	}
@@ -25,15 +25,16 @@ func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step)
 	if err != nil {
 		return session.Folded{}, err
 	}
-	t := newTree(m)
+	t = t.copied()
 	for _, d := range deltas {
-		t.apply(d)
+		if err := t.apply(ctx, d); err != nil {
+			return session.Folded{}, err
+		}
 	}
-	name, err := s.PutManifest(ctx, t.files)
+	name, err := s.putTree(ctx, t)
 	if err != nil {
 		return session.Folded{}, err
 	}
-	s.remember(name, t.files, nil)
 	return session.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
 }
 
@@ -113,19 +114,25 @@ func (s trees) Artifacts(ctx context.Context, steps []session.Step) ([]session.A
 	if err != nil {
 		return nil, err
 	}
-	t := newTree(nil)
+	t := s.emptyTree()
 	by := map[string]spec.AssignmentID{}
 	for i, d := range deltas {
-		t.apply(d)
+		if err := t.apply(ctx, d); err != nil {
+			return nil, err
+		}
 		for p, c := range d {
 			if !c.Deleted {
 				by[p] = steps[i].By
 			}
 		}
 	}
-	out := make([]session.Artifact, 0, len(t.files))
-	for _, p := range t.files.Paths() {
-		e := t.files[p]
+	files, err := t.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]session.Artifact, 0, len(files))
+	for _, p := range files.Paths() {
+		e := files[p]
 		out = append(out, session.Artifact{Path: p, SHA256: e.SHA256, Size: e.Size, AssignmentID: by[p]})
 	}
 	return out, nil

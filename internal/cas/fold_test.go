@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -140,7 +141,7 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 					on = append(on, j)
 				}
 			}
-			deltas = append(deltas, cas.Diff(randomTree(r), randomTree(r)))
+			deltas = append(deltas, castest.Diff(randomTree(r), randomTree(r)))
 			steps = append(steps, step(t, s, string(rune('a'+i)), deltas[i], on...))
 		}
 		name, err := s.PutManifest(t.Context(), base)

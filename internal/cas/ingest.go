@@ -27,12 +27,8 @@ func Workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
 
 // ingestion stores the content of scanned files.
 type ingestion struct {
-	store *Store
-	root  *os.Root
-	// base and lower are trees that the files are compared with: what they hold is
-	// stored already. Lower, if not nil, is the one that the files are a change of.
-	base    Manifest
-	lower   *lowerTree
+	store   *Store
+	root    *os.Root
 	index   *index
 	secrets *secrets.Set
 	mend    bool
@@ -85,15 +81,6 @@ func (in *ingestion) run(ctx context.Context, files []found) error {
 	return g.Wait()
 }
 
-// old is what is stored already of the file at a path.
-func (in *ingestion) old(p string) (Entry, bool) {
-	if in.lower.has(p) {
-		return in.lower.Manifest[p], true
-	}
-	e, ok := in.base[p]
-	return e, ok
-}
-
 // keep notes an entry, and its stamp where that can be relied on.
 func (in *ingestion) keep(f found, e Entry, s *stamp) {
 	in.mu.Lock()
@@ -106,7 +93,7 @@ func (in *ingestion) keep(f found, e Entry, s *stamp) {
 
 func (in *ingestion) link(f found) error {
 	e := Entry{Link: f.link}
-	if old, _ := in.old(f.path); old != e {
+	if f.old != e {
 		if err := checkNames(in.secrets, f.path, f.link); err != nil {
 			return err
 		}
@@ -149,11 +136,10 @@ func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trus
 // file stores one file and returns its entry, with the stamp that it bore while
 // it was read; nil if it changed meanwhile.
 func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, s *stamp, err error) {
-	old, had := in.old(f.path)
-	if f.size > in.store.limits.FileBytes && (!had || old.Size != f.size) {
+	if f.size > in.store.limits.FileBytes && (!f.had || f.old.Size != f.size) {
 		return e, nil, tooLarge(f.path, f.size, in.store.limits.FileBytes)
 	}
-	if !had {
+	if !f.had {
 		if err := checkNames(in.secrets, f.path, ""); err != nil {
 			return e, nil, err
 		}
@@ -168,9 +154,9 @@ func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, 
 		return e, nil, err
 	}
 	if before.Size() < storage.BufferSize {
-		e, err = in.small(ctx, src, f, old.SHA256)
+		e, err = in.small(ctx, src, f)
 	} else {
-		e, err = in.large(ctx, src, f, old)
+		e, err = in.large(ctx, src, f)
 	}
 	if err != nil {
 		return e, nil, err
@@ -193,19 +179,19 @@ func tooLarge(p string, size, limit int64) error {
 }
 
 // small stores a file through memory. What the base has is not stored again.
-func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old spec.Digest) (Entry, error) {
+func (in *ingestion) small(ctx context.Context, src io.Reader, f found) (Entry, error) {
 	buf, release := storage.Buffer()
 	defer release()
 	n, err := io.ReadFull(src, buf)
 	if err == nil { // it has grown meanwhile
-		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f, old)
+		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
 	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Entry{}, err
 	}
 	data := buf[:n]
 	e := Entry{SHA256: DigestOf(data), Size: int64(n)}
-	if e.SHA256 == old {
+	if e.SHA256 == f.old.SHA256 {
 		return e, nil
 	}
 	if in.secrets.InBytes(data) {
@@ -224,18 +210,6 @@ func (in *ingestion) put(name spec.Digest, data []byte) error {
 		in.keepBlob(name, made)
 	}
 	return err
-}
-
-// document stores what was encoded.
-func (in *ingestion) document(data []byte, err error) (spec.Digest, error) {
-	if err != nil {
-		return "", fmt.Errorf("write a tree: %w", err)
-	}
-	name := DigestOf(data)
-	if err := in.put(name, data); err != nil {
-		return "", fmt.Errorf("store a blob: %w", err)
-	}
-	return name, nil
 }
 
 func (in *ingestion) has(name spec.Digest) bool {
@@ -274,7 +248,8 @@ func (in *ingestion) withdraw() error {
 
 // large stores a file through a temporary file, hashing what it writes. A file
 // that may be the base's is first only hashed.
-func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry) (Entry, error) {
+func (in *ingestion) large(ctx context.Context, src *os.File, f found) (Entry, error) {
+	old := f.old
 	if old.SHA256 != "" && old.Size == f.size {
 		h := sha256.New()
 		n, err := storage.Copy(ctx, h, src)
@@ -291,10 +266,10 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry
 			return Entry{}, err
 		}
 	}
-	return in.stream(ctx, src, f, old.SHA256)
+	return in.stream(ctx, src, f)
 }
 
-func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spec.Digest) (e Entry, err error) {
+func (in *ingestion) stream(ctx context.Context, src io.Reader, f found) (e Entry, err error) {
 	temp, err := in.store.in.NewBlob()
 	if err != nil {
 		return e, err
@@ -309,7 +284,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spe
 	}
 	e.SHA256 = digestFrom(h)
 	switch {
-	case e.SHA256 == old:
+	case e.SHA256 == f.old.SHA256:
 		return e, nil
 	case e.Size > limit:
 		return e, tooLarge(f.path, e.Size, limit)

@@ -10,18 +10,13 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The schema names of trees.
-const (
-	ManifestSchema = "maestro.manifest/v1"
-	DeltaSchema    = "maestro.delta/v1"
-)
+// DeltaSchema is the schema of a delta's blob.
+const DeltaSchema = "maestro.delta/v1"
 
 // Entry is a file or a link in a tree.
 type Entry struct {
@@ -46,11 +41,6 @@ type Manifest map[string]Entry
 
 // Delta is the difference between two trees, by path.
 type Delta map[string]Change
-
-type manifestDocument struct {
-	Files  Manifest `json:"files"`
-	Schema string   `json:"schema"`
-}
 
 type deltaDocument struct {
 	Changes Delta  `json:"changes"`
@@ -89,21 +79,30 @@ func (m Manifest) checkNesting() error {
 
 func (e Entry) check(p string) error {
 	err := CheckPath(p)
-	switch {
-	case err != nil:
-	case e.Link != "":
-		if e.SHA256 != "" || e.Size != 0 || e.Executable {
-			err = errors.New("the entry is a link and a file at once")
-			break
-		}
+	if err == nil {
+		err = e.checkContent()
+	}
+	if err == nil && e.Link != "" {
 		err = CheckLink(p, e.Link)
-	case !e.SHA256.Valid():
-		err = errors.New("the entry is neither a link nor a file with a SHA-256")
-	case e.Size < 0:
-		err = errors.New("the entry has a negative size")
 	}
 	if err != nil {
 		return fmt.Errorf("%q: %w", textfmt.Shorten(p, 120), err)
+	}
+	return nil
+}
+
+// checkContent refuses what is neither a file nor a link that a tree could have.
+func (e Entry) checkContent() error {
+	switch {
+	case e.Link != "" && (e.SHA256 != "" || e.Size != 0 || e.Executable):
+		return errors.New("the entry is a link and a file at once")
+	case e.Link != "":
+		_, err := checkTarget(e.Link)
+		return err
+	case !e.SHA256.Valid():
+		return errors.New("the entry is neither a link nor a file with a SHA-256")
+	case e.Size < 0 || e.Size > maxBytes:
+		return errors.New("the entry's size is negative or too large")
 	}
 	return nil
 }
@@ -146,169 +145,8 @@ func (d Delta) paths(deleted bool) []string {
 	return out
 }
 
-// Diff returns what makes base into target.
-func Diff(base, target Manifest) Delta {
-	d := Delta{}
-	for p, e := range target {
-		if old, ok := base[p]; !ok || old != e {
-			d[p] = Change{Entry: e}
-		}
-	}
-	for p := range base {
-		if _, ok := target[p]; !ok {
-			d[p] = Change{Deleted: true}
-		}
-	}
-	return d
-}
-
-// Apply returns the tree that the delta makes of base, which it leaves alone.
-// Where a path that the delta sets cannot exist beside one of base's (a file
-// where the other needs a directory), the delta wins and the other goes.
-func Apply(base Manifest, d Delta) Manifest {
-	t := newTree(base)
-	t.apply(d)
-	return t.files
-}
-
-// tree is a manifest under change that knows its directories, so that it stays
-// one that a directory can hold.
-type tree struct {
-	files Manifest
-	// dirs counts the entries at any depth below each directory.
-	dirs map[string]int
-}
-
-func newTree(m Manifest) *tree {
-	t := &tree{files: make(Manifest, len(m)), dirs: map[string]int{}}
-	for p, e := range m {
-		t.put(p, e)
-	}
-	return t
-}
-
-// apply makes the delta's changes, deletions first.
-func (t *tree) apply(d Delta) {
-	for p, c := range d {
-		if c.Deleted {
-			t.remove(p)
-		}
-	}
-	for p, c := range d {
-		if !c.Deleted {
-			t.set(p, c.Entry)
-		}
-	}
-}
-
-// set puts an entry at p and removes what cannot exist beside it.
-func (t *tree) set(p string, e Entry) {
-	if _, ok := t.files[p]; ok {
-		t.files[p] = e
-		return
-	}
-	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		t.remove(dir)
-	}
-	if t.dirs[p] > 0 {
-		for below := range t.files {
-			if strings.HasPrefix(below, p+"/") {
-				t.remove(below)
-			}
-		}
-	}
-	t.put(p, e)
-}
-
-func (t *tree) put(p string, e Entry) {
-	t.files[p] = e
-	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		t.dirs[dir]++
-	}
-}
-
-func (t *tree) remove(p string) {
-	if _, ok := t.files[p]; !ok {
-		return
-	}
-	delete(t.files, p)
-	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-		t.dirs[dir]--
-	}
-}
-
-// EncodeManifest writes a manifest as its blob: JSON without spaces, with sorted
-// names, so that equal trees have equal blobs.
-func EncodeManifest(m Manifest) ([]byte, error) {
-	if err := m.Check(); err != nil {
-		return nil, err
-	}
-	return m.encode(m.Paths()), nil
-}
-
-// encode writes a sound manifest with these paths, as encoding/json does, but faster: it is
-// what the size of a tree costs in a collection.
-func (m Manifest) encode(paths []string) []byte {
-	b := make([]byte, 0, 64+len(m)*160)
-	b = append(b, `{"files":{`...)
-	for i, p := range paths {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendText(b, p), ':')
-		b = m[p].append(b)
-	}
-	b = append(b, `},"schema":`...)
-	return append(appendText(b, ManifestSchema), '}')
-}
-
-func (e Entry) append(b []byte) []byte {
-	from := len(b)
-	if e.Executable {
-		b = append(b, `,"executable":true`...)
-	}
-	if e.Link != "" {
-		b = appendText(append(b, `,"link":`...), e.Link)
-	}
-	if e.SHA256 != "" {
-		b = appendText(append(b, `,"sha256":`...), string(e.SHA256))
-	}
-	if e.Size != 0 {
-		b = strconv.AppendInt(append(b, `,"size":`...), e.Size, 10)
-	}
-	b[from] = '{' // instead of the first comma: a sound entry has a field
-	return append(b, '}')
-}
-
-// appendText writes a string as JSON.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := canonical(s) // strings have no errors
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}
-
-// DecodeManifest reads a manifest's blob and refuses what Check refuses.
-func DecodeManifest(data []byte) (Manifest, error) {
-	var doc manifestDocument
-	if err := decodeStrict(data, &doc); err != nil {
-		return nil, err
-	}
-	if doc.Schema != ManifestSchema || doc.Files == nil {
-		return nil, fmt.Errorf("the document's schema is %q, not %q", doc.Schema, ManifestSchema)
-	}
-	if err := doc.Files.Check(); err != nil {
-		return nil, err
-	}
-	return doc.Files, nil
-}
-
-// EncodeDelta writes a delta as its blob, in the form of EncodeManifest.
+// EncodeDelta writes a delta as its blob: JSON without spaces, with sorted names, so that equal
+// deltas have equal blobs.
 func EncodeDelta(d Delta) ([]byte, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
@@ -359,35 +197,27 @@ func decodeStrict(data []byte, into any) error {
 }
 
 // trees has the trees of files: manifests, deltas between them, and what is made of these.
-type trees struct {
-	*blobs
-	recent *recentManifests
-}
+type trees struct{ *blobs }
 
-// Manifest reads a manifest, verified. Errors are those of [Store.Blob]; a blob
-// that is no manifest is [session.ErrNotFound], too.
+// Manifest reads all of a tree. Errors are those of [Store.Tree].
 func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
-	data, err := s.Blob(ctx, name)
+	t, err := s.Tree(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("read a manifest: %w", err)
+		return nil, err
 	}
-	m, err := DecodeManifest(data)
-	if err != nil {
-		return nil, s.WrongKind(name, "manifest", err)
-	}
-	return m, nil
+	return t.Manifest(ctx)
 }
 
-// PutManifest stores a manifest durably. What it names must be durable already.
+// PutManifest stores a tree durably. What it names must be durable already.
 func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
-	data, err := EncodeManifest(m)
-	if err != nil {
-		return "", fmt.Errorf("write a manifest: %w", err)
+	if err := m.Check(); err != nil {
+		return "", fmt.Errorf("write a tree: %w", err)
 	}
-	return s.PutBlob(ctx, data)
+	return s.putTree(ctx, s.treeOf(m))
 }
 
-// Delta reads a delta, verified, with the errors of [Store.Manifest].
+// Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is no delta is
+// [session.ErrNotFound], too.
 func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
@@ -411,9 +241,9 @@ func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 
 // Paths lists a manifest's paths, sorted.
 func (s trees) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
-	m, err := s.shared(ctx, manifest)
+	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clone(m.paths()), nil
+	return m.Paths(), nil
 }

@@ -51,7 +51,7 @@ func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir strin
 }
 
 func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir string) (err error) {
-	m, err := s.SharedManifest(ctx, manifest)
+	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
 	}

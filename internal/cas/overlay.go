@@ -16,28 +16,28 @@ import (
 // another, what the tree is then, and the paths that change. A file that the
 // other has and the first has not stays.
 func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
-	before, err := s.SharedManifest(ctx, base)
+	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return session.Collected{}, err
 	}
-	over, err := s.SharedManifest(ctx, files)
+	over, err := s.Manifest(ctx, files)
 	if err != nil {
 		return session.Collected{}, err
 	}
-	laid := Delta{}
-	for p, e := range over {
-		if before[p] != e {
-			laid[p] = Change{Entry: e}
-		}
+	after := before.copied()
+	if err := after.setAll(ctx, over); err != nil {
+		return session.Collected{}, err
 	}
 	// A file may take a directory's place, so the difference is of the trees.
-	after := Apply(before, laid)
-	d := Diff(before, after)
+	d, err := Diff(ctx, before, after)
+	if err != nil {
+		return session.Collected{}, err
+	}
 	out := session.Collected{Changed: d.Changed(), Deleted: d.Deleted()}
 	if out.Delta, err = s.PutDelta(ctx, d); err != nil {
 		return session.Collected{}, err
 	}
-	out.Output, err = s.PutManifest(ctx, after)
+	out.Output, err = s.putTree(ctx, after)
 	return out, err
 }
 
@@ -45,16 +45,11 @@ func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Co
 // The first that it has not is in the error, [session.ErrNotFound] or
 // [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
 func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
-	m, err := s.SharedManifest(ctx, manifest)
+	t, err := s.Tree(ctx, manifest)
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Sorted(maps.Keys(m)) {
-		if err := s.present(p, m[p]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.walk(ctx, ".", s.present)
 }
 
 // IntactDelta looks whether the store has every file that a delta sets, as

@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the names that git gives to contents
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -95,32 +99,52 @@ func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int)
 	return text.String(), nil
 }
 
-// differing reads two trees and lists where they differ, as far as it is wanted.
+// differing lists the paths at which two trees differ, as far as they are wanted, and returns
+// what the trees have there.
 func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
-	if before, err = s.Manifest(ctx, from); err != nil {
-		return nil, nil, nil, err
-	}
-	if after, err = s.Manifest(ctx, to); err != nil {
-		return nil, nil, nil, err
-	}
-	both := Manifest{}
-	for _, m := range []Manifest{before, after} {
-		for p, e := range m {
-			both[p] = e
-		}
-	}
-	all, err := both.Select(wanted)
+	a, err := s.Tree(ctx, from)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	for _, p := range all {
-		old, had := before[p]
-		now, has := after[p]
-		if had != has || old != now {
-			paths = append(paths, p)
+	b, err := s.Tree(ctx, to)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	d, err := Diff(ctx, a, b)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if paths, err = selectOf(slices.Sorted(maps.Keys(d)), wanted); errors.Is(err, session.ErrNotFound) {
+		paths, err = selectEqual(ctx, a, b, d, wanted)
+	}
+	before, after = Manifest{}, Manifest{}
+	for _, p := range paths {
+		if !d[p].Deleted {
+			after[p] = d[p].Entry
+		}
+		if old, had, err := a.Get(ctx, p); err != nil {
+			return nil, nil, nil, err
+		} else if had {
+			before[p] = old
 		}
 	}
-	return before, after, paths, nil
+	return before, after, paths, err
+}
+
+// selectEqual selects paths of a difference where what is wanted may be the same in both trees.
+func selectEqual(ctx context.Context, a, b *Tree, d Delta, wanted []string) ([]string, error) {
+	both := Manifest{}
+	for _, t := range []*Tree{a, b} {
+		err := t.walk(ctx, ".", func(p string, e Entry) error {
+			both[p] = e
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	paths, err := both.Select(wanted)
+	return slices.DeleteFunc(paths, func(p string) bool { _, differs := d[p]; return !differs }), err
 }
 
 // patch describes how one path differs. A link that takes a file's place is a

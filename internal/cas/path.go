@@ -61,34 +61,40 @@ func checkComponent(name string) error {
 // top. (A .. behind a name could be the parent of wherever that name, itself a
 // link, leads.)
 func CheckLink(p, target string) error {
+	up, err := checkTarget(target)
+	if err == nil && up > strings.Count(path.Clean(p), "/") {
+		err = errors.New("the link leads out of the tree")
+	}
+	return err
+}
+
+// checkTarget refuses targets that no link in a tree has, and returns how far one goes up.
+func checkTarget(target string) (up int, err error) {
 	switch {
 	case target == "":
-		return errors.New("the link has no target")
+		return 0, errors.New("the link has no target")
 	case len(target) > MaxPath:
-		return fmt.Errorf("the link's target has %d bytes; at most %d are allowed", len(target), MaxPath)
+		return 0, fmt.Errorf("the link's target has %d bytes; at most %d are allowed", len(target), MaxPath)
 	case target[0] == '/':
-		return errors.New("the link is absolute; links must be relative and stay inside the tree")
+		return 0, errors.New("the link is absolute; links must be relative and stay inside the tree")
 	}
 	if err := checkText(target); err != nil {
-		return fmt.Errorf("the link's target %w", err)
+		return 0, fmt.Errorf("the link's target %w", err)
 	}
-	up, named := 0, false
-	for _, part := range strings.Split(target, "/") {
+	named := false
+	for part := range strings.SplitSeq(target, "/") {
 		switch part {
 		case "", ".":
 		case "..":
 			if named {
-				return errors.New("the link's target has .. after a name; use .. only at its start")
+				return 0, errors.New("the link's target has .. after a name; use .. only at its start")
 			}
 			up++
 		default:
 			named = true
 		}
 	}
-	if up > strings.Count(path.Clean(p), "/") {
-		return errors.New("the link leads out of the tree")
-	}
-	return nil
+	return up, nil
 }
 
 // checkText refuses what is not printable UTF-8.

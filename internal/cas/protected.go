@@ -1,6 +1,9 @@
 package cas
 
-import "slices"
+import (
+	"context"
+	"slices"
+)
 
 // matching lists the paths of the delta that match, sorted.
 func (d Delta) matching(globs patterns) (paths []string) {
@@ -16,18 +19,19 @@ func (d Delta) matching(globs patterns) (paths []string) {
 	return paths
 }
 
-// protect returns the target with what the base has at some paths.
-func protect(base, target Manifest, paths []string) Manifest {
-	t := newTree(target)
+// protect gives a tree what the base has at some paths.
+func (t *Tree) protect(ctx context.Context, base *Tree, paths []string) error {
+	had := Manifest{}
 	for _, p := range paths {
-		if _, ok := base[p]; !ok {
-			t.remove(p)
+		e, ok, err := base.Get(ctx, p)
+		if err != nil {
+			return err
+		}
+		if ok {
+			had[p] = e
+		} else if err := t.remove(ctx, p, false); err != nil {
+			return err
 		}
 	}
-	for _, p := range paths {
-		if e, ok := base[p]; ok {
-			t.set(p, e)
-		}
-	}
-	return t.files
+	return t.setAll(ctx, had)
 }

@@ -23,6 +23,9 @@ type found struct {
 	stamp      stamp
 	stamped    bool
 	info       fs.FileInfo
+	// old is what is stored already of the file or link at the path, if had.
+	old Entry
+	had bool
 }
 
 // scanner walks a directory and lists what belongs to its tree.
@@ -34,13 +37,13 @@ type scanner struct {
 	wanted patterns
 	// only, if not empty, restricts the list to these patterns.
 	only patterns
-	// base lists the paths that the tree had, sorted: ignoring does not make
-	// them vanish.
-	base []string
+	// base is the tree that the directory had: ignoring does not make its files vanish.
+	base *Tree
 	// lower is the tree that the directory is the upper one over; nil: it is a whole tree.
 	lower *lowerTree
-	// leaveOut reports whether a file or directory is passed over; nil: none is.
-	leaveOut func(p string, info fs.FileInfo) bool
+	// leaveOut reports whether a file or directory is passed over that the tree had or had
+	// not; nil: none is.
+	leaveOut func(p string, info fs.FileInfo, had bool) bool
 	// skipped is told what is passed over as ignored; may be nil. Directories
 	// end in a slash.
 	skipped func(p string)
@@ -73,7 +76,11 @@ func openDir(dir string) (_ *os.Root, err error) {
 
 // scan lists the tree below the root.
 func (sc *scanner) scan(ctx context.Context) error {
-	return sc.dir(ctx, sc.root, ".", scope{rules: cacheRules()})
+	at := scope{rules: cacheRules(), base: sc.base.top}
+	if sc.lower != nil {
+		at.lower = sc.lower.top
+	}
+	return sc.dir(ctx, sc.root, ".", at)
 }
 
 // scope is what a directory takes over from those above it.
@@ -84,6 +91,23 @@ type scope struct {
 	ignored bool
 	// opaque: one of them hides what the lower tree has below it.
 	opaque bool
+	// base and lower are the directory in these trees; nil: they do not have it.
+	base, lower *treeDir
+}
+
+// had returns the file or link that the trees have of a name, and whether they have a
+// directory of it.
+func (at scope) had(name string) (old Entry, file, below bool) {
+	for _, d := range []*treeDir{at.lower, at.base} {
+		switch e := d.entry(name); {
+		case e == nil:
+		case e.sub != nil:
+			below = true
+		case !file:
+			old, file = e.Entry, true
+		}
+	}
+	return old, file, below
 }
 
 // dir lists one directory.
@@ -92,7 +116,7 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope)
 	if err != nil {
 		return ofTree(dir, "listed", err)
 	}
-	hidden, err := sc.lower.hiddenBy(root, dir)
+	hidden, err := sc.lower.hiddenBy(root, dir, at.lower)
 	if err != nil {
 		return ofTree(dir, "read", err)
 	}
@@ -110,7 +134,10 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope)
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
-		if sc.lower.covered(p, info) || isGitDir(e.Name()) || sc.leaveOut != nil && sc.leaveOut(p, info) {
+		if sc.lower.covered(p, info, at.lower) || isGitDir(e.Name()) {
+			continue
+		}
+		if _, file, below := at.had(e.Name()); sc.leaveOut != nil && sc.leaveOut(p, info, file && !info.IsDir() || below && info.IsDir()) {
 			continue
 		}
 		if info.IsDir() {
@@ -147,7 +174,7 @@ func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at sc
 		return strings.Compare(e.Name(), name)
 	})
 	if !ok && !at.opaque {
-		return sc.lower.rulesOf(ctx, dir, at.rules)
+		return sc.lower.rulesOf(ctx, dir, at)
 	}
 	if !ok || !entries[i].Type().IsRegular() {
 		return at.rules, nil
@@ -187,11 +214,21 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 			sc.skipped(p + "/")
 		}
 	}
-	if at.ignored && !sc.wanted.below(p) && !sc.hadBelow(p) || len(sc.only) > 0 && !sc.only.below(p) {
+	_, _, had := at.had(path.Base(p))
+	if at.ignored && !sc.wanted.below(p) && !had || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
 	}
 	if len(p) > MaxPath {
 		return &RefusedError{p, fmt.Sprintf("is a path of %d bytes; at most %d are allowed", len(p), MaxPath)}
+	}
+	var err error
+	if at.base, err = sc.base.subdir(ctx, at.base, p); err != nil {
+		return err
+	}
+	if sc.lower != nil {
+		if at.lower, err = sc.lower.subdir(ctx, at.lower, p); err != nil {
+			return err
+		}
 	}
 	sub, err := openSubdir(root, path.Base(p), info, sc.mend)
 	if err != nil {
@@ -201,28 +238,12 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 	return sc.dir(ctx, sub, p, at)
 }
 
-// hadBelow reports whether the tree had anything under the directory.
-func (sc *scanner) hadBelow(dir string) bool {
-	return len(below(sc.base, dir)) > 0 || sc.lower.hasBelow(dir)
-}
-
-// below are the paths under a directory, of sorted ones.
-func below(paths []string, dir string) []string {
-	from, _ := slices.BinarySearch(paths, dir+"/")
-	to, _ := slices.BinarySearch(paths[from:], dir+"0") // what comes after the slash
-	return paths[from : from+to]
-}
-
-func (sc *scanner) had(p string) bool {
-	_, ok := slices.BinarySearch(sc.base, p)
-	return ok || sc.lower.has(p)
-}
-
 func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
-	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && !sc.had(p) {
+	old, had, _ := at.had(path.Base(p))
+	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && !had {
 		if !at.ignored && sc.skipped != nil {
 			sc.skipped(p)
 		}
@@ -234,7 +255,7 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope) err
 	if len(sc.files) >= sc.limits.Files {
 		return tooManyFiles(p, sc.limits.Files)
 	}
-	f := found{path: p, size: info.Size(), info: info}
+	f := found{path: p, size: info.Size(), info: info, old: old, had: had}
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		if sc.bytes += f.size; sc.most > 0 && sc.bytes > sc.most {

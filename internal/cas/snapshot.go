@@ -76,11 +76,16 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	defer closing(root, &err)
 	sc := &scanner{
 		root: root, limits: s.limits, wanted: o.Include,
-		base:    slices.Sorted(slices.Values(o.Known)),
+		base:    s.emptyTree(),
 		extra:   parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
 		skipped: func(p string) { snap.Ignored = append(snap.Ignored, p) },
 	}
-	if sc.leaveOut, err = s.private(&snap, o.Include, sc); err != nil {
+	for _, p := range o.Known {
+		if err := sc.base.set(ctx, p, Entry{}); err != nil {
+			return snap, err
+		}
+	}
+	if sc.leaveOut, err = s.private(&snap, o.Include); err != nil {
 		return snap, err
 	}
 	if err := sc.scan(ctx); err != nil {
@@ -91,16 +96,16 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err := in.run(ctx, sc.files); err != nil {
 		return snap, err
 	}
-	if err := in.flush(); err != nil {
+	t := s.treeOf(in.tree)
+	var known *treeDir
+	if before != nil {
+		known = &treeDir{blob: before.manifest}
+	}
+	if err := in.saveTree(ctx, t, known); err != nil {
 		return snap, err
 	}
-	if snap.Manifest, err = s.PutManifest(ctx, in.tree); err != nil {
-		return snap, err
-	}
-	snap.Files = len(in.tree)
-	for _, e := range in.tree {
-		snap.Bytes += e.Size
-	}
+	snap.Manifest = t.top.blob
+	snap.Files, snap.Bytes = t.Files(), t.Bytes()
 	if !before.holds(snap.Manifest, in.seen) {
 		s.saveIndex(dir, &index{manifest: snap.Manifest, files: in.seen})
 	}
@@ -109,24 +114,24 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 
 // private returns what tells which files a snapshot leaves out as private. It
 // leaves out stores as well.
-func (s *Store) private(snap *Snapshot, include patterns, sc *scanner) (func(string, fs.FileInfo) bool, error) {
+func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileInfo, bool) bool, error) {
 	own, err := os.Stat(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	return func(p string, info fs.FileInfo) bool {
+	return func(p string, info fs.FileInfo, had bool) bool {
 		if info.IsDir() {
 			if os.SameFile(own, info) {
 				snap.Ignored = append(snap.Ignored, p+"/")
 				return true
 			}
-			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) && !sc.hadBelow(p) {
+			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) && !had {
 				snap.Private = append(snap.Private, p+"/")
 				return true
 			}
 			return false
 		}
-		if !isPrivate(p) || include.match(p) || sc.had(p) {
+		if !isPrivate(p) || include.match(p) || had {
 			return false
 		}
 		snap.Private = append(snap.Private, p)

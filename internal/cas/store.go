@@ -82,7 +82,7 @@ type Store struct {
 func New(in storage.Blobs, o Options) *Store {
 	x := indexes{o.IndexDir}
 	b := &blobs{in: in, now: o.Clock, store: o.StoreDir, indexes: x}
-	return &Store{blobs: b, trees: trees{b, &recentManifests{}}, indexes: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
+	return &Store{blobs: b, trees: trees{b}, indexes: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
 }
 
 // closing closes c and keeps the first error.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -21,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // mounted is an overlay over a tree.
@@ -231,25 +229,6 @@ func TestAnUpperDirectoryThatIsLockedAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"d/e/new", "f"}, out.Changed)
 	require.Equal(t, []string{"d/e/y", "d/x"}, out.Deleted)
-}
-
-// A manifest that was decoded before is not believed once its blob is damaged or gone.
-func TestAManifestIsVerifiedAgainWhenItsBlobChanges(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	m := snapshot(t, s, map[string]string{"a": "1"})
-	read := func() error { _, err := s.SharedManifest(t.Context(), m); return err }
-	require.NoError(t, read())
-	blob := filepath.Join(s.Dir(), filepath.FromSlash(storage.BlobKey(m)))
-	data, err := os.ReadFile(blob)
-	require.NoError(t, err)
-	require.NoError(t, os.Chtimes(blob, time.Unix(1, 0), time.Unix(1, 0)))
-	require.NoError(t, read(), "only the time is another")
-	data[0]++
-	require.NoError(t, os.Chmod(blob, 0o600))
-	require.NoError(t, os.WriteFile(blob, data, 0o600))
-	require.ErrorIs(t, read(), session.ErrCorrupt)
-	require.ErrorIs(t, read(), session.ErrNotFound)
 }
 
 // What an attempt changed is all that its collection costs, whatever the size of the tree.

@@ -95,12 +95,16 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 	if len(o.Attachments) == 0 {
 		return workspace, nil
 	}
-	tree, err := s.Content.Manifest(ctx, workspace)
+	tree, err := s.Content.Tree(ctx, workspace)
 	if err != nil {
 		return "", err
 	}
 	for _, f := range o.Attachments {
-		if _, taken := tree[attachmentsDir+"/"+f.Name]; taken {
+		_, taken, err := tree.Get(ctx, attachmentsDir+"/"+f.Name)
+		if err != nil {
+			return "", err
+		}
+		if taken {
 			return "", usagef("both the workspace and ticket %s have a file %s/%s; rename one of them", o.Key, attachmentsDir, f.Name)
 		}
 	}

@@ -114,39 +114,64 @@ func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 	return nil
 }
 
-// bundleBlobs lists the manifests and files that a bundle has.
+// bundleBlobs lists the directories of the trees, and the files, that a bundle has.
 func bundleBlobs(ctx context.Context, content *cas.Store, work apply.Work, in BundleInput) ([]spec.Digest, error) {
-	before, err := content.Manifest(ctx, work.Workspace)
+	names, seen := map[spec.Digest]bool{}, map[spec.Digest]bool{}
+	for _, tree := range []spec.Digest{work.Workspace, work.Tree} {
+		for n, err := range content.Named(ctx, tree, seen, false) {
+			if err != nil {
+				return nil, err
+			}
+			if n.Dir {
+				names[n.Blob] = true
+			}
+		}
+	}
+	before, err := content.Tree(ctx, work.Workspace)
 	if err != nil {
 		return nil, err
 	}
-	after, err := content.Manifest(ctx, work.Tree)
+	after, err := content.Tree(ctx, work.Tree)
 	if err != nil {
 		return nil, err
 	}
-	names := map[spec.Digest]bool{work.Workspace: true, work.Tree: true}
 	if in.Tree {
-		selected, err := after.Select(in.Paths)
-		if err != nil {
-			return nil, unselected(err, in.Paths)
-		}
-		for _, p := range selected {
-			names[after[p].SHA256] = true
-		}
+		err = selectedBlobs(ctx, after, in.Paths, names)
 	} else {
-		for p, e := range after {
-			if before[p] != e {
-				names[e.SHA256], names[before[p].SHA256] = true, true
-			}
-		}
-		for p, e := range before {
-			if after[p] != e {
-				names[e.SHA256] = true
-			}
-		}
+		err = changedBlobs(ctx, before, after, names)
 	}
 	delete(names, "") // that of links
-	return slices.Sorted(maps.Keys(names)), nil
+	return slices.Sorted(maps.Keys(names)), err
+}
+
+func selectedBlobs(ctx context.Context, tree *cas.Tree, paths []string, names map[spec.Digest]bool) error {
+	all, err := tree.Manifest(ctx)
+	if err != nil {
+		return err
+	}
+	selected, err := all.Select(paths)
+	if err != nil {
+		return unselected(err, paths)
+	}
+	for _, p := range selected {
+		names[all[p].SHA256] = true
+	}
+	return nil
+}
+
+func changedBlobs(ctx context.Context, before, after *cas.Tree, names map[spec.Digest]bool) error {
+	d, err := cas.Diff(ctx, before, after)
+	if err != nil {
+		return err
+	}
+	for p, c := range d {
+		old, _, err := before.Get(ctx, p)
+		if err != nil {
+			return err
+		}
+		names[old.SHA256], names[c.SHA256] = true, true
+	}
+	return nil
 }
 
 // ReadBundle reads a bundle into a store, and verifies it. The result has no directory that its

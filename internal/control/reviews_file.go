@@ -83,11 +83,14 @@ func (r Reviews) fileIn(ctx context.Context, tree spec.Digest, path string) (sid
 	if tree == "" {
 		return side, nil
 	}
-	m, err := r.Store.Content.Manifest(ctx, tree)
+	t, err := r.Store.Content.Tree(ctx, tree)
 	if err != nil {
 		return side, err
 	}
-	e, ok := m[path]
+	e, ok, err := t.Get(ctx, path)
+	if err != nil {
+		return side, err
+	}
 	side = FileSide{Exists: ok, SHA256: e.SHA256, Size: e.Size, Executable: e.Executable, Link: e.Link}
 	switch {
 	case !ok || e.Size == 0:
@@ -127,11 +130,14 @@ func (r Reviews) File(ctx context.Context, sessionID, path string) (File, error)
 	if err != nil {
 		return File{}, err
 	}
-	m, err := k.store.Content.Manifest(ctx, k.Tree)
+	t, err := k.store.Content.Tree(ctx, k.Tree)
 	if err != nil {
 		return File{}, err
 	}
-	e, ok := m[path]
+	e, ok, err := t.Get(ctx, path)
+	if err != nil {
+		return File{}, err
+	}
 	if !ok || cas.CheckPath(path) != nil {
 		return File{}, notFoundf("%q not found in the newest tree of session %s", textfmt.Shorten(path, 200), sessionID)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -69,7 +70,7 @@ func (s *shelf) keep(id string, state session.State, before, after map[string]st
 	s.t.Helper()
 	from, was := s.tree(before)
 	to, is := s.tree(after)
-	delta, err := s.Store.Content.PutDelta(s.ctx, cas.Diff(was, is))
+	delta, err := s.Store.Content.PutDelta(s.ctx, castest.Diff(was, is))
 	require.NoError(s.t, err)
 	data, err := json.Marshal(team())
 	require.NoError(s.t, err)

@@ -103,7 +103,7 @@ func problems(t spec.Team, course *session.Course) error {
 
 // changedFiles is the manifest of the files that differ from a tree's.
 func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) (spec.Digest, error) {
-	before, err := s.Content.Manifest(ctx, tree)
+	before, err := s.Content.Tree(ctx, tree)
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +112,11 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 		return "", err
 	}
 	for p, e := range edited {
-		if before[p] == e {
+		old, had, err := before.Get(ctx, p)
+		if err != nil {
+			return "", err
+		}
+		if had && old == e {
 			delete(edited, p)
 		}
 	}

@@ -49,8 +49,8 @@ const (
 
 // Files is where the trees come from: a [*cas.Store].
 type Files interface {
-	// SharedManifest reads a manifest, which is not to be changed.
-	SharedManifest(ctx context.Context, name spec.Digest) (cas.Manifest, error)
+	// Tree opens a tree.
+	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
 	// Fill writes files into an empty directory, verified, except those that instead makes.
 	Fill(ctx context.Context, m cas.Manifest, dir string, instead func(p string) bool) error
 }

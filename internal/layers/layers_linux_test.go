@@ -3,6 +3,7 @@ package layers_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -176,7 +177,7 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 	for i := range 50 {
 		files[fmt.Sprintf("d/f%02d", i)] = "1"
 	}
-	acquire(t, l, put(t, s, files))
+	first := acquire(t, l, put(t, s, files))
 	delete(files, "gone/a")
 	delete(files, "gone/b/c")
 	files["d/f00"] = "2"
@@ -202,6 +203,7 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.InUse)
 	require.Greater(t, usage.Bytes, int64(2*50*4096))
+	require.NoError(t, errors.Join(first.Release(), top.Release(), flat.Release()))
 }
 
 // A tree for another owner is another layer: an overlay cannot copy up what is owned by

@@ -23,7 +23,7 @@ import (
 // similar is a tree that there are layers of.
 type similar struct {
 	*Stack
-	tree cas.Manifest
+	tree *cas.Tree
 	// changes is how many files of another tree differ.
 	changes int
 }
@@ -41,8 +41,8 @@ const recentlyUsed = 4
 
 // nearest returns the most similar tree of those that there are layers of; nil if none has
 // anything in common with the tree. It must be released.
-func (l *Layers) nearest(ctx context.Context, m cas.Manifest, near []spec.Digest) (best *similar, err error) {
-	best, enough, err := l.nearer(ctx, m, near, nil)
+func (l *Layers) nearest(ctx context.Context, want *cas.Tree, near []spec.Digest) (best *similar, err error) {
+	best, enough, err := l.nearer(ctx, want, near, nil)
 	if err != nil || enough {
 		return best, err
 	}
@@ -50,13 +50,13 @@ func (l *Layers) nearest(ctx context.Context, m cas.Manifest, near []spec.Digest
 	if err != nil {
 		return nil, errors.Join(err, best.release())
 	}
-	best, _, err = l.nearer(ctx, m, recent, best)
+	best, _, err = l.nearer(ctx, want, recent, best)
 	return best, err
 }
 
 // nearer returns the most similar of some trees and of the best so far, which is released if it
 // is not that. enough: others can save little.
-func (l *Layers) nearer(ctx context.Context, m cas.Manifest, among []spec.Digest, best *similar) (_ *similar, enough bool, err error) {
+func (l *Layers) nearer(ctx context.Context, want *cas.Tree, among []spec.Digest, best *similar) (_ *similar, enough bool, err error) {
 	for _, digest := range among {
 		s, err := l.candidate(ctx, digest)
 		if err != nil {
@@ -65,17 +65,18 @@ func (l *Layers) nearer(ctx context.Context, m cas.Manifest, among []spec.Digest
 		if s == nil {
 			continue
 		}
-		least := len(m)
+		least := want.Files()
 		if best != nil {
 			least = best.changes
 		}
-		if s.changes = len(cas.Diff(s.tree, m)); s.changes < least {
+		// One that cannot be read is none.
+		if s.changes, err = cas.Distance(ctx, s.tree, want, least); err == nil && s.changes < least {
 			best, s, least = s, best, s.changes
 		}
 		if err := s.release(); err != nil {
 			return nil, false, errors.Join(err, best.release())
 		}
-		if least <= 16+len(m)/64 { // each of the rest costs a look at all of its tree
+		if least <= 16+want.Files()/64 { // each of the rest costs a look at what differs
 			return best, true, nil
 		}
 	}
@@ -91,7 +92,7 @@ func (l *Layers) candidate(ctx context.Context, digest spec.Digest) (*similar, e
 	if s == nil || err != nil {
 		return nil, ctx.Err()
 	}
-	tree, err := l.o.Files.SharedManifest(ctx, digest)
+	tree, err := l.o.Files.Tree(ctx, digest)
 	if err != nil {
 		return nil, errors.Join(ctx.Err(), s.Release())
 	}
@@ -103,13 +104,13 @@ type making struct {
 	*Layers
 	dir  string
 	tree string
-	want cas.Manifest
+	want *cas.Tree
 	note layer
 }
 
 // make makes the layer of a manifest. If another process makes it first, the stack is nil.
 func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Digest) (_ *Stack, err error) {
-	want, err := l.o.Files.SharedManifest(ctx, manifest)
+	want, err := l.o.Files.Tree(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +183,11 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 	if below == nil || len(below.Dirs) >= m.o.MaxDepth {
 		return m.whole(ctx, below)
 	}
+	diff, err := cas.Diff(ctx, below.tree, m.want)
+	if err != nil {
+		return err
+	}
 	changed := cas.Manifest{}
-	diff := cas.Diff(below.tree, m.want)
 	for p, c := range diff {
 		if !c.Deleted {
 			changed[p] = c.Entry
@@ -195,30 +199,22 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 	failpoint.Here("layers: filled")
 	m.count(changed)
 	m.note.Below, m.note.BelowID = m.nameOf(below.manifest), below.top.ID
-	return m.remove(diff)
+	return m.remove(ctx, diff)
 }
 
 var errNoWhiteouts = errors.New("no whiteouts can be made here")
 
 // remove makes whiteouts for what the tree no longer has. Directories that it no longer has
 // are removed as a whole. What a file or directory has taken the place of needs none.
-func (m *making) remove(diff cas.Delta) error {
-	deleted := diff.Deleted()
-	if len(deleted) == 0 {
-		return nil
-	}
-	dirs := m.want.Dirs()
-	has := func(dir string) bool { _, ok := dirs[dir]; return ok || dir == "." }
+func (m *making) remove(ctx context.Context, diff cas.Delta) error {
 	gone := map[string]struct{}{}
-	for _, p := range deleted {
-		if has(p) {
-			continue
+	for _, p := range diff.Deleted() {
+		top, err := m.removed(ctx, p)
+		if err != nil {
+			return err
 		}
-		for dir := path.Dir(p); !has(dir); dir = path.Dir(dir) {
-			p = dir
-		}
-		if _, ok := m.want[p]; !ok {
-			gone[p] = struct{}{}
+		if top != "" {
+			gone[top] = struct{}{}
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(gone)) {
@@ -235,6 +231,28 @@ func (m *making) remove(diff cas.Delta) error {
 		failpoint.Here("layers: removed")
 	}
 	return nil
+}
+
+// removed is the topmost path that the tree no longer has, of a file that it no longer has and
+// of the directories that this was in; empty: something has taken its place.
+func (m *making) removed(ctx context.Context, p string) (string, error) {
+	if has, err := m.want.HasDir(ctx, p); has || err != nil {
+		return "", err
+	}
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		has, err := m.want.HasDir(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		if has {
+			break
+		}
+		p = dir
+	}
+	if _, has, err := m.want.Get(ctx, p); has || err != nil {
+		return "", err
+	}
+	return p, nil
 }
 
 // above makes the directories on the way to what is removed.
@@ -254,26 +272,34 @@ func (m *making) above(dir string) error {
 // whole writes the whole tree. What other layers hold already is linked.
 func (m *making) whole(ctx context.Context, other *similar) error {
 	m.note.Below, m.note.BelowID, m.note.Bytes = "", "", 0
+	all, err := m.want.Manifest(ctx)
+	if err != nil {
+		return err
+	}
 	var link func(p string) bool
 	if other != nil {
 		held, err := holdings(other.Dirs)
 		if err != nil {
 			return err
 		}
+		differs, err := cas.Diff(ctx, other.tree, m.want)
+		if err != nil {
+			return err
+		}
 		link = func(p string) bool {
 			from, ok := held[p]
-			if !ok || other.tree[p] != m.want[p] {
+			if _, other := differs[p]; other || !ok {
 				return false
 			}
 			failpoint.Here("layers: linked")
 			return os.Link(filepath.Join(from, p), filepath.Join(m.tree, p)) == nil
 		}
 	}
-	if err := m.o.Files.Fill(ctx, m.want, m.tree, link); err != nil {
+	if err := m.o.Files.Fill(ctx, all, m.tree, link); err != nil {
 		return err
 	}
 	failpoint.Here("layers: filled")
-	m.count(m.want)
+	m.count(all)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -41,7 +42,7 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 			put(phase)
 			d := cas.Delta{phase + ".txt": {Entry: file(phase)}}
 			input := c.Tree
-			tree = cas.Apply(tree, d)
+			tree = castest.Apply(tree, d)
 			c.Tree, err = s.Content.PutManifest(t.Context(), tree)
 			require.NoError(t, err)
 			delta, err := s.Content.PutDelta(t.Context(), d)

@@ -25,7 +25,7 @@ type blobKind int
 
 const (
 	plainBlob blobKind = iota
-	manifestBlob
+	treeBlob           // a directory of a tree
 	deltaBlob
 	checkpointBlob
 )
@@ -33,7 +33,7 @@ const (
 // beginnings are the first bytes of blobs that name others. There is one way to
 // write each of them.
 var beginnings = map[blobKind][]byte{
-	manifestBlob:   []byte(`{"files":{`),
+	treeBlob:       []byte(cas.TreeSchema + "\n"),
 	deltaBlob:      []byte(`{"changes":{`),
 	checkpointBlob: []byte("{\n  \"a"), // answers or artifacts
 }
@@ -132,6 +132,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			return nil, nil, err
 		}
 	}
+	var trees []spec.Digest
 	for _, name := range loose {
 		if p.marks.needed[name] != "" {
 			continue
@@ -143,11 +144,32 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			return nil, nil, fmt.Errorf("stat blob %s: %w", name.Short(), err)
 		case k == plainBlob:
 			plain = append(plain, name)
+		case k == treeBlob:
+			trees = append(trees, name)
 		default:
 			structured = append(structured, name)
 		}
 	}
-	return structured, plain, nil
+	trees, err = p.fromTheTop(ctx, trees)
+	return append(structured, trees...), plain, err
+}
+
+// fromTheTop reorders directories of trees, which are sorted by name: each is before those in it, so that of a tree of
+// which some are removed the top is, too.
+func (p *pruning) fromTheTop(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
+	seen := map[spec.Digest]bool{}
+	for _, name := range dirs {
+		for n, err := range p.store.Content.Named(ctx, name, seen, true) {
+			if _, rest := faultsIn(err); rest != nil {
+				return nil, rest
+			}
+			if _, is := slices.BinarySearch(dirs, n.Blob); n.Dir && is {
+				sorted = append(sorted, n.Blob)
+			}
+		}
+	}
+	slices.Reverse(sorted)
+	return sorted, nil
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
@@ -167,8 +189,8 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	p.marks.need(name, by)
 	seen := maps.Clone(p.marks.faults)
 	switch k {
-	case manifestBlob:
-		err = p.marks.contents(ctx, []spec.Digest{name}, nil, by)
+	case treeBlob:
+		err = p.marks.tree(ctx, name, by, true)
 	case deltaBlob:
 		err = p.marks.contents(ctx, nil, []spec.Digest{name}, by)
 	case checkpointBlob:

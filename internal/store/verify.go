@@ -92,7 +92,7 @@ type verification struct {
 	// needed says of each blob to look at by whom it is needed; nobody is
 	// empty.
 	needed map[spec.Digest]string
-	// trees are the manifests and deltas that have been looked into.
+	// trees are the directories of trees, and the deltas, that have been looked into.
 	trees map[spec.Digest]bool
 	// without are checkpoints that are about to be pruned: what only they name
 	// is not needed.
@@ -359,17 +359,8 @@ func (v *verification) record(ctx context.Context, key session.Key, r session.Re
 // contents notes manifests and deltas and what they name.
 func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Digest, by string) error {
 	for _, name := range manifests {
-		if name == "" || v.trees[name] {
-			continue
-		}
-		v.trees[name] = true
-		m, err := v.store.Content.Manifest(ctx, name)
-		if err := v.fault(err, by); err != nil {
+		if err := v.tree(ctx, name, by, false); err != nil {
 			return err
-		}
-		v.need(name, by)
-		for p, e := range m {
-			v.need(e.SHA256, by+" for "+p)
 		}
 	}
 	for _, name := range deltas {
@@ -385,6 +376,25 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 		for p, c := range d {
 			v.need(c.SHA256, by+" for "+p)
 		}
+	}
+	return nil
+}
+
+// tree notes the blobs of a tree, as far as none of the same directories was looked into. It
+// may be a directory from anywhere in a tree.
+func (v *verification) tree(ctx context.Context, name spec.Digest, by string, anywhere bool) error {
+	if name == "" {
+		return nil
+	}
+	for n, err := range v.store.Content.Named(ctx, name, v.trees, anywhere) {
+		whose := by
+		if n.Path != "" {
+			whose += " for " + n.Path
+		}
+		if err := v.fault(err, whose); err != nil {
+			return err
+		}
+		v.need(n.Blob, whose)
 	}
 	return nil
 }

@@ -141,8 +141,8 @@ func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 		}
 		v.need(name, by)
 		switch kind {
-		case manifestBlob:
-			err = v.contents(ctx, []spec.Digest{name}, nil, by)
+		case treeBlob:
+			err = v.tree(ctx, name, by, true)
 		case deltaBlob:
 			err = v.contents(ctx, nil, []spec.Digest{name}, by)
 		case plainBlob, checkpointBlob:

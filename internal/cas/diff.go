@@ -1,0 +1,136 @@
+package cas
+
+import (
+	"context"
+	"iter"
+	"path"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// compare visits what differs between two trees. Of a directory, visit decides whether what
+// is in it is visited, too; of one of the same digest in both, nothing is. nil is absent.
+func compare(ctx context.Context, a, b *Tree, visit func(p string, x, y *dirEntry) bool) error {
+	var dirs func(at string, x, y *treeDir) error
+	dirs = func(at string, x, y *treeDir) error {
+		if x == y || x != nil && y != nil && x.blob != "" && x.blob == y.blob {
+			return nil
+		}
+		var was, is []dirEntry
+		if x != nil {
+			if err := a.read(ctx, x, at); err != nil {
+				return err
+			}
+			was = x.entries
+		}
+		if y != nil {
+			if err := b.read(ctx, y, at); err != nil {
+				return err
+			}
+			is = y.entries
+		}
+		for e, f := range pairs(was, is) {
+			var sub, now *treeDir
+			var p string
+			if e != nil {
+				sub, p = e.sub, path.Join(at, e.name)
+			}
+			if f != nil {
+				now, p = f.sub, path.Join(at, f.name)
+			}
+			if (e == nil || f == nil || *e != *f) && visit(p, e, f) && (sub != nil || now != nil) {
+				if err := dirs(p, sub, now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return dirs(".", a.top, b.top)
+}
+
+// pairs goes through two directories side by side.
+func pairs(a, b []dirEntry) iter.Seq2[*dirEntry, *dirEntry] {
+	return func(yield func(x, y *dirEntry) bool) {
+		for len(a) > 0 || len(b) > 0 {
+			var x, y *dirEntry
+			if len(b) == 0 || len(a) > 0 && a[0].name <= b[0].name {
+				x = &a[0]
+			}
+			if len(a) == 0 || len(b) > 0 && b[0].name <= a[0].name {
+				y = &b[0]
+			}
+			if x != nil {
+				a = a[1:]
+			}
+			if y != nil {
+				b = b[1:]
+			}
+			if !yield(x, y) {
+				return
+			}
+		}
+	}
+}
+
+// isFile reports whether something is there that is no directory.
+func (e *dirEntry) isFile() bool { return e != nil && e.sub == nil }
+
+// Diff returns what makes base into target. It costs what differs.
+func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
+	base.top.name()
+	target.top.name()
+	d := Delta{}
+	err := compare(ctx, base, target, func(p string, x, y *dirEntry) bool {
+		switch {
+		case y.isFile() && (!x.isFile() || x.Entry != y.Entry):
+			d[p] = Change{Entry: y.Entry}
+		case x.isFile() && !y.isFile():
+			d[p] = Change{Deleted: true}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Distance is how many files and links differ between two trees, or at least most.
+func Distance(ctx context.Context, a, b *Tree, most int) (n int, err error) {
+	err = compare(ctx, a, b, func(_ string, x, y *dirEntry) bool {
+		if n < most && x != nil && y != nil && x.sub != nil && y.sub != nil {
+			return true
+		}
+		if x != nil {
+			n += x.totals().files
+		}
+		if y != nil && (!x.isFile() || !y.isFile()) {
+			n += y.totals().files
+		}
+		return false
+	})
+	return min(n, most), err
+}
+
+// Changed lists the paths that a tree has and its input does not have, or has
+// with other content, sorted.
+func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
+	d, err := s.diff(ctx, input, tree)
+	if err != nil {
+		return nil, err
+	}
+	return d.Changed(), nil
+}
+
+func (s trees) diff(ctx context.Context, from, to spec.Digest) (Delta, error) {
+	before, err := s.Tree(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.Tree(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	return Diff(ctx, before, after)
+}

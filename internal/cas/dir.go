@@ -1,0 +1,376 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// TreeSchema begins the blob of a directory of a tree. A line for each entry follows, sorted
+// by name, with fields between tabs:
+//
+//	file  SHA-256  size in bytes  name
+//	exec  SHA-256  size in bytes  name           an executable file
+//	link  target  name
+//	dir   SHA-256 of its blob  files and links in it, at any depth  their bytes  name
+//
+// A directory of more than maxEntries entries is in several such blobs, and its own names
+// these, in order:
+//
+//	part  SHA-256
+//
+// There is one way to write a tree, so that equal trees have equal digests. An empty
+// directory is in no tree, except as the top.
+const TreeSchema = "maestro.tree/v1"
+
+const (
+	kindFile = "file"
+	kindExec = "exec"
+	kindLink = "link"
+	kindDir  = "dir"
+	kindPart = "part"
+)
+
+// What is written, and what is read at most.
+const (
+	// maxEntries is how many entries are in one blob.
+	maxEntries = 1024
+	// minPart is how many entries a part has at least, but for the last one.
+	minPart = 64
+	// partMask has the bits of a name's checksum that are zero if a part may end with it: after
+	// 256 names, on average. A change moves few other ends.
+	partMask = 0xff
+	// maxFiles bounds the files and links of a tree, and maxBytes the bytes of all of them.
+	maxFiles = 10_000_000
+	maxBytes = 1 << 60
+	// maxDirBlob bounds a directory's blob, in bytes: more than maxEntries of the longest, and
+	// more than the parts of a directory with maxFiles.
+	maxDirBlob = 16 << 20
+)
+
+// treeDir is a directory of a tree.
+type treeDir struct {
+	// blob names what the directory is stored as; empty: that is not known yet.
+	blob spec.Digest
+	// stored: the blob is in the store, with all that it names.
+	stored bool
+	// docs are the blobs of a directory that is named, but not stored.
+	docs []document
+	// parts are those that the directory had when it was read.
+	parts []spec.Digest
+	totals
+	// entries are sorted by name. A directory that is stored has none before it was read.
+	entries []dirEntry
+	read    bool
+	// owner is the tree that may change the directory; others make a copy.
+	owner *Tree
+}
+
+// totals are the number of files and links, and the bytes of the files.
+type totals struct {
+	files int
+	bytes int64
+}
+
+func (t totals) plus(o totals) totals { return totals{t.files + o.files, t.bytes + o.bytes} }
+
+// dirEntry is a file, a link or a directory in a directory.
+type dirEntry struct {
+	name string
+	Entry
+	// sub is the directory; nil: it is none.
+	sub *treeDir
+}
+
+func (e dirEntry) totals() totals {
+	if e.sub != nil {
+		return e.sub.totals
+	}
+	return totals{1, e.Size}
+}
+
+// document is a blob to be stored.
+type document struct {
+	name spec.Digest
+	data []byte
+}
+
+// index is where an entry is, or would be.
+func (d *treeDir) index(name string) (int, bool) {
+	return slices.BinarySearchFunc(d.entries, name, func(e dirEntry, name string) int { return strings.Compare(e.name, name) })
+}
+
+// entry returns what bears a name in a directory that was read; nil if nothing does.
+func (d *treeDir) entry(name string) *dirEntry {
+	if d == nil {
+		return nil
+	}
+	if i, ok := d.index(name); ok {
+		return &d.entries[i]
+	}
+	return nil
+}
+
+// encode names a directory whose subdirectories have names, and keeps what is to be stored.
+func (d *treeDir) encode() {
+	d.docs = nil
+	if len(d.entries) <= maxEntries {
+		d.docs = []document{encodeLines(len(d.entries)*110, func(b []byte, i int) []byte { return d.entries[i].append(b) }, len(d.entries))}
+	} else {
+		var parts []spec.Digest
+		for from := 0; from < len(d.entries); {
+			n := partLength(d.entries[from:])
+			part := encodeLines(n*110, func(b []byte, i int) []byte { return d.entries[from+i].append(b) }, n)
+			from += n
+			parts = append(parts, part.name)
+			if !slices.Contains(d.parts, part.name) {
+				d.docs = append(d.docs, part)
+			}
+		}
+		d.docs = append(d.docs, encodeLines(len(parts)*70, func(b []byte, i int) []byte {
+			return append(append(append(b, kindPart+"\t"...), parts[i]...), '\n')
+		}, len(parts)))
+	}
+	d.blob = d.docs[len(d.docs)-1].name
+}
+
+// partLength is how many of the entries are in the next part.
+func partLength(entries []dirEntry) int {
+	for i := minPart - 1; i < len(entries) && i < maxEntries-1; i++ {
+		if crc32.ChecksumIEEE([]byte(entries[i].name))&partMask == 0 {
+			return i + 1
+		}
+	}
+	return min(len(entries), maxEntries)
+}
+
+func encodeLines(size int, line func(b []byte, i int) []byte, n int) document {
+	b := make([]byte, 0, len(TreeSchema)+1+size)
+	b = append(append(b, TreeSchema...), '\n')
+	for i := range n {
+		b = line(b, i)
+	}
+	return document{DigestOf(b), b}
+}
+
+func (e dirEntry) append(b []byte) []byte {
+	switch {
+	case e.sub != nil:
+		b = append(append(append(b, kindDir+"\t"...), e.sub.blob...), '\t')
+		b = append(strconv.AppendInt(b, int64(e.sub.files), 10), '\t')
+		b = strconv.AppendInt(b, e.sub.bytes, 10)
+	case e.Link != "":
+		b = append(append(b, kindLink+"\t"...), e.Link...)
+	default:
+		kind := kindFile
+		if e.Executable {
+			kind = kindExec
+		}
+		b = append(append(b, kind...), '\t')
+		b = append(append(b, e.SHA256...), '\t')
+		b = strconv.AppendInt(b, e.Size, 10)
+	}
+	return append(append(append(b, '\t'), e.name...), '\n')
+}
+
+// decodeDir reads a directory's blob: entries, or the blobs that have them.
+func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error) {
+	lines, ok := strings.CutPrefix(string(data), TreeSchema+"\n")
+	if !ok {
+		return nil, nil, fmt.Errorf("it does not begin with %q", TreeSchema)
+	}
+	entries = make([]dirEntry, 0, min(strings.Count(lines, "\n"), maxEntries))
+	for lines != "" {
+		line, rest, ended := strings.Cut(lines, "\n")
+		if !ended {
+			return nil, nil, errors.New("its last line has no end")
+		}
+		lines = rest
+		if part, ok := strings.CutPrefix(line, kindPart+"\t"); ok {
+			parts = append(parts, spec.Digest(part))
+			continue
+		}
+		e, err := decodeEntry(line)
+		if err != nil {
+			return nil, nil, err
+		}
+		if entries = append(entries, e); len(entries) > maxEntries {
+			return nil, nil, fmt.Errorf("it has more than %d entries", maxEntries)
+		}
+	}
+	if len(parts) > 0 && len(entries) > 0 {
+		return nil, nil, errors.New("it has parts and entries at once")
+	}
+	for _, p := range parts {
+		if !p.Valid() {
+			return nil, nil, errors.New("a part has no SHA-256")
+		}
+	}
+	return entries, parts, nil
+}
+
+func decodeEntry(line string) (e dirEntry, err error) {
+	kind, rest, _ := strings.Cut(line, "\t")
+	var content, number string
+	fields := []*string{&content, &number}
+	if kind == kindLink {
+		fields = fields[:1]
+	}
+	files := "1"
+	if kind == kindDir {
+		fields = []*string{&content, &files, &number}
+	}
+	for _, f := range fields {
+		*f, rest, _ = strings.Cut(rest, "\t")
+	}
+	if e.name = rest; strings.Contains(rest, "/") {
+		return e, fmt.Errorf("%q is no name", rest)
+	}
+	var t totals
+	if kind != kindLink {
+		if t.bytes, err = decodeNumber(number, maxBytes); err != nil {
+			return e, err
+		}
+	}
+	switch kind {
+	case kindFile, kindExec:
+		e.SHA256, e.Size, e.Executable = spec.Digest(content), t.bytes, kind == kindExec
+	case kindLink:
+		e.Link = content
+	case kindDir:
+		n, err := decodeNumber(files, maxFiles)
+		if err != nil || n == 0 || !spec.Digest(content).Valid() {
+			return e, errors.Join(errors.New("a directory has no SHA-256, or nothing in it"), err)
+		}
+		t.files = int(n)
+		e.sub = &treeDir{blob: spec.Digest(content), stored: true, totals: t}
+		return e, CheckPath(e.name)
+	default:
+		return e, errors.New("an entry is of no known kind")
+	}
+	return e, errors.Join(CheckPath(e.name), e.checkContent())
+}
+
+// decodeNumber reads a number that is written in the one way that there is.
+func decodeNumber(text string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != text {
+		return 0, errors.New("a number is not one, or too large")
+	}
+	return n, nil
+}
+
+// checkEntries refuses entries that are not sorted, or too much, and adds up their totals.
+func checkEntries(sum totals, after string, entries []dirEntry) (totals, error) {
+	for _, e := range entries {
+		if e.name <= after {
+			return sum, fmt.Errorf("%q is not after %q", e.name, after)
+		}
+		after = e.name
+		if sum = sum.plus(e.totals()); sum.files > maxFiles || sum.bytes > maxBytes {
+			return sum, fmt.Errorf("it has more than %d files, or more than %d bytes", maxFiles, int64(maxBytes))
+		}
+	}
+	return sum, nil
+}
+
+// load reads the entries of a directory that is stored. They may be anywhere in a tree.
+func (s *blobs) load(ctx context.Context, d *treeDir) error {
+	if d.read {
+		return nil
+	}
+	entries, parts, err := s.decodeBlob(ctx, d.blob)
+	if err != nil {
+		return err
+	}
+	var lengths []int
+	sum, err := checkEntries(totals{}, "", entries)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		more, none, err := s.decodeBlob(ctx, parts[i])
+		if err != nil {
+			return err
+		}
+		last := ""
+		if n := len(entries); n > 0 {
+			last = entries[n-1].name
+		}
+		if sum, err = checkEntries(sum, last, more); err == nil && len(none) > 0 {
+			err = errors.New("a part has parts")
+		}
+		if err != nil {
+			return s.WrongKind(d.blob, notADir, err)
+		}
+		entries, lengths = append(entries, more...), append(lengths, len(more))
+	}
+	if err == nil {
+		err = checkParts(entries, lengths)
+	}
+	if err == nil && d.totals != (totals{}) && d.totals != sum {
+		err = fmt.Errorf("it has %d files of %d bytes, and is named as one with %d of %d", sum.files, sum.bytes, d.files, d.bytes)
+	}
+	if err != nil {
+		return s.WrongKind(d.blob, notADir, err)
+	}
+	d.entries, d.parts, d.totals, d.read = entries, parts, sum, true
+	return nil
+}
+
+// checkParts refuses parts that encode does not make.
+func checkParts(entries []dirEntry, lengths []int) error {
+	if (len(entries) > maxEntries) != (len(lengths) > 0) {
+		return fmt.Errorf("its %d entries are in %d parts", len(entries), len(lengths))
+	}
+	for _, n := range lengths {
+		if n == 0 || n != partLength(entries) {
+			return errors.New("its parts do not end where they should")
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+const notADir = "directory of a tree"
+
+// decodeBlob reads one blob of a directory.
+func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
+	size, err := s.BlobSize(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if size > maxDirBlob {
+		return nil, nil, s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
+	}
+	data, err := s.Blob(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, parts, err := decodeDir(data)
+	if err != nil {
+		return nil, nil, s.WrongKind(name, notADir, err)
+	}
+	return entries, parts, nil
+}
+
+// checkAt refuses a directory that cannot be at this path of a tree.
+func (s *blobs) checkAt(d *treeDir, at string) error {
+	for _, e := range d.entries {
+		var err error
+		switch p := path.Join(at, e.name); {
+		case len(p) > MaxPath:
+			err = errors.New("the path is too long")
+		case e.Link != "":
+			err = CheckLink(p, e.Link)
+		}
+		if err != nil {
+			return s.WrongKind(d.blob, notADir, fmt.Errorf("%q: %w", e.name, err))
+		}
+	}
+	return nil
+}

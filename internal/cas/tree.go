@@ -1,0 +1,341 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// Tree is a directory tree. Its directories are read from the store when they are needed,
+// and verified. It is for one goroutine at a time. Errors are those of [Store.Blob], and name
+// the directory.
+type Tree struct {
+	blobs *blobs
+	top   *treeDir
+}
+
+// Tree opens a tree. A blob that is no tree is [session.ErrNotFound].
+func (s trees) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
+	t := &Tree{s.blobs, &treeDir{blob: name, stored: true}}
+	return t, t.read(ctx, t.top, ".")
+}
+
+// treeOf makes a tree of a manifest that a directory could hold.
+func (s *blobs) treeOf(m Manifest) *Tree {
+	t := s.emptyTree()
+	_ = t.setAll(context.Background(), m) // nothing has to be read
+	return t
+}
+
+func (s *blobs) emptyTree() *Tree {
+	t := &Tree{s, &treeDir{read: true}}
+	t.top.owner = t
+	return t
+}
+
+// copied returns a tree that can be changed without changing this one.
+func (t *Tree) copied() *Tree { return &Tree{t.blobs, t.top} }
+
+// read reads a directory that is at a path of the tree.
+func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
+	if d.read {
+		return nil
+	}
+	err := t.blobs.load(ctx, d)
+	if err == nil {
+		err = t.blobs.checkAt(d, at)
+	}
+	if err != nil && at != "." {
+		return fmt.Errorf("read directory %q of a tree: %w", at, err)
+	}
+	if err != nil {
+		return fmt.Errorf("read a tree: %w", err)
+	}
+	return nil
+}
+
+// Files is how many files and links the tree has.
+func (t *Tree) Files() int { return t.top.sum().files }
+
+// Bytes is the size of the tree's files together.
+func (t *Tree) Bytes() int64 { return t.top.sum().bytes }
+
+// sum returns the totals of a directory, and adds up those of one that has changed.
+func (d *treeDir) sum() totals {
+	if d.blob == "" {
+		var sum totals
+		for _, e := range d.entries {
+			if e.sub != nil {
+				e.sub.sum()
+			}
+			sum = sum.plus(e.totals())
+		}
+		d.totals = sum
+	}
+	return d.totals
+}
+
+// find returns what is at a path; nil if nothing is.
+func (t *Tree) find(ctx context.Context, p string) (*dirEntry, error) {
+	if p == "." {
+		return &dirEntry{sub: t.top}, nil
+	}
+	d, at := t.top, "."
+	for rest := p; ; {
+		if err := t.read(ctx, d, at); err != nil {
+			return nil, err
+		}
+		name, below, deeper := strings.Cut(rest, "/")
+		e := d.entry(name)
+		if e == nil || !deeper {
+			return e, nil
+		}
+		if e.sub == nil {
+			return nil, nil //nolint:nilnil // nothing is below a file
+		}
+		d, at, rest = e.sub, path.Join(at, name), below
+	}
+}
+
+// Get returns the file or link at a path; ok is false if there is none.
+func (t *Tree) Get(ctx context.Context, p string) (_ Entry, ok bool, err error) {
+	e, err := t.find(ctx, p)
+	if err != nil || e == nil || e.sub != nil {
+		return Entry{}, false, err
+	}
+	return e.Entry, true, nil
+}
+
+// HasDir reports whether a path is a directory of the tree.
+func (t *Tree) HasDir(ctx context.Context, p string) (bool, error) {
+	e, err := t.find(ctx, p)
+	return e != nil && e.sub != nil, err
+}
+
+// subdir returns the directory that is at a path, which is in one that was read; nil if there
+// is none.
+func (t *Tree) subdir(ctx context.Context, above *treeDir, p string) (*treeDir, error) {
+	e := above.entry(path.Base(p))
+	if e == nil || e.sub == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return e.sub, t.read(ctx, e.sub, p)
+}
+
+// walk visits the files and links of what is at a path, directory by directory, each sorted
+// by name, until an error. Errors are those of reading and of visit.
+func (t *Tree) walk(ctx context.Context, at string, visit func(p string, e Entry) error) error {
+	e, err := t.find(ctx, at)
+	if err != nil || e == nil {
+		return err
+	}
+	if e.sub == nil {
+		return visit(at, e.Entry)
+	}
+	return t.walkDir(ctx, e.sub, at, visit)
+}
+
+func (t *Tree) walkDir(ctx context.Context, d *treeDir, at string, visit func(p string, e Entry) error) error {
+	if err := t.read(ctx, d, at); err != nil {
+		return err
+	}
+	for _, e := range d.entries {
+		p := path.Join(at, e.name)
+		var err error
+		if e.sub != nil {
+			err = t.walkDir(ctx, e.sub, p, visit)
+		} else {
+			err = visit(p, e.Entry)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Manifest returns all of the tree.
+func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
+	m := make(Manifest, t.Files())
+	err := t.walk(ctx, ".", func(p string, e Entry) error {
+		m[p] = e
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// apply makes a delta's changes, deletions first. Where a path that the delta sets cannot
+// exist beside one of the tree's (a file where the other needs a directory), the delta wins
+// and the other goes.
+func (t *Tree) apply(ctx context.Context, d Delta) error {
+	for _, p := range d.Deleted() {
+		if err := t.remove(ctx, p, false); err != nil {
+			return err
+		}
+	}
+	for _, p := range d.Changed() {
+		if err := t.set(ctx, p, d[p].Entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set puts a file or link at a path and removes what cannot exist beside it.
+func (t *Tree) set(ctx context.Context, p string, e Entry) error {
+	return t.change(ctx, p, func(dirEntry, bool) (dirEntry, bool) { return dirEntry{Entry: e}, true })
+}
+
+// setAll sets entries, of which none lies below another.
+func (t *Tree) setAll(ctx context.Context, m Manifest) error {
+	for _, p := range m.Paths() {
+		if err := t.set(ctx, p, m[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes the file or link at a path, and with all a directory, too.
+func (t *Tree) remove(ctx context.Context, p string, all bool) error {
+	return t.change(ctx, p, func(e dirEntry, has bool) (dirEntry, bool) { return e, has && e.sub != nil && !all })
+}
+
+// change has to decide what becomes of a path, and whether something is there then.
+func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has bool) (dirEntry, bool)) error {
+	top, err := t.changeIn(ctx, t.top, ".", p, to)
+	if err == nil && top != nil {
+		t.top = top
+	}
+	return err
+}
+
+// changeIn returns the changed directory; nil if nothing changes.
+func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to func(e dirEntry, has bool) (dirEntry, bool)) (*treeDir, error) {
+	if err := t.read(ctx, d, at); err != nil {
+		return nil, err
+	}
+	name, below, deeper := strings.Cut(rest, "/")
+	i, has := d.index(name)
+	var was, is dirEntry
+	if has {
+		was = d.entries[i]
+	}
+	stays := false
+	if deeper {
+		sub := was.sub
+		if sub == nil {
+			sub = &treeDir{read: true, owner: t}
+		}
+		changed, err := t.changeIn(ctx, sub, path.Join(at, name), below, to)
+		if changed == nil || err != nil {
+			return nil, err
+		}
+		is, stays = dirEntry{sub: changed}, len(changed.entries) > 0
+	} else if is, stays = to(was, has); has == stays && is.sub == was.sub && is.Entry == was.Entry {
+		return nil, nil //nolint:nilnil // nothing changes
+	}
+	is.name = name
+	d = t.owned(d)
+	switch {
+	case has && stays:
+		d.entries[i] = is
+	case has:
+		d.entries = slices.Delete(d.entries, i, i+1)
+	case stays:
+		d.entries = slices.Insert(d.entries, i, is)
+	}
+	return d, nil
+}
+
+// owned returns a directory that the tree may change.
+func (t *Tree) owned(d *treeDir) *treeDir {
+	if d.owner != t {
+		c := *d
+		c.owner, c.entries = t, slices.Clone(d.entries)
+		d = &c
+	}
+	d.blob, d.stored, d.docs = "", false, nil
+	return d
+}
+
+// name returns the digest of a directory, and names those that have changed.
+func (d *treeDir) name() spec.Digest {
+	if d.blob == "" {
+		for _, e := range d.entries {
+			if e.sub != nil {
+				e.sub.name()
+			}
+		}
+		d.sum()
+		d.encode()
+	}
+	return d.blob
+}
+
+// store stores the directories that are not, with what they name first. Those of known, at
+// the same path, are in the store.
+func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) error) error {
+	if name := d.name(); known != nil && known.blob == name {
+		d.stored, d.docs = true, nil
+	}
+	if d.stored {
+		return nil
+	}
+	if known != nil && t.blobs.load(ctx, known) != nil {
+		known = nil // what is damaged is stored anew
+	}
+	for _, e := range d.entries {
+		if e.sub == nil {
+			continue
+		}
+		var was *treeDir
+		if k := known.entry(e.name); k != nil {
+			was = k.sub
+		}
+		if err := t.store(ctx, e.sub, was, put); err != nil {
+			return err
+		}
+	}
+	for _, doc := range d.docs {
+		if err := put(doc); err != nil {
+			return err
+		}
+	}
+	d.stored, d.docs = true, nil
+	return nil
+}
+
+// putTree stores a tree durably. What it names must be durable already.
+func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
+	var unflushed []spec.Digest
+	err := t.store(ctx, t.top, nil, func(doc document) error {
+		made, err := s.in.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
+		if storage.IsFull(err) { // the reserve may have room
+			made, err = s.in.PutBlob(doc.name, doc.data, storage.Durable)
+		}
+		if made != nil || !s.knownDurable(doc.name) {
+			unflushed = append(unflushed, doc.name)
+		}
+		return errors.Join(err, ctx.Err())
+	})
+	if err == nil && len(unflushed) > 0 {
+		err = s.in.FlushBlobs(unflushed)
+	}
+	if err != nil {
+		return "", fmt.Errorf("store a tree: %w", err)
+	}
+	for _, name := range unflushed {
+		s.NoteDurable(name)
+	}
+	return t.top.blob, nil
+}
