@@ -43,7 +43,7 @@ func (l *Launcher) Bounds(rooms bool, without error) []Bound {
 		threads += ", cgroup"
 	}
 	return []Bound{
-		{"memory", textfmt.ByteSize(l.MaxMemory).String(), memory},
+		{"memory", textfmt.Size(l.MaxMemory), memory},
 		{"threads", strconv.Itoa(l.MaxThreads), threads},
 		{"open files of a process", strconv.Itoa(room.MaxOpenFiles), "rlimit"},
 		{"processors", "", processors},

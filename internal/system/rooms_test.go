@@ -113,28 +113,35 @@ func TestASessionInRooms(t *testing.T) {
 	w.must("checkpoints", "verify", "--all")
 }
 
-// TestDiskBytesCountFilesWithoutAName has an agent fill the disk with a file that it has open
-// and has removed.
+// TestAnAgentThatTakesTooMuchFails and the worker goes on: with a file that it has open and has
+// removed, with more files than it may have, with memory, and with output.
 //
 //nolint:paralleltest // what others write to the disk at the same time, or remove, counts
-func TestDiskBytesCountFilesWithoutAName(t *testing.T) {
+func TestAnAgentThatTakesTooMuchFails(t *testing.T) {
 	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
-		t.Run(isolation, func(t *testing.T) {
-			if isolation == agent.IsolationRequired {
-				permitsRooms(t)
-			}
-			w := newWorld(t)
-			w.write("agents.yaml", "version: 1\nisolation: "+isolation+`
-limits: {disk_bytes: 50MB}
-agents: {fill: {kind: command, argv: [/bin/sh, -c, 'exec 9> big; rm big; head -c 300000000 /dev/zero >&9; sleep 100']}}
+		for limit, c := range map[string]struct{ most, script string }{
+			"disk_bytes":   {"50MB", "exec 9> big; rm big; head -c 300000000 /dev/zero >&9; sleep 100"},
+			"disk_files":   {"500", "mkdir d; cd d; seq 3000 | xargs touch; sleep 100"},
+			"memory":       {"50MB", "head -c 200000000 /dev/zero | tail -c 150000000 | sleep 100"},
+			"output_bytes": {"1MB", "yes"},
+		} {
+			t.Run(isolation+" "+limit, func(t *testing.T) {
+				if isolation == agent.IsolationRequired {
+					permitsRooms(t)
+				}
+				w := newWorld(t)
+				w.write("agents.yaml", "version: 1\nisolation: "+isolation+"\nlimits: {"+limit+": "+c.most+`}
+agents: {much: {kind: command, argv: [/bin/sh, -c, '`+c.script+`']}}
 `)
-			w.startWorker()
-			w.must("run", w.write("team.yaml", `{version: 1, name: fill, help: {mode: fail}, retry: {attempts: 1, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: fill, instructions: do}},
-				phases: [{name: one, personas: [dev]}]}`), "fill it", "--session", "fill")
-			failed := w.ends("fill").Phases[0].Assignments[0].Failures
-			require.Len(t, failed, 1)
-			require.Equal(t, failures.InvalidOutput, failed[0].Category)
-			require.Contains(t, failed[0].Message, "exceeds limits.disk_bytes")
-		})
+				w.startWorker()
+				w.must("run", w.write("team.yaml", `{version: 1, name: much, help: {mode: fail}, retry: {attempts: 1, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: much, instructions: do}},
+					phases: [{name: one, personas: [dev]}]}`), "take it", "--session", "much")
+				failed := w.ends("much").Phases[0].Assignments[0].Failures
+				require.Len(t, failed, 1)
+				require.Equal(t, failures.InvalidOutput, failed[0].Category)
+				require.Contains(t, failed[0].Message, "limits."+limit)
+				require.Empty(t, w.agents())
+			})
+		}
 	}
 }
