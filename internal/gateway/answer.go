@@ -54,7 +54,7 @@ type answer struct {
 // bytes are passed, so that a program never acts on one that would be paid for again.
 func (a *answer) pass() {
 	header := a.from.response.Header
-	a.meter = wire.NewMeter(a.asked, header.Get("Content-Type"))
+	a.meter = wire.NewMeter(a.asked.Format, a.asked.Choices, header.Get("Content-Type"))
 	for name, values := range header {
 		a.w.Header()[name] = values
 	}

@@ -53,16 +53,17 @@ type count struct {
 // set takes a number. One that cannot be is as good as none.
 func (c *count) set(l leaf) {
 	if n := l.number(); n >= 0 && n <= cost.MaxReported {
-		*c = count{n, true}
+		*c = count{max(c.n, n), true} // counts of one answer only grow
 	}
 }
 
 // usageOf is a usage with cached tokens apart from the input.
 type usageOf struct{ input, output, read, write, reasoning int64 }
 
-// NewMeter returns the meter of the answer to a request. The content type tells a stream.
-func NewMeter(q *Request, contentType string) *Meter {
-	m := &Meter{format: q.format, choices: q.Choices}
+// NewMeter returns the meter of a call's answer, of as many choices as were asked for. The content
+// type tells a stream of events; otherwise a document is read, or several one after the other.
+func NewMeter(f Format, choices int64, contentType string) *Meter {
+	m := &Meter{format: formats[f], choices: choices}
 	m.lines.on = strings.HasPrefix(contentType, "text/event-stream")
 	m.json = scanner{leaf: m.leaf, container: m.container}
 	return m

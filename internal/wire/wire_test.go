@@ -65,7 +65,7 @@ func reply() providertest.Reply {
 }
 
 func meter(q *wire.Request, contentType string, parts ...[]byte) wire.Facts {
-	m := wire.NewMeter(q, contentType)
+	m := wire.NewMeter(q.Format, q.Choices, contentType)
 	for _, p := range parts {
 		_, _ = m.Write(p)
 	}
@@ -127,7 +127,7 @@ func TestAnyPartsGiveTheSameFacts(t *testing.T) {
 			body = bytes.Clone(body)
 			body[rapid.IntRange(0, len(body)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
 		}
-		m, parts := wire.NewMeter(a.q, a.kind), body
+		m, parts := wire.NewMeter(a.q.Format, a.q.Choices, a.kind), body
 		for len(parts) > 0 {
 			n := rapid.IntRange(1, min(len(parts), 1+rapid.IntRange(0, 200).Draw(t, "most"))).Draw(t, "n")
 			_, _ = m.Write(parts[:n])
@@ -171,7 +171,7 @@ func TestAnEndlessAnswerIsBounded(t *testing.T) { // allocations are those of th
 			filler = `{"a":[`
 		}
 		part := bytes.Repeat([]byte(filler), 64<<10)
-		m := wire.NewMeter(q, "text/event-stream")
+		m := wire.NewMeter(q.Format, q.Choices, "text/event-stream")
 		_, _ = m.Write([]byte(beginning))
 		perWrite := testing.AllocsPerRun(20, func() { _, _ = m.Write(part) })
 		require.Less(t, perWrite, 2.0, name)

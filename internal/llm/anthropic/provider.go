@@ -9,7 +9,6 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
@@ -32,7 +31,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	messages := sdk.NewMessageService(options...)
 	stream := messages.NewStreaming(ctx, params(request))
 	defer stream.Close() //nolint:errcheck // read to its end, or given up
-	c := collector{inputs: map[int64]string{}}
+	c := collector{inputs: map[int64]string{}, meter: wire.NewMeter(wire.Messages, 1, "")}
 	for stream.Next() {
 		news, err := c.take(stream.Current())
 		if err == nil {
@@ -56,6 +55,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 // collector puts the events of an answer together.
 type collector struct {
 	message sdk.Message
+	meter   *wire.Meter
 	// inputs is the arguments of tool calls by their block, as they came: the
 	// SDK keeps nothing of those that are no JSON.
 	inputs map[int64]string
@@ -66,9 +66,10 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if err := c.message.Accumulate(event); err != nil {
 		return llm.Event{}, &wire.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
+	_, _ = c.meter.Write([]byte(event.RawJSON())) // it takes everything
 	switch event.Type {
 	case "message_start", "message_delta":
-		u := usage(c.message.Usage)
+		u := c.meter.Facts().Usage
 		return llm.Event{Usage: &u, Whole: c.message.StopReason != ""}, nil
 	case "content_block_delta":
 		d := event.Delta
@@ -83,15 +84,6 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	return llm.Event{}, nil
 }
 
-// usage is the provider's count; its cached tokens are apart from the input.
-func usage(u sdk.Usage) cost.Usage {
-	return cost.Usage{
-		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
-		ReasoningTokens: u.OutputTokensDetails.ThinkingTokens,
-	}
-}
-
 func (c *collector) call(index int) llm.Call {
 	block := c.message.Content[index]
 	input := c.inputs[int64(index)]
@@ -102,7 +94,7 @@ func (c *collector) call(index int) llm.Call {
 }
 
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: usage(c.message.Usage)}
+	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: c.meter.Facts().Usage}
 	for i, block := range c.message.Content {
 		switch block.Type {
 		case "text":

@@ -13,7 +13,6 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
@@ -36,7 +35,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	completions := sdk.NewChatCompletionService(options...)
 	stream := completions.NewStreaming(ctx, params(request, wire.PublicOpenAI(p.BaseURL)))
 	defer stream.Close() //nolint:errcheck // read to its end, or given up
-	var c collector
+	c := collector{meter: wire.NewMeter(wire.ChatCompletions, 1, "")}
 	for stream.Next() {
 		if err := x.Hear(c.take(stream.Current())); err != nil {
 			return llm.Answer{}, err
@@ -65,15 +64,15 @@ type collector struct {
 	// places says which call of the answer the calls' chunks with an index go to.
 	places map[int64]int
 	finish string
-	usage  cost.Usage
+	meter  *wire.Meter
 }
 
 // take takes up a chunk, and returns the news in it.
 func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 	event := llm.Event{}
+	_, _ = c.meter.Write([]byte(chunk.RawJSON())) // it takes everything
 	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
-		c.usage = usage(u)
-		counted := c.usage
+		counted := c.meter.Facts().Usage
 		event.Usage = &counted
 	}
 	for _, choice := range chunk.Choices {
@@ -122,18 +121,8 @@ func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 	return len(part.Function.Arguments)
 }
 
-// usage is the provider's count, in which cached tokens are part of the input
-// and reasoning is part of the output.
-func usage(u sdk.CompletionUsage) cost.Usage {
-	cached := min(u.PromptTokensDetails.CachedTokens, u.PromptTokens)
-	return cost.Usage{
-		InputTokens: u.PromptTokens - cached, CacheReadTokens: cached, OutputTokens: u.CompletionTokens,
-		ReasoningTokens: min(u.CompletionTokensDetails.ReasoningTokens, u.CompletionTokens),
-	}
-}
-
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.usage}
+	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.meter.Facts().Usage}
 	switch {
 	case c.refusal.Len() > 0:
 		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
