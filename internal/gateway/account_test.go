@@ -22,6 +22,8 @@ type account struct {
 	plans        []session.CallPlan
 	answers      map[spec.Digest][]session.StoredTurn
 	undelivered  int
+	// settling is called before a call is settled; it may be nil.
+	settling func()
 }
 
 func newAccount(left int64) *account {
@@ -97,6 +99,9 @@ func (b *booking) end(sum *cost.Usage, used cost.Usage) {
 }
 
 func (b *booking) Settle(_ context.Context, answer []byte, used cost.Usage) error {
+	if b.settling != nil {
+		b.settling()
+	}
 	b.end(&b.settled, used)
 	b.mu.Lock()
 	defer b.mu.Unlock()

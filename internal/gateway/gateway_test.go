@@ -173,9 +173,9 @@ func TestASpentBudgetIsTheProvidersError(t *testing.T) {
 	for kind, f := range formats {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			// So much is left that the first call fits only with a shorter answer, and the second not at all.
+			// The provider counts the prompt where it offers that. So much is left that the first call fits only with a shorter answer, and the second not at all.
 			b := newBench(t, func(r providertest.Request) providertest.Reply {
-				return providertest.Reply{Text: "x", Usage: cost.Usage{InputTokens: 8, OutputTokens: r.MaxTokens}}
+				return providertest.Reply{Text: "x", Usage: cost.Usage{InputTokens: 5, OutputTokens: r.MaxTokens}}
 			}, 400, nil)
 			response, _, err := b.ask(t.Context(), t, f, true, "one")
 			require.NoError(t, err)
@@ -183,6 +183,7 @@ func TestASpentBudgetIsTheProvidersError(t *testing.T) {
 			require.Positive(t, b.provider.Requests()[0].MaxTokens, "the answer is bounded by what is left")
 			settled, _, _ := b.account.sum()
 			require.LessOrEqual(t, settled.Tokens(), int64(400))
+			require.Equal(t, kind != "chat", len(b.provider.Others()) == 1, "%v", b.provider.Others())
 			b.account.mu.Lock()
 			b.account.left = 0
 			b.account.mu.Unlock()
@@ -284,6 +285,98 @@ func TestTheProgramGoes(t *testing.T) {
 	require.Empty(t, b.failures())
 }
 
+// TestTheEndOfAWholeAnswerIsAwaited: the program has gone with the content, before the provider
+// has said what it cost. The program gets the answer when it asks again.
+func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	usage := cost.Usage{InputTokens: 30, OutputTokens: 5}
+	b := newBench(t, func(r providertest.Request) providertest.Reply {
+		reply := providertest.Reply{Text: "hello", Usage: usage}
+		reply.Fault.Hold = func(sent int) <-chan struct{} {
+			if sent == 3 { // the usage follows
+				return end
+			}
+			return nil
+		}
+		return reply
+	}, -1, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.address+"/openai/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+b.access.Token)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	for seen := ""; !strings.Contains(seen, `"finish_reason":"stop"`); {
+		part := make([]byte, 4096)
+		n, err := response.Body.Read(part)
+		require.NoError(t, err)
+		seen += string(part[:n])
+	}
+	cancel()
+	for range 20 { // meanwhile the gateway notices
+		_, _, err = post(t.Context(), t, b.address+"/anthropic/v1/messages/count_tokens", b.access.Token, "{}")
+		require.NoError(t, err)
+	}
+	close(end)
+	require.Eventually(t, func() bool { _, _, open := b.account.sum(); return open == 0 }, 10*time.Second, time.Millisecond)
+	settled, unsettled, _ := b.account.sum()
+	require.Equal(t, usage, settled)
+	require.Zero(t, unsettled)
+	require.Eventually(t, func() bool {
+		b.account.mu.Lock()
+		defer b.account.mu.Unlock()
+		return b.account.undelivered == 1
+	}, 10*time.Second, time.Millisecond)
+}
+
+// TestAnAnswerIsBookedBeforeItsEndIsPassed: a program never acts on an answer that would be paid for
+// again after a crash.
+func TestAnAnswerIsBookedBeforeItsEndIsPassed(t *testing.T) {
+	t.Parallel()
+	for kind, f := range formats {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprint(kind, stream), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, say("hello"), -1, nil)
+				var all atomic.Bool
+				early := false
+				b.account.settling = func() {
+					// While this is asked and answered, what was written before would have arrived.
+					for range 20 {
+						_, _, _ = post(context.WithoutCancel(t.Context()), t, b.provider.URL()+"/v1/messages/count_tokens", "", "{}")
+					}
+					early = all.Load()
+				}
+				base, err := b.access.URL(b.address, f.provider)
+				require.NoError(t, err)
+				path := f.path
+				if stream {
+					path = f.streamPath
+				}
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+path, strings.NewReader(fmt.Sprintf(f.body, stream, "hello")))
+				require.NoError(t, err)
+				request.Header.Set("Authorization", "Bearer "+b.access.Token)
+				response, err := http.DefaultClient.Do(request)
+				require.NoError(t, err)
+				defer response.Body.Close()
+				text := ""
+				for err == nil {
+					part, n := make([]byte, 4096), 0
+					n, err = response.Body.Read(part)
+					text += string(part[:n])
+					all.Store(strings.Contains(text, "message_stop") || strings.Contains(text, "[DONE]") || strings.Contains(text, "response.completed") ||
+						strings.Contains(text, `"STOP"`) || !stream && strings.HasSuffix(text, "}"))
+				}
+				require.True(t, all.Load())
+				require.False(t, early)
+			})
+		}
+	}
+}
+
 // TestClosingEndsTheAttemptsCalls: they are booked when Close returns, and the token is void.
 func TestClosingEndsTheAttemptsCalls(t *testing.T) {
 	t.Parallel()
@@ -317,118 +410,4 @@ func TestClosingEndsTheAttemptsCalls(t *testing.T) {
 	response, _, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, "{}")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
-}
-
-// breaker is one that is open, or notes what it is told.
-type breaker struct {
-	mu   sync.Mutex
-	open time.Duration
-	told []*failures.Failure
-}
-
-func (b *breaker) Open() time.Duration { return b.open }
-
-func (b *breaker) Report(f *failures.Failure) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.told = append(b.told, f)
-}
-
-func TestTheBreakerIsAskedAndTold(t *testing.T) {
-	t.Parallel()
-	closed, open := &breaker{}, &breaker{open: 90 * time.Second}
-	var n atomic.Int64
-	b := newBench(t, func(providertest.Request) providertest.Reply {
-		if n.Add(1) == 1 {
-			return providertest.Failing(providertest.Fault{Status: 503, Header: http.Header{"Retry-After-Ms": {"1"}}})
-		}
-		return providertest.Say("yes")
-	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Breaker, p[1].Breaker = closed, open })
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
-	require.NoError(t, err)
-	require.Len(t, closed.told, 2)
-	require.Equal(t, failures.APIError, closed.told[0].Category)
-	require.Nil(t, closed.told[1])
-
-	response, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
-	require.Equal(t, "90", response.Header.Get("Retry-After"), text)
-	require.Equal(t, int64(2), n.Load(), "nothing was sent")
-	require.Equal(t, 90*time.Second, b.failures()[0].RetryAfter.Std())
-}
-
-func TestLimitsHoldForAllAttempts(t *testing.T) {
-	t.Parallel()
-	var now, most atomic.Int64
-	b := newBench(t, func(r providertest.Request) providertest.Reply {
-		n := now.Add(1)
-		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			continue
-		}
-		reply := providertest.Say("x")
-		reply.Fault.Hold = func(sent int) <-chan struct{} {
-			if sent == 0 {
-				now.Add(-1)
-			}
-			return nil
-		}
-		reply.Fault.Delay = 5 * time.Millisecond
-		return reply
-	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 2 })
-	var asking sync.WaitGroup
-	for i := range 12 {
-		asking.Go(func() {
-			access := b.open(b.account)
-			defer access.Close()
-			response, text, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
-			if err != nil || response.StatusCode != http.StatusOK {
-				t.Errorf("%v %s", err, text)
-			}
-		})
-	}
-	asking.Wait()
-	require.LessOrEqual(t, most.Load(), int64(2))
-
-	// A minute's requests are spent: the program is told when to try again.
-	b = newBench(t, say("x"), -1, func(o *gateway.Options, p []gateway.Provider) {
-		p[0].Limits.RequestsPerMinute, o.Patience = 1, time.Millisecond
-	})
-	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "one")
-	require.NoError(t, err)
-	response, _, err := b.ask(t.Context(), t, formats["messages"], true, "two")
-	require.NoError(t, err)
-	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
-	require.NotEmpty(t, response.Header.Get("Retry-After"))
-	require.Equal(t, 1, b.provider.Count())
-}
-
-// TestFreeCallsPass: and cost nothing.
-func TestFreeCallsPass(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("x"), 0, nil)
-	for _, path := range []string{"/anthropic/v1/messages/count_tokens", "/gemini/v1beta/models/m:countTokens"} {
-		response, text, err := post(t.Context(), t, b.address+path, b.access.Token, `{"messages":[]}`)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, response.StatusCode, text)
-		require.Contains(t, strings.ToLower(text), "tokens")
-	}
-	_, _, open := b.account.sum()
-	require.Zero(t, open)
-	require.Zero(t, b.account.begun)
-}
-
-// TestAKeyIsReadForEachCall: a new one is used at once.
-func TestAKeyIsReadForEachCall(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, say("x"), -1, nil)
-	for _, key := range []string{"first-key-of-all", "second-key-of-all"} {
-		b.mu.Lock()
-		b.key = key
-		b.mu.Unlock()
-		_, _, err := b.ask(t.Context(), t, formats["messages"], true, key)
-		require.NoError(t, err)
-	}
-	require.Equal(t, "first-key-of-all", b.provider.Requests()[0].Header.Get("X-Api-Key"))
-	require.Equal(t, "second-key-of-all", b.provider.Requests()[1].Header.Get("X-Api-Key"))
 }

@@ -111,6 +111,15 @@ Content-Length: %d
 	require.Equal(t, "identity", sent.Header.Get("Accept-Encoding"))
 	require.Equal(t, "beta=true", sent.Query)
 	require.Equal(t, []byte(body), sent.Body, "not a byte is changed")
+
+	for i, request := range []string{
+		"POST /openai/v1/responses HTTP/1.1\nX-Api-Key: " + b.access.Token, "POST /openai/v1/responses HTTP/1.1\nX-Goog-Api-Key: " + b.access.Token,
+		"POST /openai/v1/responses?key=" + b.access.Token + " HTTP/1.1",
+	} {
+		got = raw(t, b, request+fmt.Sprintf("\nHost: x\nConnection: close\nContent-Length: 13\n\n{\"input\":\"%d\"}", i))
+		require.Regexp(t, `^200 `, got)
+	}
+	require.NotContains(t, b.provider.Log()+fmt.Sprint(b.provider.Requests()), b.access.Token)
 }
 
 // TestAKeyIsNotToldBack: providers that repeat it, in headers or errors, or redirect to where it

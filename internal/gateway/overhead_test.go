@@ -29,7 +29,7 @@ func BenchmarkOverhead(b *testing.B) {
 	const tokens = 500
 	s := newBench(b, func(providertest.Request) providertest.Reply {
 		reply := providertest.Say(strings.Repeat("four and twenty letters ", tokens)) // a piece has 24 bytes
-		reply.Fault.Hold = func(sent int) <-chan struct{} { // an event comes alone, as tokens do
+		reply.Fault.Hold = func(sent int) <-chan struct{} {                           // an event comes alone, as tokens do
 			over := make(chan struct{})
 			if time.AfterFunc(2*time.Millisecond, func() { close(over) }); sent == 0 {
 				return nil

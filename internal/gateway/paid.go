@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -181,15 +183,12 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 			return nil, nil
 		}
 	}
-	f := p.forecast
-	call, err := p.attempt.Account.Begin(ctx, session.CallPlan{
-		Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.asked.Model, Request: p.digest,
-		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
-	})
+	call, err := p.begin(ctx)
 	if err != nil {
 		p.unavailable(ctx, err)
 		return nil, nil
 	}
+	f := p.forecast
 	limit := f.Output(call.Granted())
 	f.MaxOutput = limit
 	if limit == p.forecast.MaxOutput {
@@ -204,6 +203,56 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 	a := &answer{paid: p, from: u, call: call, forecast: f, strip: added}
 	a.pass()
 	return nil, nil
+}
+
+// begin sets aside what the call may cost. Where that is not all, the provider counts the prompt,
+// and a prompt that turns out to cost more than what was set aside is reserved anew.
+func (p *paid) begin(ctx context.Context) (session.Call, error) {
+	begin := func() (session.Call, error) {
+		f := p.forecast
+		return p.attempt.Account.Begin(ctx, session.CallPlan{
+			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.asked.Model, Request: p.digest,
+			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
+		})
+	}
+	call, err := begin()
+	if err != nil || p.forecast.Output(call.Granted()) == p.forecast.MaxOutput || !p.measure() {
+		return call, err
+	}
+	least, granted := p.forecast.Least(), call.Granted()
+	if least.Tokens <= granted.Tokens && least.USD <= granted.USD {
+		return call, nil
+	}
+	noting, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
+	defer cancel()
+	if err := call.Abandon(noting, cost.Usage{}); err != nil {
+		return nil, err
+	}
+	return begin()
+}
+
+// measure has the provider count the prompt, once, where it offers that. It reports whether the forecast
+// is another.
+func (p *paid) measure() bool {
+	path, body, ok := p.asked.Count()
+	if !ok || p.forecast.Fresh == 0 {
+		return false
+	}
+	free := *p.request
+	free.route = wire.Route{Path: path}
+	u := free.send(body)
+	defer u.end()
+	if u.err != nil {
+		return false
+	}
+	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxError)))
+	n := wire.ReadCount(answer)
+	if err != nil || n <= 0 || n > p.forecast.Total {
+		return false
+	}
+	p.scale.Learn(n, p.forecast.Total)
+	p.forecast.Counted, p.forecast.Fresh = n, 0
+	return true
 }
 
 // refused books a call that has no answer, and tells the breaker.

@@ -14,8 +14,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// maxError bounds the body of an error, in bytes.
-const maxError = 64 << 10
+const (
+	// maxError bounds the body of an error, in bytes.
+	maxError = 64 << 10
+	// freeWait is how long a provider may take to begin the answer to a free call.
+	freeWait = 30 * time.Second
+)
 
 // Why a call to a provider is given up.
 var (
@@ -42,7 +46,11 @@ type upstream struct {
 // attempt, and with the program unless it is told to stay.
 func (q *request) send(body []byte) *upstream {
 	ctx, cancel := context.WithCancelCause(q.ctx)
-	u := &upstream{cancel: cancel, timer: time.AfterFunc(q.gateway.o.FirstByte, func() { cancel(errSilent) })}
+	wait := q.gateway.o.FirstByte
+	if q.route.Format == "" { // a free call needs no model
+		wait = min(wait, freeWait)
+	}
+	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errSilent) })}
 	u.stay = context.AfterFunc(q.r.Context(), func() { cancel(errGone) })
 	request, err := q.outgoing(ctx, body, u)
 	if err != nil {

@@ -187,6 +187,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /chat/completions", s.call(chatAPI{s.dialect}))
 	mux.HandleFunc("POST /v1/responses", s.call(responsesAPI{}))
 	mux.HandleFunc("POST /responses", s.call(responsesAPI{}))
+	mux.HandleFunc("POST /v1/responses/input_tokens", s.countTokens)
 	mux.HandleFunc("POST /v1beta/models/{call}", s.gemini)
 	mux.HandleFunc("/", s.other)
 	return mux

@@ -81,3 +81,9 @@ func (geminiContent) usage(c counts) usageOf {
 		input: c.input.n - cached + c.tools.n, output: c.output.n + c.reasoning.n, read: cached, reasoning: c.reasoning.n,
 	}
 }
+
+// geminiCount is the path that counts tokens for the model of another path.
+func geminiCount(path string) string {
+	model, _, _ := strings.Cut(path, ":")
+	return model + ":countTokens"
+}
