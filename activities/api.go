@@ -204,8 +204,10 @@ type RoundInput struct {
 	MaySendBack int `json:"may_send_back,omitempty"`
 	// Supplied is the manifest of a person's files, which stand for the work in
 	// place of an agent's; empty: an agent works. SuppliedBy is who the person is.
-	Supplied   spec.Digest `json:"supplied,omitempty"`
-	SuppliedBy string      `json:"supplied_by,omitempty"`
+	// SuppliedWhole: it is the whole tree, and files that it has not are removed.
+	Supplied      spec.Digest `json:"supplied,omitempty"`
+	SuppliedBy    string      `json:"supplied_by,omitempty"`
+	SuppliedWhole bool        `json:"supplied_whole,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.

@@ -83,9 +83,13 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 // over: it was about other files.
 func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 	err = a.exec.retryStore(ctx, func() error {
-		laid, err := a.files.Overlay(ctx, a.in.Input, a.in.Supplied)
-		if err != nil {
-			return err
+		tree := a.in.Supplied
+		if !a.in.SuppliedWhole {
+			laid, err := a.files.Overlay(ctx, a.in.Input, tree)
+			if err != nil {
+				return err
+			}
+			tree = laid.Output
 		}
 		if dir, err = a.exec.dir.open(); err != nil {
 			return err
@@ -93,7 +97,7 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		if err := a.exec.dir.workDirs.Unlay(dir); err != nil {
 			return err
 		}
-		if err := a.files.Materialise(ctx, laid.Output, dir.Tree); err != nil {
+		if err := a.files.Materialise(ctx, tree, dir.Tree); err != nil {
 			return err
 		}
 		return a.exec.agents.Forget(dir)

@@ -54,6 +54,18 @@ func TestSuppliedFilesStandForTheWork(t *testing.T) {
 	require.Empty(t, d.journal().Calls())
 }
 
+func TestASuppliedTreeRemovesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.input = d.manifest(map[string]string{"old.md": "old", "a.txt": "1"})
+	in := suppliedBy(d, map[string]string{"a.txt": "2"})
+	in.SuppliedWhole = true
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, in.Supplied, result.Output)
+	require.Equal(t, 2, result.Files, "one is changed, and one removed")
+}
+
 func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 	t.Parallel()
 	const secret = "swordfish-0123456789"

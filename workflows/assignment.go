@@ -52,8 +52,9 @@ type AssignmentWork struct {
 	Refused    *activities.TurnedAway `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes
 	// for the work; empty: an agent works.
-	Supplied   spec.Digest `json:"supplied,omitempty"`
-	SuppliedBy string      `json:"supplied_by,omitempty"`
+	Supplied      spec.Digest `json:"supplied,omitempty"`
+	SuppliedBy    string      `json:"supplied_by,omitempty"`
+	SuppliedWhole bool        `json:"supplied_whole,omitempty"`
 	// SendsBack has the reasons for which the work of an earlier phase is sent back.
 	SendsBack []string `json:"sends_back,omitempty"`
 	nextStep

@@ -452,10 +452,10 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.Request) {
 
 // apply does with an assignment what a person has said.
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
-	a.Supplied, a.SuppliedBy, a.nextStep = "", "", nextStep{}
+	a.Supplied, a.SuppliedBy, a.SuppliedWhole, a.nextStep = "", "", false, nextStep{}
 	switch answer.Action {
 	case session.AnswerSupply:
-		a.Supplied, a.SuppliedBy = answer.Files, answer.By
+		a.Supplied, a.SuppliedBy, a.SuppliedWhole = answer.Files, answer.By, answer.Whole
 		return outcomeRetry
 	case session.AnswerSkip:
 		a.skip(rs.checkpoints.empty)

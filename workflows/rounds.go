@@ -280,7 +280,7 @@ func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
 		Head: rs.status.Checkpoint, Input: a.From, Beside: a.beside, Feedback: a.Feedback, Integrating: a.Integrating,
 		Agent: a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
 		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
-		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, Outage: e.Outage,
+		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,
 	}
 }
 

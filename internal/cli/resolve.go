@@ -42,7 +42,7 @@ func newResolve(a *app) *cobra.Command {
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
 		Short: "Answer a session's request for help",
 		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work; " +
-			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
+			"supply uses the files of PATH as its work, with the same checks as for an agent's work; \"tree:DIGEST\" is what `maestro shell` kept; abort ends the session.\n\n" +
 			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
 			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
@@ -122,7 +122,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	}
 	answer := c.answerTo(h)
 	if c.action == session.AnswerSupply {
-		if answer.Files, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
+		if answer.Files, answer.Whole, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {
 			return err
 		}
 	}
@@ -186,30 +186,42 @@ func (s selector) find(ctx context.Context, requests requestOperations, sessionI
 	return session.Request{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
-// storeSupplied stores the files that a person supplies as an assignment's work.
-func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (spec.Digest, error) {
+// treePrefix begins a PATH that names a tree of the store, as `shell` prints it.
+const treePrefix = "tree:"
+
+// storeSupplied stores the files that a person supplies as an assignment's work. whole: they
+// are the whole tree.
+func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, whole bool, err error) {
 	if p.base == nil {
-		return "", usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(sessionID))
+		return "", false, usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(sessionID))
 	}
 	w := watcherOf(p.base, sessionID)
 	info, err := w.Describe(ctx)
 	if err != nil {
-		return "", c.explainIn(ctx, p, err)
+		return "", false, c.explainIn(ctx, p, err)
 	}
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
+		return "", false, usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", sessionID, terminal.Dash(owner))
 	}
 	t, err := c.storedTeam(ctx, w.Store, w.Key())
 	if err != nil {
-		return "", err
+		return "", false, err
+	}
+	if name, ok := strings.CutPrefix(path, treePrefix); ok {
+		files = spec.Digest(name)
+		if !files.Valid() || w.Store.Content.Intact(ctx, files) != nil {
+			return "", false, usagef("the store has no tree %s; `%s` prints the name of one that it keeps", textfmt.Shorten(name, 80), c.commandLine("shell "+sessionID+" "+h.Subject()))
+		}
+		return files, true, nil
 	}
 	phase, ok := t.Phase(h.Phase)
 	if !ok {
-		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
+		return "", false, usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	return suppliedFiles(ctx, c.console, w.Store, t, phase, "supply", path)
+	files, err = suppliedFiles(ctx, c.console, w.Store, t, phase, "supply", path)
+	return files, false, err
 }
 
 // answerSentence describes in one line what an answer does.

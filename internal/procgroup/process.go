@@ -92,6 +92,17 @@ type Process struct {
 	// Services are servers of the worker in a Room with a network of its own, at most
 	// [room.MaxPorts].
 	Services []Service
+	// Streams, if not nil, are the process's own: nothing of them is captured, masked or
+	// bounded, and Stdin and Events do not count.
+	Streams *Streams
+}
+
+// Streams are the standard streams that a process gets as they are. The launcher closes them
+// once the process has them.
+type Streams struct {
+	In, Out, Err *os.File
+	// Terminal: they are a terminal, which becomes the process's controlling one.
+	Terminal bool
 }
 
 // Result is how a process ended.
@@ -187,7 +198,7 @@ func (l *Launcher) orders(p Process) room.Orders {
 	o := room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
-		Room: p.Room, Ports: ports,
+		Room: p.Room, Ports: ports, Terminal: p.Streams != nil && p.Streams.Terminal,
 	}
 	if l.Cgroups == nil {
 		o.MaxMemory = l.MaxMemory
@@ -224,19 +235,8 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 			s.served.close()
 		}
 	}()
-	for _, pipe := range []struct {
-		ours    **os.File
-		written bool
-	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, fmt.Errorf("make a pipe: %w", err)
-		}
-		if pipe.written {
-			*pipe.ours, theirs = w, append(theirs, r)
-		} else {
-			*pipe.ours, theirs = r, append(theirs, w)
-		}
+	if theirs, err = s.connect(p.Streams); err != nil {
+		return nil, err
 	}
 	report, err := s.served.open()
 	if err != nil {
@@ -272,6 +272,30 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	return s, nil
 }
 
+// connect makes the pipes to a shim, except those that the process has streams of its own for,
+// and returns the shim's ends.
+func (s *running) connect(own *Streams) (theirs []*os.File, err error) {
+	pipes := []struct {
+		ours    **os.File
+		written bool
+	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}}
+	if own != nil {
+		theirs, pipes = append(theirs, own.In, own.Out, own.Err), pipes[3:]
+	}
+	for _, pipe := range pipes {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, fmt.Errorf("make a pipe: %w", err)
+		}
+		if pipe.written {
+			*pipe.ours, theirs = w, append(theirs, r)
+		} else {
+			*pipe.ours, theirs = r, append(theirs, w)
+		}
+	}
+	return theirs, nil
+}
+
 // share makes a descriptor of the lock for another process.
 func share(lock session.Lock) (*os.File, error) {
 	fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -299,13 +323,15 @@ func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup 
 			_ = to.Close()
 		})
 	}
-	read(s.stdout, c.Stdout)
-	read(s.stderr, c.Stderr)
-	pipes.Go(func() {
-		// An agent need not read its standard input.
-		_, _ = s.stdin.Write(stdin)
-		_ = s.stdin.Close()
-	})
+	if s.stdin != nil { // otherwise the process has streams of its own
+		read(s.stdout, c.Stdout)
+		read(s.stderr, c.Stderr)
+		pipes.Go(func() {
+			// An agent need not read its standard input.
+			_, _ = s.stdin.Write(stdin)
+			_ = s.stdin.Close()
+		})
+	}
 	pipes.Go(func() {
 		// A shim that does not read its orders is dead, and reports nothing.
 		if room.WriteOrders(s.orders, o) != nil {

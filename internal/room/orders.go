@@ -60,6 +60,8 @@ type Orders struct {
 	// MaxMemory is how many bytes of memory the argv may use, with all that it started; zero:
 	// the shim does not measure it.
 	MaxMemory int64 `json:"max_memory,omitempty"`
+	// Terminal: standard input is a terminal that becomes the argv's controlling one.
+	Terminal bool `json:"terminal,omitempty"`
 	// Room, if not nil, is what the argv sees. The shim must have been started with the
 	// attributes of its [Layout.Namespaces].
 	Room *Layout `json:"room,omitempty"`

@@ -201,7 +201,7 @@ func (s *supervisor) start() (int, error) {
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: o.Terminal},
 	}
 	if u := o.User; u != nil {
 		attr.Dir = o.Dir // entered as that user, to find out whether it may

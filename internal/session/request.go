@@ -146,8 +146,10 @@ type Answer struct {
 	// to requests without a quorum do without.
 	Person string `json:"person,omitempty"`
 	Group  string `json:"group,omitempty"`
-	// Files is the manifest of what is supplied.
+	// Files is the manifest of what is supplied: it is put over the input, or, if Whole is
+	// set, takes its place.
 	Files spec.Digest `json:"files,omitempty"`
+	Whole bool        `json:"whole,omitempty"`
 	// Phase, Persona, Since and At are the request's and the session's to say. Since is when
 	// it was asked.
 	Phase   string    `json:"phase,omitempty"`

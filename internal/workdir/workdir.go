@@ -133,20 +133,32 @@ func (d *Dirs) makeParents(dir string) error {
 // secretDir makes the directory with a random name in an assignment's, or returns the
 // one that is there.
 func (d *Dirs) secretDir(dir string) (path string, made bool, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+	found, err := findSecretDir(dir)
+	switch {
+	case err == nil:
+		return found, false, d.restoreAccess(found) // an agent may have locked it
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", false, err
-	}
-	for _, e := range entries {
-		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
-			dir = filepath.Join(dir, e.Name())
-			return dir, false, d.restoreAccess(dir) // an agent may have locked it
-		}
 	}
 	name := make([]byte, secretBytes)
 	_, _ = rand.Read(name) // never fails
 	dir = filepath.Join(dir, hex.EncodeToString(name))
 	return dir, true, d.makeParents(dir)
+}
+
+// findSecretDir returns the directory with a random name in an assignment's;
+// [fs.ErrNotExist] if there is none.
+func findSecretDir(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
+			return filepath.Join(dir, e.Name()), nil
+		}
+	}
+	return "", fs.ErrNotExist
 }
 
 func makeAll(w session.WorkDir) error {

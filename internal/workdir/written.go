@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// maxDepth is how deep in directories a measurement goes, each of which it keeps open.
+// maxDepth is how deep in directories measuring and copying go, which keep each open.
 const maxDepth = 256
 
 // Disk returns what the disk has left that agents work on.

@@ -3,8 +3,6 @@ package service
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"path/filepath"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
@@ -41,12 +39,9 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 		if r := s.Telemetry.Recorder(); r != nil {
 			proxies.Observer = r
 		}
-		set, err := agent.New(cfg, agent.Options{
-			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(files.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-			WorkRoot: filepath.Join(workBeside(files.Dir(), cfg), "layers"), Hidden: []string{files.Dir(), workBeside(files.Dir(), cfg)}, Egress: proxies,
-		})
+		set, err := newAgents(files, cfg, agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Egress: proxies})
 		if err != nil {
-			return nil, fmt.Errorf("worker file: %w", err)
+			return nil, err
 		}
 		p.agents = set
 	}

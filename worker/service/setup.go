@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -88,11 +89,39 @@ const indexFrom = 64
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
-	return store.Create(dir, store.Options{
+	return store.Create(dir, StoreOptions(cfg, clock))
+}
+
+// StoreOptions are those of a store with the worker file's limits.
+func StoreOptions(cfg agent.Config, clock func() time.Time) store.Options {
+	return store.Options{
 		Clock:     clock,
 		IndexFrom: indexFrom,
 		Limits:    cas.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes)},
-	})
+	}
+}
+
+// Workplace returns the agents of a worker file and the directories on this host in which they
+// work, for a process that is no worker.
+func Workplace(st *store.Store, cfg agent.Config, getenv func(string) string, clock func() time.Time) (*agent.Set, *workdir.Dirs, error) {
+	quiet := slog.New(slog.DiscardHandler)
+	set, err := newAgents(st, cfg, agent.Options{Getenv: getenv, Now: clock, Logger: quiet})
+	if err != nil {
+		return nil, nil, err
+	}
+	dirs, err := newWorkDirs(st, cfg, set, quiet, clock)
+	return set, dirs, err
+}
+
+// newAgents returns the agents and checks of a worker file. The options get the directories.
+func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, error) {
+	work := workBeside(st.Dir(), cfg)
+	o.CacheRoot, o.WorkRoot, o.Hidden = filepath.Join(work, "caches"), filepath.Join(work, "layers"), []string{st.Dir(), work}
+	set, err := agent.New(cfg, o)
+	if err != nil {
+		return nil, fmt.Errorf("worker file: %w", err)
+	}
+	return set, nil
 }
 
 // newWorkDirs returns the directories on this host in which agents work.

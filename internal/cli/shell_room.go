@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/creack/pty"
+	"golang.org/x/term"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workdir"
+)
+
+// shellRoom is where a shell works: a copy of what an assignment's agent works with.
+type shellRoom struct {
+	*console
+	env   Env
+	store *store.Store
+	key   session.Key
+	id    spec.AssignmentID
+	team  spec.Team
+	agent string
+	set   *agent.Set
+	dirs  *workdir.Dirs
+	aside *workdir.Aside
+	// ctx holds the layers until release.
+	ctx     context.Context //nolint:containedctx // it is the life of what the struct holds
+	release context.CancelFunc
+	// base is a tree that the files come from, and before what was there at first.
+	base, before spec.Digest
+	// changed: the shell has changed files. keep: the files are to stay.
+	changed, keep bool
+}
+
+// fill lays the files out: those of this host, otherwise the recorded tree. whole is a tree
+// from which the files stem if no other is known.
+func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
+	if r.aside, err = r.dirs.Aside(); err != nil {
+		return err
+	}
+	rooms, why := r.set.Isolation()
+	switch {
+	case why != nil:
+		r.printErr("the shell has no room, only directories of its own: %v", why)
+	case !rooms:
+		r.printErr("the shell has no room, only directories of its own: the worker file has isolation: none")
+	}
+	var unread int
+	r.base, unread, err = r.aside.Copy(r.ctx, r.key, r.id, tree)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && tree == "":
+		return usagef("this host has no files of %s, and the store has none of a finished attempt", r.id)
+	case errors.Is(err, fs.ErrNotExist):
+		r.printErr("files of %s as the store has them; ignored files are not among them", r.id)
+		r.base, err = tree, r.lay(tree)
+	case err == nil:
+		r.printErr("files of %s as they are on this host, copied", r.id)
+	}
+	if err != nil {
+		return err
+	}
+	if unread > 0 {
+		r.printErr("%d files or directories cannot be read, and are left out", unread)
+	}
+	for _, from := range []spec.Digest{tree, whole} {
+		if r.base == "" {
+			r.base = from
+		}
+	}
+	var refused *failures.Failure
+	if r.before, err = r.collect(r.ctx); errors.As(err, &refused) {
+		r.printErr("the files cannot be kept as they are: %s; changes are listed as against the tree before", refused.Message)
+		r.before, err = r.base, nil
+	}
+	return err
+}
+
+func (r *shellRoom) lay(tree spec.Digest) error {
+	if r.dirs.HasLayers() {
+		return r.aside.Lay(r.ctx, tree)
+	}
+	return r.store.Content.Materialise(r.ctx, tree, r.aside.Tree)
+}
+
+// collect stores the files and returns their tree.
+func (r *shellRoom) collect(ctx context.Context) (spec.Digest, error) {
+	collected, err := r.store.Content.Collect(ctx, session.Collect{
+		Base: r.base, Dir: r.aside.Tree, Lower: r.aside.Lower(), Ignore: r.team.Ignore, Produces: r.team.Outputs(r.id), Secrets: r.set.Secrets(),
+	})
+	return collected.Output, err
+}
+
+// close removes all but what is to stay.
+func (r *shellRoom) close() error {
+	r.release()
+	if r.aside == nil || r.keep {
+		return nil
+	}
+	return r.aside.Remove()
+}
+
+// start runs a command, or a shell at the terminal, and returns its exit code.
+func (r *shellRoom) start(ctx context.Context, argv []string, keys bool) (int, error) {
+	streams, done, err := r.streams()
+	if err != nil {
+		return 0, err
+	}
+	job := agent.ShellJob{WorkDir: r.aside.WorkDir, Agent: r.agent, Argv: argv, Keys: keys, Streams: streams, Lock: r.aside}
+	if streams.Terminal {
+		job.Env = []string{"TERM=" + environ(r.env.Environ).get("TERM")}
+	}
+	defer done()
+	return r.set.Shell(ctx, job)
+}
+
+// streams are those of a shell: a terminal of its own if this process is at one, otherwise
+// pipes. done ends them.
+func (r *shellRoom) streams() (_ *procgroup.Streams, done func(), err error) {
+	in, ok := r.env.Stdin.(*os.File)
+	if !ok || !r.env.IsTerminal(in) || !r.env.IsTerminal(r.env.Stdout) {
+		return r.pipes()
+	}
+	ours, theirs, err := pty.Open()
+	if err != nil {
+		return nil, nil, failf("make a terminal: %w", err)
+	}
+	was, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, nil, errors.Join(err, ours.Close(), theirs.Close())
+	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	resized <- syscall.SIGWINCH
+	go func() {
+		for range resized {
+			_ = pty.InheritSize(in, ours) // a terminal without a size
+		}
+	}()
+	go func() { _, _ = io.Copy(ours, in) }()
+	var shown sync.WaitGroup
+	shown.Go(func() { _, _ = io.Copy(r.env.Stdout, ours) }) // ends with the last process at the terminal
+	return &procgroup.Streams{In: theirs, Out: theirs, Err: theirs, Terminal: true}, func() {
+		_ = theirs.Close() // it is, unless nothing was started
+		shown.Wait()
+		signal.Stop(resized)
+		close(resized)
+		_ = term.Restore(int(in.Fd()), was)
+		_ = ours.Close()
+	}, nil
+}
+
+// pipes connects the streams of this process.
+func (r *shellRoom) pipes() (_ *procgroup.Streams, done func(), err error) {
+	var ends []*os.File
+	closeEnds := func() {
+		for _, f := range ends {
+			_ = f.Close() // a pipe's end
+		}
+	}
+	for range 3 {
+		from, to, err := os.Pipe()
+		if err != nil {
+			closeEnds()
+			return nil, nil, failf("make a pipe: %w", err)
+		}
+		ends = append(ends, from, to)
+	}
+	go func() {
+		_, _ = io.Copy(ends[1], r.env.Stdin) // it need not be read
+		_ = ends[1].Close()
+	}()
+	var shown sync.WaitGroup
+	shown.Go(func() { _, _ = io.Copy(r.env.Stdout, ends[2]) })
+	shown.Go(func() { _, _ = io.Copy(r.env.Stderr, ends[4]) })
+	return &procgroup.Streams{In: ends[0], Out: ends[3], Err: ends[5]}, func() {
+		for _, theirs := range []int{0, 3, 5} {
+			_ = ends[theirs].Close() // it is, unless nothing was started
+		}
+		shown.Wait()
+		closeEnds()
+	}, nil
+}
