@@ -88,11 +88,19 @@ func (w *world) content(b session.Brief) string {
 func (a agents) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
 	var failed *failures.Failure
 	_, err := call(a.p, "Check."+job.Check, false, func() (any, error) {
-		names, _ := filepath.Glob(filepath.Join(job.Tree, "*.txt"))
-		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err == nil && strings.HasPrefix(string(data), "bad") {
-				failed = failures.Failf(failures.TestFailure, "%s: %s", filepath.Base(name), data)
+		dirs := []string{job.Tree}
+		if job.Layers != nil {
+			dirs = append(dirs, job.Layers.Dirs...)
+		}
+		seen := map[string]bool{}
+		for _, dir := range dirs {
+			names, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
+			for _, name := range names {
+				data, err := os.ReadFile(name)
+				if err == nil && !seen[filepath.Base(name)] && strings.HasPrefix(string(data), "bad") {
+					failed = failures.Failf(failures.TestFailure, "%s: %s", filepath.Base(name), data)
+				}
+				seen[filepath.Base(name)] = true
 			}
 		}
 		return nil, nil

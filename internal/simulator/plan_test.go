@@ -123,6 +123,7 @@ var operations = []struct {
 	{"UpdateLedger", 24},
 	{"PutBlob", 20},
 	{"Materialise", 6},
+	{"Acquire", 6},
 	{"Collect", 6},
 	{"PutCheckpoint", 6},
 	{"UpdateExecution", 16},

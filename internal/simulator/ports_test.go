@@ -2,6 +2,12 @@ package simulator
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -103,6 +109,30 @@ type workDirs struct {
 
 func (w workDirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
 	return call(w.p, "WorkDir", false, func() (session.WorkDir, error) { return w.Dirs.Make(key, id) })
+}
+
+// acquire is a [workdir.Acquire]. Each process has layers of its own, as if the host had been
+// started again before it: what a killed process has laid out is laid out again.
+func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.Digest) (dirs []string, release func() error, err error) {
+	dir, err := call(p, "Acquire", false, func() (string, error) {
+		root := filepath.Join(p.world.dir, "layers", strconv.Itoa(p.id))
+		dir := filepath.Join(root, string(manifest))
+		if _, err := os.Stat(dir); err == nil {
+			return dir, nil
+		}
+		next := fmt.Sprintf("%s.%d", dir, p.world.count("layer"))
+		if err := os.MkdirAll(next, 0o700); err != nil {
+			return "", err
+		}
+		if err := p.store.Content.Materialise(ctx, manifest, next); err != nil {
+			return "", err
+		}
+		if err := os.Rename(next, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		return dir, nil
+	})
+	return []string{dir}, func() error { return nil }, err
 }
 
 func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {

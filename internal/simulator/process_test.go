@@ -55,7 +55,7 @@ func (w *world) newProcess() *process {
 	w.processes++
 	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
 	fs, ss, ls := files{s.Content, p}, sessions{s, p}, ledgers{s, p}
-	ws := workDirs{workdir.New(workdir.Options{Root: workdir.DefaultRoot(w.dir), MaxWritten: 10e9}), p}
+	ws := workDirs{workdir.New(workdir.Options{Root: workdir.DefaultRoot(w.dir), MaxWritten: 10e9, Acquire: p.acquire}), p}
 	bs, as := breakers{p}, agents{p: p}
 	clock := time.Now
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
