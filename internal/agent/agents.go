@@ -86,8 +86,10 @@ type Set struct {
 	hidden []string
 	// transport carries the calls of models.
 	transport http.RoundTripper
-	// egress are the options of the rooms' proxies.
+	// egress are the options of the rooms' proxies, and bundle the authorities that a room
+	// trusts if the proxy adds credentials.
 	egress egress.Options
+	bundle []byte
 	// scales are what was learned of how their providers count, by agent.
 	scales map[string]*wire.Scale
 }
@@ -121,7 +123,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 		value := opts.Getenv(name)
 		values = append(values, value, strings.TrimSpace(value))
 	}
-	s.secrets = secrets.New(values)
+	added, err := s.readCredentials()
+	if err != nil {
+		return nil, err
+	}
+	s.secrets = secrets.New(append(values, added...))
 	s.launcher = &procgroup.Launcher{
 		Executable: cmp.Or(opts.Executable, room.Program()), User: account, Secrets: s.secrets,
 		Grace:      opts.Grace,

@@ -53,6 +53,9 @@ type Config struct {
 	// directories and caches are then beside the store, in a directory named like it with
 	// .work. Left out, it is the worker's own.
 	RunAs string `json:"run_as,omitempty" yaml:"run_as,omitempty"`
+	// Credentials are added to requests of rooms whose network is a list of hosts. The room
+	// does not see them.
+	Credentials []Credential `json:"credentials,omitempty" yaml:"credentials,omitempty" jsonschema:"maxItems=100"`
 	// Limits bound what attempts may leave and print.
 	Limits Limits `json:"limits" yaml:"limits,omitempty"`
 

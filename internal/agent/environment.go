@@ -60,6 +60,9 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 		}
 		values[s.config.Caches[name].Env] = dir
 	}
+	if err := s.writeBundle(at); err != nil {
+		return nil, err
+	}
 	maps.Copy(values, at.variables)
 	env := make([]string, 0, len(values)+1)
 	for name, value := range values {

@@ -18,6 +18,8 @@ type place struct {
 	// environment.
 	services  []procgroup.Service
 	variables map[string]string
+	// bundle is the host's file of the authorities that the room trusts; empty: the system's.
+	bundle string
 }
 
 // own gives the directories to the user that agents run as.
@@ -67,6 +69,7 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	at := place{host: dirs, inside: inside, room: l}
 	if hosts := n.network.hosts(); hosts != nil {
 		at.allowOnly(hosts, s)
+		at.trust(hosts, dirs, s)
 	}
 	return at
 }

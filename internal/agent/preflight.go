@@ -56,6 +56,9 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 			}
 		}
 	}
+	for _, d := range c.Credentials {
+		out = append(out, variables("credential for "+d.Host, []string{d.SecretEnv}, getenv)...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Checks)) {
 		d, of := c.Checks[name], "check "+name
 		out = append(out, variables(of, d.Env, getenv)...)

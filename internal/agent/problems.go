@@ -39,6 +39,7 @@ func (c Config) Problems() []spec.Problem {
 	v.fallbacks()
 	v.caches()
 	v.mounts()
+	v.credentials()
 	if j := c.Jira; j != nil && j.Deployment == JiraDataCenter {
 		if host := hostOf(j.URL); slices.ContainsFunc(atlassianHosts, func(end string) bool { return strings.HasSuffix(host, end) }) {
 			v.add("$.jira.deployment", "is datacenter, but %s is a site of Jira Cloud; write `deployment: cloud`", host)

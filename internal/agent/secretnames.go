@@ -34,6 +34,9 @@ func (c Config) secretNames() []string {
 	for _, d := range c.Checks {
 		add(d.Env)
 	}
+	for _, d := range c.Credentials {
+		names = append(names, d.SecretEnv)
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }

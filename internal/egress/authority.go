@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -33,15 +34,18 @@ type Authority struct {
 	pem  []byte
 	now  func() time.Time
 
-	mu     sync.Mutex
-	leaves map[string]*tls.Certificate
+	mu sync.Mutex
+	// leafKey is that of all leaves.
+	leafKey *ecdsa.PrivateKey
+	leaves  map[string]*tls.Certificate
 }
 
 // NewAuthority makes an authority for these hosts, which are names.
 func NewAuthority(hosts []Host, now func() time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make the key of an authority: %w", err)
+	leafKey, e := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err = errors.Join(err, e); err != nil {
+		return nil, fmt.Errorf("make the keys of an authority: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "Maestro worker"},
@@ -54,7 +58,7 @@ func NewAuthority(hosts []Host, now func() time.Time) (*Authority, error) {
 	for _, h := range hosts {
 		template.PermittedDNSDomains = append(template.PermittedDNSDomains, h.name)
 	}
-	a := &Authority{key: key, now: now, leaves: map[string]*tls.Certificate{}}
+	a := &Authority{key: key, leafKey: leafKey, now: now, leaves: map[string]*tls.Certificate{}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err == nil {
 		a.cert, err = x509.ParseCertificate(der)
@@ -78,15 +82,15 @@ func (a *Authority) leaf(name string) (*tls.Certificate, error) {
 		return known, nil
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "Maestro worker"}, DNSNames: []string{name},
+		Subject: pkix.Name{Organization: []string{"Maestro worker"}}, DNSNames: []string{name},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.key.Public(), a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.leafKey.Public(), a.key)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate for %s: %w", name, err)
 	}
-	made := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
+	made := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey}
 	if made.Leaf, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ func (r *served) inside(w http.ResponseWriter, q *http.Request) {
 	case err != nil || t != to.target:
 		r.record.add(Refused, shown(q.Host), "the tunnel is to "+to.target.String())
 		http.Error(w, "maestro: this tunnel is to "+to.target.String()+"; the request is for another host", http.StatusMisdirectedRequest)
+	case q.Method == http.MethodTrace:
+		r.refuse(w, t.String(), "an answer to TRACE shows the request")
 	case q.Method == http.MethodConnect || q.URL.Scheme != "" && q.URL.Scheme != to.scheme:
 		r.refuse(w, t.String(), "a tunnel has no proxy in it")
 	default:
@@ -35,6 +37,9 @@ func (r *served) forward(w http.ResponseWriter, q *http.Request, to destination)
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.RawQuery = to.scheme, to.target.String(), p.In.URL.RawQuery
 			p.Out.URL.User = nil
+			if c := r.credential(to.target); c != nil && to.scheme == "https" {
+				p.Out.Header.Set(c.Header, c.Value)
+			}
 			p.Out.Host = strings.TrimSuffix(to.target.String(), portOf[to.scheme].end)
 		},
 		Transport:     r.transport,

@@ -22,6 +22,10 @@ type Options struct {
 	// Roots are the authorities of the hosts to which the proxy speaks TLS; nil: those of this
 	// host.
 	Roots *x509.CertPool
+	// Credentials are for hosts that are names. The proxy answers for these with certificates
+	// of the Authority, which the programs of the room have to trust.
+	Credentials []Credential
+	Authority   *Authority
 	// Now tells the time. Required.
 	Now func() time.Time
 	// Observer gets what is counted; nil: nobody does.

@@ -23,12 +23,15 @@ const extensionECH = 0xfe0d
 // tunnel answers CONNECT. What comes in the tunnel has to be TLS to the host, or requests of
 // HTTP to it.
 func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
-	upstream, err := r.dial(q.Context(), t)
-	if err != nil {
-		r.answerFailure(w, t, err)
-		return
+	var upstream net.Conn
+	if r.credential(t) == nil { // otherwise each request connects
+		var err error
+		if upstream, err = r.dial(q.Context(), t); err != nil {
+			r.answerFailure(w, t, err)
+			return
+		}
+		defer upstream.Close() //nolint:errcheck // everything is written, or broken
 	}
-	defer upstream.Close() //nolint:errcheck // everything is written, or broken
 	client, buffered, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
@@ -63,6 +66,10 @@ func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
 	if err != nil {
 		r.record.add(Refused, t.String(), err.Error())
 		_, _ = client.Write(hello) // the alert
+		return
+	}
+	if upstream == nil {
+		handed = r.terminate(replay(read, hello), t)
 		return
 	}
 	if client.SetDeadline(time.Time{}) != nil {
