@@ -25,7 +25,7 @@ func TestAPhaseAddsToACheckpointWhatMergingAllWouldGive(t *testing.T) {
 	require.NoError(t, err)
 	conflicting := 0
 	for seed := range uint64(150) {
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // draws a test
+		r := rand.New(rand.NewPCG(seed, 0))
 		team := drawTeam(r)
 		base := mergeBase{st.Content, team, workspace, map[string]string{"given": "yes"}}
 		done := map[spec.AssignmentID]session.CheckpointAssignment{}

@@ -19,11 +19,18 @@ import (
 type Client struct {
 	Temporal client.Client
 	Store    string
+
+	reads reads
 }
 
 // Read returns the breaker as of its last acknowledged update, without a worker
-// and without a trace in its history. A breaker that does not run is closed.
+// and without a trace in its history. A breaker that does not run is closed. Of many
+// callers at a time, several share what is read after they have called.
 func (c *Client) Read(ctx context.Context, name string) (View, error) {
+	return c.reads.read(ctx, name, c.read)
+}
+
+func (c *Client) read(ctx context.Context, name string) (View, error) {
 	view := View{Name: name}
 	if _, err := entityworkflow.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
 		return view, fmt.Errorf("read breaker %s: %w", name, err)

@@ -23,10 +23,14 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 		published []string
 	}{
 		"fast": {map[string]time.Duration{"one": time.Second, "two": time.Second, "three": time.Second}, []string{"0s running [one]", "3s completed []"}},
-		"then slow": {map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
-			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"}},
-		"slow": {map[string]time.Duration{"one": time.Hour, "two": time.Hour, "three": time.Hour},
-			[]string{"0s running [one]", "1h0m0s running [two]", "2h0m0s running [three]", "3h0m0s completed []"}},
+		"then slow": {
+			map[string]time.Duration{"one": 2 * time.Second, "two": 3 * time.Second, "three": time.Hour},
+			[]string{"0s running [one]", "10s running [three]", "1h0m5s completed []"},
+		},
+		"slow": {
+			map[string]time.Duration{"one": time.Hour, "two": time.Hour, "three": time.Hour},
+			[]string{"0s running [one]", "1h0m0s running [two]", "2h0m0s running [three]", "3h0m0s completed []"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
