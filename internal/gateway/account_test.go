@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -24,6 +25,8 @@ type account struct {
 	undelivered  int
 	// settling is called before a call is settled; it may be nil.
 	settling func()
+	// away: nothing can be noted of a call's end.
+	away bool
 }
 
 func newAccount(left int64) *account {
@@ -101,6 +104,9 @@ func (b *booking) end(sum *cost.Usage, used cost.Usage) {
 func (b *booking) Settle(_ context.Context, answer []byte, used cost.Usage) error {
 	if b.settling != nil {
 		b.settling()
+	}
+	if b.away {
+		return errors.New("the store is away")
 	}
 	b.end(&b.settled, used)
 	b.mu.Lock()

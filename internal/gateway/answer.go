@@ -33,6 +33,8 @@ type answer struct {
 	forecast wire.Forecast
 	// strip: the program has not asked for the usage.
 	strip bool
+	// limited is how many of its tokens count towards the provider's limits already.
+	limited int64
 
 	meter *wire.Meter
 	out   io.Writer
@@ -46,7 +48,7 @@ type answer struct {
 	// whole is set when only the end is missing. gone: the program takes no more.
 	whole atomic.Bool
 	gone  bool
-	// spent is why the call must stop.
+	// spent is why the call must stop: nothing is left to pay for it, or it cannot be booked.
 	spent error
 }
 
@@ -112,7 +114,7 @@ func (a *answer) take(part []byte) {
 	if facts.Ended && facts.Fault == nil && !a.booked {
 		a.settle(facts)
 	}
-	if a.gone {
+	if a.gone || a.spent != nil {
 		return
 	}
 	control := http.NewResponseController(a.w)
@@ -158,6 +160,9 @@ func (a *answer) finish(err error) {
 	}
 	if a.booked {
 		a.report(nil)
+		if a.spent != nil { // an answer that is not booked is not used
+			panic(http.ErrAbortHandler)
+		}
 		a.deliver()
 		return
 	}
@@ -170,6 +175,8 @@ func (a *answer) finish(err error) {
 			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.asked.Format, wire.BudgetSpent, f.Message)) // it may have gone
 			return
 		}
+	case a.spent != nil:
+		a.note(a.spent)
 	case facts.Fault != nil:
 		a.report(wire.Failure(facts.Fault, a.gateway.o.Now()))
 	case !errors.Is(cause(a.r.Context(), err), context.Canceled) && a.ctx.Err() == nil:
@@ -215,9 +222,9 @@ func (a *answer) settle(facts wire.Facts) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
 	defer cancel()
-	err := a.call.Settle(ctx, document, used)
+	a.spent = a.call.Settle(ctx, document, used)
 	a.booked = true
-	a.note(err)
+	a.note(a.spent)
 	a.count(used)
 }
 
@@ -239,5 +246,5 @@ func (a *answer) unsettle(facts wire.Facts) {
 
 // count has later calls wait for the tokens that this one took.
 func (a *answer) count(used cost.Usage) {
-	a.provider.limits.used(a.gateway.o.Now(), used.Tokens()-a.forecast.Guess())
+	a.provider.limits.used(a.gateway.o.Now(), used.Tokens()-a.limited)
 }

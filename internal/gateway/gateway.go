@@ -76,9 +76,9 @@ type Attempt struct {
 	Failed func(f *failures.Failure)
 }
 
-// Options bound what the gateway does. Zero stands for the default.
+// Options bound what the gateway does. Zero stands for the default of a bound.
 type Options struct {
-	// Transport carries the calls to providers. It need not follow redirects.
+	// Transport carries the calls to providers.
 	Transport http.RoundTripper
 	Now       func() time.Time
 	Log       *slog.Logger

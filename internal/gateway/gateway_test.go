@@ -411,3 +411,19 @@ func TestClosingEndsTheAttemptsCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
 }
+
+// TestAnAnswerThatCannotBeBookedIsNotUsed: its end does not pass, and the attempt ends.
+func TestAnAnswerThatCannotBeBookedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	for kind, f := range formats {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, say("hello"), -1, nil)
+			b.account.away = true
+			_, _, err := b.ask(t.Context(), t, f, true, "hello")
+			require.Error(t, err)
+			require.Eventually(t, func() bool { return len(b.failures()) == 1 }, 10*time.Second, time.Millisecond)
+			require.Equal(t, failures.ResourceError, b.failures()[0].Category)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -110,7 +111,7 @@ Content-Length: %d
 	require.Equal(t, "kept", sent.Header.Get("Anthropic-Beta"))
 	require.Equal(t, "identity", sent.Header.Get("Accept-Encoding"))
 	require.Equal(t, "beta=true", sent.Query)
-	require.Equal(t, []byte(body), sent.Body, "not a byte is changed")
+	require.True(t, bytes.Equal([]byte(body), sent.Body), "not a byte is changed")
 
 	for i, request := range []string{
 		"POST /openai/v1/responses HTTP/1.1\nX-Api-Key: " + b.access.Token, "POST /openai/v1/responses HTTP/1.1\nX-Goog-Api-Key: " + b.access.Token,

@@ -31,13 +31,13 @@ func perMinute(n int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(max(n-burst, 1))/60), int(burst))
 }
 
-// enter waits until a call with a prompt of so many tokens may begin, until leave. It fails
-// where that would be after the context's deadline.
-func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), err error) {
+// enter waits until a call with a prompt of so many tokens may begin, until leave, and returns how
+// many it has counted. It fails where that would be after the context's deadline.
+func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), counted int64, err error) {
 	leave = func() {}
 	if l.concurrent != nil {
 		if err := l.concurrent.Acquire(ctx, 1); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		leave = func() { l.concurrent.Release(1) }
 	}
@@ -45,13 +45,14 @@ func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), err er
 		err = l.requests.Wait(ctx)
 	}
 	if err == nil && l.tokens != nil {
-		err = l.tokens.WaitN(ctx, int(min(tokens, int64(l.tokens.Burst()))))
+		counted = min(tokens, int64(l.tokens.Burst()))
+		err = l.tokens.WaitN(ctx, int(counted))
 	}
 	if err != nil {
 		leave()
-		return nil, err
+		return nil, 0, err
 	}
-	return leave, nil
+	return leave, counted, nil
 }
 
 // used counts tokens besides those that enter was told of. Later calls wait for them.

@@ -166,7 +166,7 @@ func (p *paid) wait(f *failures.Failure, try int) time.Duration {
 func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
-	leave, err := p.provider.limits.enter(until, p.forecast.Guess())
+	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
 	if err != nil {
 		if ctx.Err() == nil {
 			p.refuse(wire.RateLimited, "the limits of provider "+p.provider.Name+" in the worker file are reached", 10*time.Second)
@@ -200,7 +200,7 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if u.err != nil {
 		return u, p.refused(call, u, f)
 	}
-	a := &answer{paid: p, from: u, call: call, forecast: f, strip: added}
+	a := &answer{paid: p, from: u, call: call, limited: limited, forecast: f, strip: added}
 	a.pass()
 	return nil, nil
 }
