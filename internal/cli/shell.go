@@ -176,15 +176,18 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 		r.keep = true
 		return "", failf("the files cannot be kept: %w; they stay in %s until the next shell", err, r.aside.Tree)
 	}
-	before, err := r.store.Content.SharedManifest(ctx, r.before)
+	before, err := r.store.Content.Tree(ctx, r.before)
 	if err != nil {
 		return "", err
 	}
-	now, err := r.store.Content.SharedManifest(ctx, after)
+	now, err := r.store.Content.Tree(ctx, after)
 	if err != nil {
 		return "", err
 	}
-	changes := cas.Diff(before, now)
+	changes, err := cas.Diff(ctx, before, now)
+	if err != nil {
+		return "", err
+	}
 	if r.changed = len(changes) > 0; !r.changed {
 		r.printErr("nothing changed")
 		return after, nil
@@ -192,7 +195,9 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 	r.printErr("changed: %s", textfmt.Count(len(changes), "file"))
 	for _, p := range slices.Sorted(maps.Keys(changes)) {
 		mark := "M"
-		if _, had := before[p]; changes[p].Deleted {
+		if _, had, err := before.Get(ctx, p); err != nil {
+			return "", err
+		} else if changes[p].Deleted {
 			mark = "D"
 		} else if !had {
 			mark = "A"
