@@ -77,7 +77,7 @@ func (o *callObserver) replayed(agent string) { o.observer.CallReplayed(o.call(a
 
 func (o *callObserver) call(agent, model string) Call {
 	offered := o.agents.Offered(agent)
-	return Call{Team: o.team, Session: o.session, Agent: agent, Kind: offered.Kind, Model: cmp.Or(model, offered.Model)}
+	return Call{Team: o.team, Session: o.session, Agent: agent, API: offered.API, Model: cmp.Or(model, offered.Model)}
 }
 
 // fractions reports which part is spent of the budgets that an assignment draws from.

@@ -91,8 +91,8 @@ type AttemptEnd struct {
 type Call struct {
 	Team, Session string
 	Agent         string
-	// Kind and Model are the agent's, as its worker offers it.
-	Kind, Model string
+	// API and Model are the agent's, as its worker offers it.
+	API, Model string
 }
 
 // CallEnd is what a paid call has come to.

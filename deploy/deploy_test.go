@@ -305,8 +305,8 @@ func TestTheWorkerFileOfTheManifestsLoads(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(manifest.Data["agents.yaml"]), 0o600))
 	cfg, err := config.LoadWorker(path)
 	require.NoError(t, err)
-	for name, agent := range cfg.Agents {
-		require.True(t, bytes.Contains([]byte(read(t, "kubernetes/kustomization.yaml")), []byte(agent.APIKeyEnv+"=")),
-			"nothing says that the secret needs %s for %s", agent.APIKeyEnv, name)
+	for name, p := range cfg.Providers {
+		require.True(t, bytes.Contains([]byte(read(t, "kubernetes/kustomization.yaml")), []byte(p.KeyEnv+"=")),
+			"nothing says that the secret needs %s for %s", p.KeyEnv, name)
 	}
 }

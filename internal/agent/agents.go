@@ -90,6 +90,8 @@ type Set struct {
 	// trusts if the proxy adds credentials.
 	egress egress.Options
 	bundle []byte
+	// keys are those of the providers, as they were when the set was made: all are masked.
+	keys map[string]providerKey
 	// scales are what was learned of how their providers count, by agent.
 	scales map[string]*wire.Scale
 }
@@ -108,11 +110,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
-		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{},
+		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
 	}
 	s.egress.Now = opts.Now
-	for name, d := range s.config.Agents {
-		s.scales[name], s.digests[name] = &wire.Scale{}, d.Digest()
+	for name := range s.config.Agents {
+		s.scales[name], s.digests[name] = &wire.Scale{}, s.config.Digest(name)
 	}
 	account, err := room.FindAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
@@ -122,6 +124,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 	for _, name := range cfg.secretNames() {
 		value := opts.Getenv(name)
 		values = append(values, value, strings.TrimSpace(value))
+	}
+	for name, p := range s.config.Providers {
+		key, err := s.config.key(p, opts.Getenv)
+		s.keys[name] = providerKey{key, err}
+		values = append(values, key)
 	}
 	added, err := s.readCredentials()
 	if err != nil {
@@ -292,14 +299,14 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file", textfmt.Shorten(job.Agent, 80))
 	}
-	if isModel(d.Kind) {
+	if d.Kind == KindModel {
 		return s.converse(ctx, d, job)
 	}
 	return s.booked(ctx, d, job)
 }
 
 // Breaker is how the breaker of an agent is set, defaults filled in.
-func (s *Set) Breaker(agent string) spec.Breaker { return s.config.Agents[agent].Breaker.For(agent) }
+func (s *Set) Breaker(agent string) spec.Breaker { return s.config.BreakerOf(agent) }
 
 // Mask replaces every secret that the worker knows.
 func (s *Set) Mask(text string) string { return s.secrets.Mask(text) }
@@ -327,10 +334,10 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 	}
 	offered := spec.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
-		Fallback: d.Fallback, Unpriced: d.Unpriced(),
+		Fallback: d.Fallback, Unpriced: s.config.Unpriced(name), API: string(s.config.Providers[d.Provider].Format),
 	}
 	switch {
-	case isModel(d.Kind):
+	case d.Kind == KindModel:
 		offered.Conversation = spec.InJournal
 	case d.Preset != "":
 		offered.Conversation = spec.InDirectory

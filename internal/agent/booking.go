@@ -103,10 +103,14 @@ func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 	return u
 }
 
-// Unpriced reports whether nobody can say what the agent's tokens cost: neither its
-// prices nor, as other programs may, the agent itself.
-func (d Definition) Unpriced() bool {
-	return d.Prices == nil && (isModel(d.Kind) || d.Preset == preset.Codex || d.Preset == preset.Gemini)
+// Unpriced reports whether nobody can say what an agent's tokens cost: neither its
+// provider's prices nor its own nor, as other programs may, the agent itself.
+func (c Config) Unpriced(agent string) bool {
+	d := c.Agents[agent]
+	if d.Provider != "" {
+		return c.Providers[d.Provider].Models == nil
+	}
+	return d.Prices == nil && (d.Preset == preset.Codex || d.Preset == preset.Gemini)
 }
 
 // priced is a usage with its cost: what the agent itself said of it, or else

@@ -13,16 +13,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // The kinds of agent that a worker can run.
 const (
 	// KindCommand is a program that reads a brief and leaves files.
 	KindCommand = "command"
-	// KindAnthropic and KindOpenAI are models behind the API of that provider,
+	// KindModel is a model of a provider,
 	// or one that is compatible with it.
-	KindAnthropic = "anthropic"
-	KindOpenAI    = "openai"
+	KindModel = "model"
 )
 
 // Config is a worker file after parsing: which agents and checks the worker
@@ -32,6 +32,8 @@ type Config struct {
 	Version int `json:"version" yaml:"version" jsonschema:"enum=1" example:"1"`
 	// Agents are what the worker can have work done by, by name.
 	Agents map[string]Definition `json:"agents" yaml:"agents" jsonschema:"minProperties=1,maxProperties=1000" example:"{coder: {kind: command, argv: [./coder.sh]}}"`
+	// Providers are the servers of models that agents ask, by name.
+	Providers map[string]Provider `json:"providers,omitempty" yaml:"providers,omitempty" jsonschema:"maxProperties=100"`
 	// Checks are what it can hold work against, by name.
 	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"maxProperties=1000"`
 	// Caches are directories below the store's caches/ that attempts and checks share, by
@@ -77,9 +79,8 @@ type Config struct {
 
 // Definition says what a named agent is.
 type Definition struct {
-	// Kind is how the agent works: command is a program, anthropic and openai are models
-	// behind such an API.
-	Kind string `json:"kind" yaml:"kind" jsonschema:"enum=command,enum=anthropic,enum=openai" example:"command"`
+	// Kind is how the agent works: command is a program, model is a model of a provider.
+	Kind string `json:"kind" yaml:"kind" jsonschema:"enum=command,enum=model" example:"command"`
 	// Argv is the program of a command agent and its arguments. A program without a slash
 	// is looked up in PATH; a relative one with a slash starts from the worker file's
 	// directory. With a preset it may be left out.
@@ -101,34 +102,30 @@ type Definition struct {
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
-	// Breaker is how the agent's circuit breaker is set.
+	// Breaker is how the agent's circuit breaker is set. An agent with a provider has the
+	// provider's.
 	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
 
-	// Model is the model that the agent asks, as its provider names it. Kinds anthropic
-	// and openai require it.
-	Model string `json:"model,omitempty" yaml:"model,omitempty" jsonschema:"format=filled" needed:"kind=anthropic openai"`
-	// BaseURL is another server than the provider's own: for openai what comes before
-	// /chat/completions, for anthropic what comes before /v1/messages.
-	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty" jsonschema:"format=address" only:"kind=anthropic openai"`
-	// APIKeyEnv names the variable of the worker's environment that holds the provider's
-	// key, whose value is a secret. It is required where there is no BaseURL.
-	APIKeyEnv string `json:"api_key_env,omitempty" yaml:"api_key_env,omitempty" jsonschema:"format=variable" example:"ANTHROPIC_API_KEY" only:"kind=anthropic openai" needed:"kind=anthropic openai" or:"base_url"`
+	// Provider names the provider of a model.
+	Provider string `json:"-" yaml:"provider,omitempty" jsonschema:"format=reference" example:"anthropic" only:"kind=model" needed:"kind=model"`
+	// Model is the model that the agent asks, as its provider names it. Kind model requires it.
+	Model string `json:"model,omitempty" yaml:"model,omitempty" jsonschema:"format=filled" needed:"kind=model"`
 	// MaxTurns bounds the turns of an attempt, which are calls of a model; the persona's
 	// wins.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// MaxOutputTokens bounds one answer of the model.
-	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty" jsonschema:"minimum=256,maximum=100000000" only:"kind=anthropic openai"`
+	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty" jsonschema:"minimum=256,maximum=100000000" only:"kind=model"`
 	// ContextTokens bounds prompt and answer of one call together.
-	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty" jsonschema:"minimum=4096,maximum=100000000" only:"kind=anthropic openai"`
+	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty" jsonschema:"minimum=4096,maximum=100000000" only:"kind=model"`
 	// Preset says which of the known agent programs a command agent starts, and so how its
 	// stream is read and its conversation continues.
 	Preset string `json:"preset,omitempty" yaml:"preset,omitempty" jsonschema:"enum=claude,enum=codex,enum=gemini" only:"kind=command"`
 
 	// What follows says nothing about what the agent does.
 
-	// Prices are what its tokens cost. Left out (nil), it is not known, and the agent is
-	// held to budgets of tokens only.
-	Prices *cost.Prices `json:"-" yaml:"prices,omitempty"`
+	// Prices are what the tokens of a command agent cost. Left out (nil), it
+	// is not known, and the agent is held to budgets of tokens only.
+	Prices *cost.Prices `json:"-" yaml:"prices,omitempty" only:"kind=command"`
 	// Reserve is what one attempt of a command agent may cost: it is set aside in the
 	// budgets while the attempt runs. Left out, it is what its dearest attempt in the
 	// session has cost.
@@ -246,6 +243,11 @@ func (c Config) WithDefaults() Config {
 		agents[name] = d.withDefaults()
 	}
 	c.Agents = agents
+	providers := make(map[string]Provider, len(c.Providers))
+	for name, p := range c.Providers {
+		providers[name] = p.withDefaults()
+	}
+	c.Providers = providers
 	checks := make(map[string]CheckDefinition, len(c.Checks))
 	for name, d := range c.Checks {
 		checks[name] = d.withDefaults()
@@ -267,7 +269,7 @@ func (d Definition) withDefaults() Definition {
 	d = d.withPreset()
 	setDefault(&d.Timeout, DefaultTimeout)
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
-	if isModel(d.Kind) {
+	if d.Kind == KindModel {
 		setDefault(&d.Concurrency, DefaultModelConcurrency)
 		setDefault(&d.MaxTurns, llm.DefaultMaxTurns)
 		setDefault(&d.MaxOutputTokens, llm.DefaultMaxOutputTokens)
@@ -297,12 +299,18 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Digest names what the agent does: workers whose digests agree do the same
-// work. How many attempts run side by side is not part of it.
-func (d Definition) Digest() spec.Digest {
-	d = d.withDefaults()
+// Digest names what an agent does: workers whose digests agree do the same
+// work. How many attempts run side by side is not part of it, and of a model's provider only
+// which server it is.
+func (c Config) Digest(agent string) spec.Digest {
+	d := c.Agents[agent].withDefaults()
 	d.Concurrency = 0
-	return digest(d)
+	p := c.Providers[d.Provider]
+	return digest(struct {
+		Definition
+		Format  wire.API `json:"format,omitempty"`
+		BaseURL string   `json:"base_url,omitempty"`
+	}{d, p.Format, p.BaseURL})
 }
 
 // Digest names what the check does.

@@ -12,19 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
-		Agents: map[string]Definition{"c": {Kind: KindCommand}, "m": {Kind: KindOpenAI}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
+		Agents: map[string]Definition{"c": {Kind: KindCommand}, "m": {Kind: KindModel}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
 		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: failures.Syntax}},
 		Limits: Limits{Files: 7},
 	}
 	d := c.WithDefaults()
 	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4}, d.Agents["c"])
 	require.Equal(t, Definition{
-		Kind: KindOpenAI, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
+		Kind: KindModel, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
 	}, d.Agents["m"])
 	require.Equal(t, c.Agents["own"], d.Agents["own"])
@@ -50,18 +52,19 @@ func TestLimitsAreSizes(t *testing.T) {
 
 func TestDigestNamesWhatIsDone(t *testing.T) {
 	t.Parallel()
+	digest := func(d Definition) spec.Digest { return Config{Agents: map[string]Definition{"a": d}}.Digest("a") }
 	d := Definition{Kind: KindCommand, Argv: []string{"a"}}
-	require.True(t, d.Digest().Valid())
+	require.True(t, digest(d).Valid())
 	same := d
 	same.Timeout, same.Concurrency = DefaultTimeout, 9
-	require.Equal(t, d.Digest(), same.Digest(), "defaults and concurrency make no difference")
+	require.Equal(t, digest(d), digest(same), "defaults and concurrency make no difference")
 	for _, other := range []Definition{
 		{Kind: KindCommand, Argv: []string{"b"}},
 		{Kind: KindCommand, Argv: []string{"a"}, Git: true},
 		{Kind: KindCommand, Argv: []string{"a"}, Env: []string{"X"}},
 		{Kind: KindCommand, Argv: []string{"a"}, Timeout: DefaultTimeout + 1},
 	} {
-		require.NotEqual(t, d.Digest(), other.Digest())
+		require.NotEqual(t, digest(d), digest(other))
 	}
 	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: failures.Syntax}.Digest())
 }
@@ -102,9 +105,9 @@ func TestNewWarnsOfWhatWillNotWork(t *testing.T) {
 		Version: 1, Dir: t.TempDir(),
 		Agents: map[string]Definition{
 			"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}},
-			"m": {Kind: KindAnthropic, Model: "m", APIKeyEnv: "NO_KEY"},
 		},
-		Checks: map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
+		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyEnv: "NO_KEY"}},
+		Checks:    map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
 	}, Options{Getenv: func(string) string { return "" }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "no-such-program")

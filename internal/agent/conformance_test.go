@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const secret = "swordfish-0123456789"
@@ -87,12 +88,12 @@ func failure(t *testing.T, err error) *failures.Failure {
 func TestAdapters(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(b *bench, c conformance) *Set{
-		KindCommand:   func(b *bench, c conformance) *Set { return b.shell(c.shell) },
-		KindAnthropic: func(b *bench, c conformance) *Set { return b.asked(KindAnthropic, c.model...) },
-		KindOpenAI:    func(b *bench, c conformance) *Set { return b.asked(KindOpenAI, c.model...) },
+		KindCommand: func(b *bench, c conformance) *Set { return b.shell(c.shell) },
+		"anthropic": func(b *bench, c conformance) *Set { return b.asked(wire.Anthropic, c.model...) },
+		"openai":    func(b *bench, c conformance) *Set { return b.asked(wire.OpenAI, c.model...) },
 	} {
 		for _, c := range conformances() {
-			if isModel(name) && c.model == nil {
+			if name != KindCommand && c.model == nil {
 				continue // about processes
 			}
 			t.Run(name+"/"+c.name, func(t *testing.T) {
@@ -116,18 +117,18 @@ func TestAdapters(t *testing.T) {
 
 // asked is a model that gives one reply after the other, the last one again and
 // again.
-func (b *bench) asked(kind string, replies ...providertest.Reply) *Set {
+func (b *bench) asked(format wire.API, replies ...providertest.Reply) *Set {
 	b.t.Helper()
 	server := providertest.New(b.t, func(r providertest.Request) providertest.Reply {
 		return replies[min(r.Turn(), len(replies))-1]
 	})
 	base := server.URL()
-	if kind == KindOpenAI {
+	if format == wire.OpenAI {
 		base = server.OpenAIURL()
 	}
-	return b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &cost.Prices{Input: 40_000_000_000_000, Output: 25_000_000_000_000},
-	}}})
+	return b.set(modelConfig(Provider{
+		Format: format, BaseURL: base, KeyEnv: "API_KEY", Models: map[string]cost.Prices{"m": {Input: 40_000_000_000_000, Output: 25_000_000_000_000}},
+	}))
 }
 
 // calls is a reply that calls a tool so many times.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -15,10 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
-
-// isModel reports whether an agent of the kind is a model that works through tools.
-func isModel(kind string) bool { return kind == KindAnthropic || kind == KindOpenAI }
 
 // idleConnections is how many connections to one provider are kept for the next
 // calls.
@@ -39,17 +36,19 @@ func newTransport() http.RoundTripper {
 // converse does an attempt of a model. Its calls are booked one by one, by the
 // conversation itself.
 func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
-	provider, err := s.provider(d, job.Agent)
+	p := s.config.Providers[d.Provider]
+	provider, err := s.adapter(p, d.Provider)
 	if err != nil {
 		return session.Outcome{}, err
 	}
+	prices, _ := p.Prices(d.Model)
 	progress := procgroup.NewProgress(job.Progress)
 	defer progress.Close()
 	job.Progress = func(line string) { progress.Line(safetext.Line(line)) }
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
-		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
+		Name: job.Agent, Kind: string(p.Format), Model: d.Model, Provider: provider, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
 		Log: c.Stdout,
@@ -64,24 +63,14 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	return out, err
 }
 
-// provider makes the adapter of the definition's kind, with the key of the
-// worker's environment.
-func (s *Set) provider(d Definition, agent string) (llm.Provider, error) {
-	key := s.key(d)
-	if key == "" && d.APIKeyEnv != "" {
-		return nil, failures.Failf(failures.Auth, "agent %s: variable %s with the provider's key is not set in the worker's environment", agent, d.APIKeyEnv)
+// adapter makes the adapter of a provider's format, with its key.
+func (s *Set) adapter(p Provider, name string) (llm.Provider, error) {
+	key := s.keys[name]
+	if key.err != nil {
+		return nil, failures.Failf(failures.Auth, "provider %s: %v", name, key.err)
 	}
-	if d.Kind == KindAnthropic {
-		return anthropic.Provider{BaseURL: d.BaseURL, Key: key}, nil
+	if p.Format == wire.Anthropic {
+		return anthropic.Provider{BaseURL: p.BaseURL, Key: key.value}, nil
 	}
-	return openai.Provider{BaseURL: d.BaseURL, Key: key}, nil
-}
-
-// key is the provider's key; empty: there is none. Variables that are set from
-// files often end with a line end.
-func (s *Set) key(d Definition) string {
-	if d.APIKeyEnv == "" {
-		return ""
-	}
-	return strings.TrimSpace(s.getenv(d.APIKeyEnv))
+	return openai.Provider{BaseURL: p.BaseURL, Key: key.value}, nil
 }

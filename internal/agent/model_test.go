@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // done is a model that has nothing to do.
@@ -23,18 +24,26 @@ func done(providertest.Request) providertest.Reply {
 	return calls(1, cost.Usage{}, "finish", map[string]string{"summary": "done"})
 }
 
+// modelConfig has agent x ask a model of a provider.
+func modelConfig(p Provider) Config {
+	return Config{
+		Agents:    map[string]Definition{"x": {Kind: KindModel, Provider: "p", Model: "m"}},
+		Providers: map[string]Provider{"p": p},
+	}
+}
+
 // TestKeys has models find their key in the worker's environment, and nowhere
 // else.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	server := providertest.New(t, done)
-	for kind, c := range map[string]struct{ base, header, prefix string }{
-		KindAnthropic: {server.URL(), "X-Api-Key", ""},
-		KindOpenAI:    {server.OpenAIURL(), "Authorization", "Bearer "},
+	for format, c := range map[wire.API]struct{ base, header, prefix string }{
+		wire.Anthropic: {server.URL(), "X-Api-Key", ""},
+		wire.OpenAI:    {server.OpenAIURL(), "Authorization", "Bearer "},
 	} {
 		b := newBench(t)
 		run := func(variable string) (http.Header, error) {
-			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: kind, Model: "m", BaseURL: c.base, APIKeyEnv: variable}}})
+			s := b.set(modelConfig(Provider{Format: format, BaseURL: c.base, KeyEnv: variable}))
 			_, err := s.Run(t.Context(), b.job())
 			if err != nil {
 				return nil, err
@@ -44,7 +53,7 @@ func TestKeys(t *testing.T) {
 		}
 		b.vars["MODEL"] = secret + "\n"
 		header, err := run("MODEL")
-		require.NoError(t, err, kind)
+		require.NoError(t, err, format)
 		require.Equal(t, c.prefix+secret, header.Get(c.header))
 
 		header, err = run("")
@@ -67,7 +76,7 @@ func TestKeysAreSecrets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.vars["MODEL"] = secret + "\n"
-	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindOpenAI, Model: "m", APIKeyEnv: "MODEL"}}})
+	s := b.set(modelConfig(Provider{Format: wire.OpenAI, KeyEnv: "MODEL"}))
 	require.Equal(t, "it is ***.", s.Mask("it is "+secret+"."))
 	require.Contains(t, s.Secrets(), secret)
 }
@@ -76,8 +85,8 @@ func TestKeysAreSecrets(t *testing.T) {
 // answer while the rest is on its way, then its calls and what they bring.
 func TestModelsAreFollowed(t *testing.T) {
 	t.Parallel()
-	for kind, address := range map[string]func(*providertest.Server) string{KindAnthropic: (*providertest.Server).URL, KindOpenAI: (*providertest.Server).OpenAIURL} {
-		t.Run(kind, func(t *testing.T) {
+	for format, address := range map[wire.API]func(*providertest.Server) string{wire.Anthropic: (*providertest.Server).URL, wire.OpenAI: (*providertest.Server).OpenAIURL} {
+		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			halfway, goOn := make(chan struct{}), make(chan struct{})
 			var text strings.Builder
@@ -105,7 +114,7 @@ func TestModelsAreFollowed(t *testing.T) {
 			})
 			b := newBench(t)
 			b.vars["MODEL"] = secret
-			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: kind, Model: "m", BaseURL: address(server), APIKeyEnv: "MODEL"}}})
+			s := b.set(modelConfig(Provider{Format: format, BaseURL: address(server), KeyEnv: "MODEL"}))
 			job := b.job()
 			job.LiveLog = filepath.Join(t.TempDir(), "live.log")
 			said := func() string {
@@ -143,17 +152,26 @@ func TestModelsAreFollowed(t *testing.T) {
 func TestModelsAreOffered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	d := Definition{Kind: KindOpenAI, Model: "m", BaseURL: "http://localhost", Fallback: ""}
-	priced := d
-	priced.Prices = &cost.Prices{}
-	s := b.set(Config{Agents: map[string]Definition{"x": d, "y": priced}})
+	c := modelConfig(Provider{Format: wire.OpenAI, BaseURL: "http://localhost", KeyEnv: "UNSET"})
+	priced := c.Providers["p"]
+	priced.Models, priced.KeyEnv, priced.Breaker.Threshold = map[string]cost.Prices{"m": {}}, "", 7
+	elsewhere := priced
+	elsewhere.BaseURL = "http://127.0.0.1"
+	c.Providers["q"], c.Providers["r"] = priced, elsewhere
+	for name, provider := range map[string]string{"y": "q", "z": "r"} {
+		c.Agents[name] = Definition{Kind: KindModel, Provider: provider, Model: "m"}
+	}
+	s := b.set(c)
 	offered := s.Offered("x")
 	require.Equal(t, "m", offered.Model)
 	require.True(t, offered.Unpriced)
 	require.Equal(t, spec.InJournal, offered.Conversation)
 	require.False(t, s.Offered("y").Unpriced)
-	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices say nothing about what it does")
-	other := d
-	other.Model = "n"
-	require.NotEqual(t, d.Digest(), other.Digest())
+	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices, keys and breakers say nothing about what it does")
+	require.NotEqual(t, offered.Digest, s.Offered("z").Digest, "it asks another server")
+	require.Equal(t, "q", s.Offered("y").Breaker, "that of the provider")
+	require.Equal(t, 7, s.Breaker("y").Threshold)
+	before := c.Digest("x")
+	c.Agents["x"] = Definition{Kind: KindModel, Provider: "p", Model: "n"}
+	require.NotEqual(t, before, c.Digest("x"))
 }

@@ -43,16 +43,22 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		d, of := c.Agents[name], "agent "+name
 		out = append(out, variables(of, d.Env, getenv)...)
-		switch d.Kind {
-		case KindCommand:
+		if d.Kind == KindCommand {
 			out = append(out, c.program(of, d.Argv[0], d.Preset, path)...)
 			out = append(out, scriptOf(of, d.Argv)...)
 			if d.Git {
 				out = append(out, c.program(of+", which has git: true,", "git", "", path)...)
 			}
-		default:
-			if d.APIKeyEnv != "" {
-				out = append(out, variables(of, []string{d.APIKeyEnv}, getenv)...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
+		p, of := c.Providers[name], "provider "+name
+		switch {
+		case p.KeyEnv != "":
+			out = append(out, variables(of, []string{p.KeyEnv}, getenv)...)
+		case p.KeyFile != "":
+			if _, err := c.key(p, getenv); err != nil {
+				out = append(out, Shortage{Of: of, Message: "its key cannot be read: " + err.Error(), Remedy: "write the key to the file, readable by the worker's user"})
 			}
 		}
 	}

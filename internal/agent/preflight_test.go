@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 func TestShortages(t *testing.T) {
@@ -51,11 +52,15 @@ func TestShortages(t *testing.T) {
 		},
 		"variables": {
 			config: Config{
-				Agents: map[string]Definition{"a": {Kind: KindAnthropic, APIKeyEnv: "UNSET"}},
-				Checks: map[string]CheckDefinition{"k": {Argv: []string{"true"}, Env: []string{"SET", "OTHER"}}},
+				Providers: map[string]Provider{"a": {Format: wire.Anthropic, KeyEnv: "UNSET"}, "b": {Format: wire.OpenAI, KeyFile: "no-such-key"}},
+				Checks:    map[string]CheckDefinition{"k": {Argv: []string{"true"}, Env: []string{"SET", "OTHER"}}},
 			},
 			want: []Shortage{
-				{Of: "agent a", Message: "variable UNSET is not set", Remedy: "set UNSET in the environment of the worker"},
+				{Of: "provider a", Message: "variable UNSET is not set", Remedy: "set UNSET in the environment of the worker"},
+				{
+					Of: "provider b", Message: "its key cannot be read: open " + filepath.Join(dir, "no-such-key") + ": no such file or directory",
+					Remedy: "write the key to the file, readable by the worker's user",
+				},
 				{Of: "check k", Message: "variable OTHER is not set", Remedy: "set OTHER in the environment of the worker"},
 			},
 		},

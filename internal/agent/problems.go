@@ -21,6 +21,7 @@ import (
 // tell is [New]'s to say.
 func (c Config) Problems() []spec.Problem {
 	v := &validator{config: c}
+	v.providers()
 	for _, name := range v.names("$.agents", slices.Sorted(maps.Keys(c.Agents))) {
 		v.agent(spec.FieldPath("$.agents", name), c.Agents[name])
 	}
@@ -70,29 +71,26 @@ func (v *validator) names(parent string, names []string) []string {
 	return names
 }
 
-// ownPaths are what is appended to a base_url: one that ends in it leads nowhere.
-var ownPaths = map[string]string{KindAnthropic: "/v1/messages", KindOpenAI: "/chat/completions"}
-
 func (v *validator) agent(path string, d Definition) {
 	v.program(path+".argv", d.Argv)
 	v.knownCaches(path+".caches", d.Caches)
 	v.network(path+".network", d.Network)
-	if b := d.Breaker; b.MaxCooldown > 0 && b.Cooldown > b.MaxCooldown {
-		v.add(path+".breaker.max_cooldown", "is %s, below cooldown: %s", b.MaxCooldown, b.Cooldown)
-	}
-	if full := d.withDefaults(); isModel(d.Kind) && full.MaxOutputTokens >= full.ContextTokens {
+	v.breaker(path, d.Breaker)
+	v.reached(path, d)
+	if full := d.withDefaults(); d.Kind == KindModel && full.MaxOutputTokens >= full.ContextTokens {
 		v.add(path+".max_output_tokens", "is %d, which leaves no room for a prompt in context_tokens: %d", full.MaxOutputTokens, full.ContextTokens)
 	}
-	if own := ownPaths[d.Kind]; own != "" && strings.HasSuffix(strings.TrimRight(d.BaseURL, "/"), own) {
-		v.add(path+".base_url", "ends in %s, which is appended to it; leave that out", own)
+	if d.Prices != nil {
+		v.prices(path+".prices", *d.Prices)
 	}
-	if p := d.Prices; p != nil && p.Input > 0 && p.Output == 0 {
-		v.add(path+".prices.output", "is missing or 0, where input costs money; write what a million tokens of output cost")
-	} else if p != nil && p.Output > 0 && p.Input == 0 {
-		v.add(path+".prices.input", "is missing or 0, where output costs money; write what a million tokens of input cost")
-	}
-	if !isModel(d.Kind) {
+	if d.Kind != KindModel {
 		v.preset(path, d)
+	}
+}
+
+func (v *validator) breaker(path string, b spec.Breaker) {
+	if b.MaxCooldown > 0 && b.Cooldown > b.MaxCooldown {
+		v.add(path+".breaker.max_cooldown", "is %s, below cooldown: %s", b.MaxCooldown, b.Cooldown)
 	}
 }
 
@@ -100,7 +98,7 @@ func (v *validator) agent(path string, d Definition) {
 // leaves the stream to the preset.
 func (v *validator) preset(path string, d Definition) {
 	if d.Preset == "" && d.Model != "" {
-		v.add(path+".model", "belongs to the kinds anthropic and openai, and to presets; leave it out, or name a preset")
+		v.add(path+".model", "belongs to kind model, and to presets; leave it out, or name a preset")
 	}
 	if d.Preset != preset.Claude && d.MaxTurns != 0 {
 		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by timeout and reserve")
@@ -174,10 +172,10 @@ func (v *validator) sharedBreakers() {
 	breakers := map[string]string{} // by breaker in lower case
 	for _, name := range slices.Sorted(maps.Keys(v.config.Agents)) {
 		path := spec.FieldPath("$.agents", name) + ".breaker"
-		b := v.config.Agents[name].Breaker.For(name)
+		b := v.config.BreakerOf(name)
 		lower := strings.ToLower(b.Name)
 		if other, ok := agents[b.Name]; ok {
-			if !same(v.config.Agents[other].Breaker.For(other), b) {
+			if !same(v.config.BreakerOf(other), b) {
 				v.add(path, "differs from that of agent %s, with which %s shares breaker %s; set both alike, or give one another name", other, name, b.Name)
 			}
 		} else if before, ok := breakers[lower]; ok {

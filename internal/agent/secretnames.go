@@ -27,8 +27,10 @@ func (c Config) secretNames() []string {
 	}
 	for _, d := range c.Agents {
 		add(d.Env)
-		if d.APIKeyEnv != "" {
-			names = append(names, d.APIKeyEnv)
+	}
+	for _, p := range c.Providers {
+		if p.KeyEnv != "" {
+			names = append(names, p.KeyEnv)
 		}
 	}
 	for _, d := range c.Checks {

@@ -212,18 +212,19 @@ agents:
   ghost: {kind: command, argv: [no-such-program]}
   lost: {kind: command, argv: [sh, /no/such/script.sh]}
   tool: {kind: command, preset: codex, argv: [./codex]}
-  model: {kind: anthropic, model: m, api_key_env: NO_KEY}
+  model: {kind: model, provider: main, model: m}
   fine: {kind: command, argv: ["true"]}
 checks:
   build: {argv: [no-such-check]}
 webhook: {url_env: NO_HOOK}
+providers: {main: {format: anthropic, key_env: NO_KEY}}
 `)
 	codex := d.file("codex", "#!/bin/sh\necho codex-cli 1.2.3\n")
 	require.NoError(t, os.Chmod(codex, 0o700))
 	fs := d.findings("--agents", file)
 	require.Contains(t, fs.of(t, "agent ghost in file", "bad").Message, "no-such-program is not in PATH")
 	require.Contains(t, fs.of(t, "agent lost in file", "bad").Message, "/no/such/script.sh does not exist")
-	require.Contains(t, fs.of(t, "agent model in file", "warning").Message, "NO_KEY")
+	require.Contains(t, fs.of(t, "provider main in file", "warning").Message, "NO_KEY")
 	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
 	require.Contains(t, fs.of(t, "programs", "ok").Message, "fine")

@@ -117,9 +117,10 @@ func TestInitsSuggestionsLoad(t *testing.T) {
 	require.NoError(t, err)
 	suggested := regexp.MustCompile(`(?m)^#   developer:\n(#     .*\n)+`).FindAllString(string(text), -1)
 	require.Len(t, suggested, 2)
+	providers := regexp.MustCompile(`(?m)^# providers:\n(#   .*\n)+`).FindString(string(text))
 	for _, s := range suggested {
 		file := filepath.Join(t.TempDir(), "agents.yaml")
-		require.NoError(t, os.WriteFile(file, []byte("version: 1\nagents:\n"+strings.ReplaceAll(s, "#   ", "  ")), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte("version: 1\n"+regexp.MustCompile(`(?m)^# `).ReplaceAllString(providers, "")+"agents:\n"+strings.ReplaceAll(s, "#   ", "  ")), 0o600))
 		_, err := config.LoadWorker(file)
 		require.NoError(t, err)
 	}

@@ -24,7 +24,7 @@ phases:
 func (d *desk) withModel(script providertest.Script, settings ...string) {
 	d.t.Helper()
 	server := providertest.New(d.t, script)
-	file := d.file("agents.yaml", "version: 1\nagents:\n  model: {kind: anthropic, model: some-model, base_url: "+strings.Join(append([]string{server.URL()}, settings...), ", ")+"}\n")
+	file := d.file("agents.yaml", "version: 1\nproviders: {p: {format: anthropic, base_url: "+server.URL()+"}}\nagents:\n  model: {"+strings.Join(append([]string{"kind: model, provider: p, model: some-model"}, settings...), ", ")+"}\n")
 	d.serves(file)
 }
 

@@ -155,7 +155,7 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.Contains(t, got.stderr.String(), `agent "writer", needed by team pair, is missing; it has coder`)
 	require.NoDirExists(t, d.state)
 
-	priceless := d.file("priceless.yaml", "version: 1\nagents: {coder: {kind: openai, model: m, base_url: 'http://h/v1'}}\n")
+	priceless := d.file("priceless.yaml", "version: 1\nproviders: {p: {format: openai, base_url: 'http://h/v1'}}\nagents: {coder: {kind: model, provider: p, model: m}}\n")
 	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: [{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
 	got = d.run("validate", capped, "--agents", priceless)
 	require.Equal(t, 2, got.code)

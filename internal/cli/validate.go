@@ -129,7 +129,7 @@ func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Pro
 	}
 	agents := map[string]spec.OfferedAgent{}
 	for name, d := range cfg.Agents {
-		agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: d.Unpriced()}
+		agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: cfg.Unpriced(name)}
 	}
 	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
 	maps.DeleteFunc(agents, func(name string, _ spec.OfferedAgent) bool { return !slices.Contains(working, name) })

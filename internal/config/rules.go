@@ -113,7 +113,7 @@ var synonyms = map[string][]string{
 	"outputs": {"produces", "keep"}, "artifacts": {"produces", "keep"}, "exclude": {"ignore"}, "tests": {"checks"},
 	"command": {"argv"}, "cmd": {"argv"}, "args": {"argv"}, "run": {"argv"}, "type": {"kind"}, "environment": {"env"},
 	"max_tokens": {"tokens", "max_output_tokens"}, "cost": {"usd"}, "id": {"name"},
-	"api_key": {"api_key_env"}, "endpoint": {"base_url"}, "url": {"base_url", "url_env"}, "max_iterations": {"max_turns"},
+	"api_key": {"key_env"}, "api_key_env": {"key_env"}, "endpoint": {"base_url"}, "url": {"base_url", "url_env"}, "max_iterations": {"max_turns"},
 	"token": {"token_env"}, "email": {"email_env"}, "user": {"email_env"}, "secret": {"secret_env"}, "custom_fields": {"fields"},
 	"issue_type": {"type"}, "project_key": {"project"}, "priority": {"priorities"}, "component": {"components"},
 }

@@ -262,13 +262,13 @@ func unset(of string, t *jsonschema.Schema, key string, s *jsonschema.Schema) st
 // byKind is the number that the worker fills in for each kind of agent.
 func byKind(key string) string {
 	kinds := map[string]agent.Definition{
-		agent.KindCommand: {Kind: agent.KindCommand}, agent.KindAnthropic: {Kind: agent.KindAnthropic}, agent.KindOpenAI: {Kind: agent.KindOpenAI},
+		agent.KindCommand: {Kind: agent.KindCommand}, agent.KindModel: {Kind: agent.KindModel},
 		"preset claude": {Kind: agent.KindCommand, Preset: "claude"},
 	}
 	filled := agent.Config{Agents: kinds}.WithDefaults().Agents
 	var values []string
 	of := map[string][]string{}
-	for _, kind := range []string{agent.KindCommand, "preset claude", agent.KindAnthropic, agent.KindOpenAI} {
+	for _, kind := range []string{agent.KindCommand, "preset claude", agent.KindModel} {
 		v := reflect.ValueOf(filled[kind])
 		for i := range v.NumField() {
 			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")

@@ -18,7 +18,8 @@ const (
 		"phases": [{"name": "build", "personas": ["dev"]}, {"name": "look", "personas": ["lead"]}]}`
 	aWorker = `{"version": 1, "caches": {"go": {"env": "GOCACHE"}}, "checks": {"vet": {"argv": ["go", "vet"]}}, "agents": {
 		"c": {"kind": "command", "argv": ["./c.sh"]}, "p": {"kind": "command", "preset": "claude"}, "q": {"kind": "command", "preset": "codex"},
-		"m": {"kind": "anthropic", "model": "m", "api_key_env": "KEY"}, "o": {"kind": "openai", "model": "m", "base_url": "http://localhost:1/v1"}}}`
+		"m": {"kind": "model", "model": "m", "provider": "a"}, "o": {"kind": "model", "model": "m", "provider": "b"}},
+		"providers": {"a": {"format": "anthropic", "key_env": "KEY"}, "b": {"format": "openai", "base_url": "http://localhost:1/v1"}}}`
 	aJira = `{"url": "https://example.atlassian.net", "deployment": "cloud", "email_env": "E", "token_env": "T"}`
 )
 
@@ -108,8 +109,11 @@ var workerRulings = append(append(append(append([]ruling{
 	{"agents", nil, []string{`{}`, `{"a b": {"kind": "command", "argv": ["x"]}}`, `{"a": {"kind": "shell"}}`, `{"a": {}}`}},
 	{"secrets", []string{`["A_B"]`}, []string{`["A=b"]`, `["1A"]`, `["A", "A"]`}},
 	{"agents.c.env", []string{`["LANG"]`}, []string{`["HOME"]`, `["MAESTRO_RESULT"]`, `["TMPDIR"]`, `["GIT_CEILING_DIRECTORIES"]`, `["A=b"]`}},
-	{"agents.c.base_url", nil, []string{`"http://x"`}},
-	{"agents.c.api_key_env", nil, []string{`"K"`}},
+	{"agents.c.provider", nil, []string{`"a"`}},
+	{"providers.a.key_env", []string{`"K"`}, []string{`"sk-123"`}},
+	{"providers.a.format", nil, []string{`"cohere"`}},
+	{"providers.a.models", []string{`{"a/b:c": {"input": 1, "output": 2}, "m*": {}}`}, []string{`{"": {}}`, `{"a": {"input": -1}}`}},
+	{"providers", nil, []string{`{"a b": {"format": "openai", "key_env": "K"}}`, `{"a": {"key_env": "K"}}`}},
 	{"agents.c.context_tokens", nil, []string{"5000"}},
 	{"agents.c.max_output_tokens", nil, []string{"5000"}},
 	{"agents.c.git", []string{"true"}, []string{"1"}},
@@ -117,7 +121,7 @@ var workerRulings = append(append(append(append([]ruling{
 	{"agents.p.model", []string{`"m"`}, []string{`5`}},
 	{"agents.p.preset", []string{`"claude"`, `"codex"`, `"gemini"`}, []string{`"cursor"`}},
 	{"agents.c", nil, []string{`{"kind": "command"}`}},
-	{"agents.m", nil, []string{`{"kind": "anthropic", "model": "m"}`, `{"kind": "anthropic", "api_key_env": "K"}`}},
+	{"agents.m", nil, []string{`{"kind": "model", "model": "m"}`, `{"kind": "model", "provider": "a"}`}},
 	{"agents.m.env", nil, []string{`["A"]`}},
 	{"agents.m.git", nil, []string{"true"}},
 	{"agents.m.preset", nil, []string{`"claude"`}},
@@ -127,7 +131,7 @@ var workerRulings = append(append(append(append([]ruling{
 	{"agents.o.max_output_tokens", []string{"256", "4096"}, []string{"255", "100000001"}},
 	{"agents.o.context_tokens", []string{"100000000"}, []string{"4095", "100000001"}},
 	{
-		"agents.m.prices",
+		"agents.c.prices",
 		[]string{`{"input": 3, "output": 15, "cache_read": 0.3}`, `{"input": 0, "output": 0}`},
 		[]string{`{"input": -3, "output": 1}`, `{"input": "3", "output": 1}`},
 	},
@@ -147,7 +151,7 @@ var workerRulings = append(append(append(append([]ruling{
 	{"webhook", []string{`{"url_env": "U", "secret_env": "S", "timeout": "5s"}`}, []string{`{}`, `{"url_env": "a b"}`}},
 }, aDuration.in("agents.c.timeout", "agents.c.idle_timeout", "agents.c.breaker.cooldown", "checks.vet.timeout")...),
 	aGlob.in("checks.vet.keep")...),
-	anAddress.in("web_ui", "agents.m.base_url")...),
+	anAddress.in("web_ui", "providers.a.base_url")...),
 	anArgv.in("agents.c.argv", "checks.vet.argv")...)
 
 // beyond are values that only the loader refuses: no schema says it.
@@ -162,9 +166,11 @@ var beyondWorker = []ruling{
 	{"agents.c.model", nil, []string{`"m"`}},
 	{"agents.c.max_turns", nil, []string{"5"}},
 	{"agents.q.max_turns", nil, []string{"5"}},
-	{"agents.m.base_url", nil, []string{`"https://example.com/v1/messages"`}},
-	{"agents.o.base_url", nil, []string{`"https://example.com/v1/chat/completions/"`}},
-	{"agents.m.prices", nil, []string{`{"input": 3}`, `{"output": 3}`, `{"input": 3, "output": 0}`}},
+	{"providers.a.base_url", nil, []string{`"https://example.com/v1/messages"`}},
+	{"providers.b.base_url", nil, []string{`"https://example.com/v1/chat/completions/"`}},
+	{"agents.m.provider", nil, []string{`"c"`}},
+	{"providers.a", nil, []string{`{"format": "anthropic"}`, `{"format": "anthropic", "key_env": "K", "key_file": "k"}`}},
+	{"agents.c.prices", nil, []string{`{"input": 3}`, `{"output": 3}`, `{"input": 3, "output": 0}`}},
 	{"limits.file_bytes", nil, []string{`100000000001`}},
 	{"limits.tree_bytes", nil, []string{`10000000000001`}},
 	{"limits.disk_bytes", nil, []string{`50000000000001`}},

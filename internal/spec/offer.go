@@ -38,6 +38,8 @@ type OfferedAgent struct {
 	Conversation Conversation `json:"conversation,omitempty"`
 	// Fallback names the agent that may work in this one's place.
 	Fallback string `json:"fallback,omitempty"`
+	// API names the API of its provider: anthropic, openai or gemini; empty: it has none.
+	API string `json:"api,omitempty"`
 	// Unpriced: it spends tokens, and no prices are configured.
 	Unpriced bool `json:"unpriced,omitempty"`
 }

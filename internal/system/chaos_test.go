@@ -88,7 +88,8 @@ func TestChaos(t *testing.T) {
 	c.write("agents.yaml", `version: 1
 agents:
   busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}
-  model: {kind: anthropic, model: m, base_url: "`+model.URL()+`", concurrency: 100, breaker: {cooldown: 2s, max_cooldown: 4s}}
+  model: {kind: model, provider: p, model: m, concurrency: 100}
+providers: {p: {format: anthropic, base_url: "`+model.URL()+`", breaker: {cooldown: 2s, max_cooldown: 4s}}}
 checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 `)
 	c.write("team.yaml", chaosTeam)

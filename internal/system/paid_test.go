@@ -31,8 +31,10 @@ func talk(r providertest.Request) providertest.Reply {
 // team of one persona that works with it.
 func (w *world) withModel(s *providertest.Server) (teamFile string) {
 	w.write("agents.yaml", fmt.Sprintf(`version: 1
+providers:
+  p: {format: anthropic, base_url: %q, models: {m: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}}}
 agents:
-  model: {kind: anthropic, model: m, base_url: %q, prices: {input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}}
+  model: {kind: model, provider: p, model: m}
 `, s.URL()))
 	return w.write("team.yaml", `version: 1
 name: writers

@@ -123,16 +123,17 @@ func usageAttributes(u cost.Usage) []attribute.KeyValue {
 	}
 }
 
-// providers names the model APIs as the conventions do, by the kind of agent.
+// providers names the providers as the conventions do, by their API.
 var providers = map[string]attribute.KeyValue{
 	"anthropic": semconv.GenAIProviderNameAnthropic,
 	"openai":    semconv.GenAIProviderNameOpenAI,
+	"gemini":    semconv.GenAIProviderNameGCPGemini,
 }
 
 // callAttributes are those of a call's metrics: as many as there are agents.
 func callAttributes(call activities.Call) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.GenAIAgentName(call.Agent)}
-	if provider, known := providers[call.Kind]; known {
+	if provider, known := providers[call.API]; known {
 		attributes = append(attributes, semconv.GenAIOperationNameChat, provider)
 	} else {
 		attributes = append(attributes, semconv.GenAIOperationNameInvokeAgent)
@@ -145,7 +146,7 @@ func callAttributes(call activities.Call) []attribute.KeyValue {
 
 // callName is the operation and what it is done with.
 func callName(call activities.Call) string {
-	if _, known := providers[call.Kind]; known {
+	if _, known := providers[call.API]; known {
 		return semconv.GenAIOperationNameChat.Value.AsString() + " " + call.Model
 	}
 	return semconv.GenAIOperationNameInvokeAgent.Value.AsString() + " " + call.Agent

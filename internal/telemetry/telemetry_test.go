@@ -182,7 +182,7 @@ func TestWhatAlertsWatchIsThereFromTheStart(t *testing.T) {
 func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
-	call := activities.Call{Team: "web", Session: "s-1", Agent: "coder", Kind: "anthropic", Model: "m-1"}
+	call := activities.Call{Team: "web", Session: "s-1", Agent: "coder", API: "anthropic", Model: "m-1"}
 	_, ended := m.CallBegun(t.Context(), call)
 	m.pass(3 * time.Second)
 	ended(activities.CallEnd{Stored: true, Usage: cost.Usage{

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -47,7 +48,7 @@ func TestResetSessionPaysForNoSeriesAgain(t *testing.T) {
 		return "a.txt", "bad"
 	}, done))
 	s := newStand(t, agent.Config{
-		Agents: map[string]agent.Definition{"a": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL()}},
+		Agents: map[string]agent.Definition{"a": model()}, Providers: served(wire.Anthropic, provider.URL()),
 		Checks: map[string]agent.CheckDefinition{"good": check("date +%s%N; grep good a.txt")}, // never in the same words
 	})
 	tm := short(spec.Phase{Name: "one", Personas: []string{"dev"}, Checks: []string{"good"}})
@@ -73,16 +74,23 @@ func TestResetSessionPaysForNoSeriesAgain(t *testing.T) {
 }
 
 // TestResetSessionPaysForNoReworkAgain resets a session in which work was sent back.
+// twoModels are agents a and b, each with a provider of its own.
+func twoModels(format wire.API, a, b string) agent.Config {
+	other := model()
+	other.Provider = "q"
+	providers := served(format, a)
+	providers["q"] = agent.Provider{Format: format, BaseURL: b}
+	return agent.Config{Agents: map[string]agent.Definition{"a": model(), "b": other}, Providers: providers}
+}
+
 func TestResetSessionPaysForNoReworkAgain(t *testing.T) {
 	t.Parallel()
-	for kind, path := range map[string]string{agent.KindAnthropic: "", agent.KindOpenAI: "/v1"} {
-		t.Run(kind, func(t *testing.T) {
+	for format, path := range map[wire.API]string{wire.Anthropic: "", wire.OpenAI: "/v1"} {
+		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			developer, tester := sender(nil)
 			asked, looked := providertest.New(t, developer), providertest.New(t, tester)
-			s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
-				"a": {Kind: kind, Model: "m", BaseURL: asked.URL() + path}, "b": {Kind: kind, Model: "m", BaseURL: looked.URL() + path},
-			}})
+			s := newStand(t, twoModels(format, asked.URL()+path, looked.URL()+path))
 			tm := sendsBack()
 			result, err := s.run("s", tm)
 			require.NoError(t, err)
@@ -155,9 +163,7 @@ func TestResumeGoesOnInTheMiddleOfARework(t *testing.T) {
 	})
 	asked, looked := providertest.New(t, developer), providertest.New(t, tester)
 	t.Cleanup(func() { close(stuck) })
-	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
-		"a": {Kind: agent.KindAnthropic, Model: "m", BaseURL: asked.URL()}, "b": {Kind: agent.KindAnthropic, Model: "m", BaseURL: looked.URL()},
-	}})
+	s := newStand(t, twoModels(wire.Anthropic, asked.URL(), looked.URL()))
 	run := s.start("s", sendsBack())
 	<-arrived
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -50,7 +51,7 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 	t.Parallel()
 	provider := providertest.New(t, told)
 	s := newStand(t, agent.Config{
-		Agents: map[string]agent.Definition{"a": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL()}},
+		Agents: map[string]agent.Definition{"a": model()}, Providers: served(wire.Anthropic, provider.URL()),
 		Checks: map[string]agent.CheckDefinition{"good": check("grep good a.txt")},
 	})
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}, Checks: []string{"good"}}))

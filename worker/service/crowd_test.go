@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // TestThirtyTwoPersonasOnOneCap has them work side by side with a model. The cap
@@ -26,9 +27,9 @@ func TestThirtyTwoPersonasOnOneCap(t *testing.T) {
 			{Name: "write", Arguments: fmt.Sprintf(`{"path":"file-%d.txt","content":"text\n"}`, r.N)},
 		}}
 	})
-	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
-		"a": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL(), Concurrency: crowd},
-	}})
+	a := model()
+	a.Concurrency = crowd
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": a}, Providers: served(wire.Anthropic, provider.URL())})
 	tm := spec.Team{
 		Version: 1, Name: "crowd", Personas: map[string]spec.Persona{}, Phases: []spec.Phase{{Name: "all"}},
 		Retry: spec.Retry{Attempts: 1, Rounds: 1}, Help: spec.Help{Mode: spec.HelpFail},

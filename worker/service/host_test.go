@@ -26,6 +26,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -186,6 +187,16 @@ func (s *stand) tree(sessionID string) map[string]string {
 		tree[rel] = string(data)
 	}
 	return tree
+}
+
+// model is an agent that asks a model of provider p.
+func model() agent.Definition {
+	return agent.Definition{Kind: agent.KindModel, Provider: "p", Model: "m"}
+}
+
+// served is provider p, behind an address.
+func served(format wire.API, address string) map[string]agent.Provider {
+	return map[string]agent.Provider{"p": {Format: format, BaseURL: address}}
 }
 
 func shell(script string) agent.Definition {

@@ -23,6 +23,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // patient is a team of one model, with a patience and what comes after it.
@@ -35,9 +36,10 @@ func patient(patience time.Duration, then spec.OnOutage) spec.Team {
 
 // modelOf is a worker file with one model of a provider; its breaker opens rarely.
 func modelOf(p *providertest.Server, b spec.Breaker) agent.Config {
-	return agent.Config{Agents: map[string]agent.Definition{
-		"coder": {Kind: agent.KindAnthropic, Model: "m", BaseURL: p.URL(), Breaker: b},
-	}}
+	return agent.Config{
+		Agents:    map[string]agent.Definition{"coder": model()},
+		Providers: map[string]agent.Provider{"p": {Format: wire.Anthropic, BaseURL: p.URL(), Breaker: b}},
+	}
 }
 
 func failingWith(status int) providertest.Reply {

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -36,13 +37,16 @@ func writer(r providertest.Request) providertest.Reply {
 // its assignments go through the answers that are stored.
 func TestResetSessionPaysForNothingAgain(t *testing.T) {
 	t.Parallel()
-	for kind, path := range map[string]string{agent.KindAnthropic: "", agent.KindOpenAI: "/v1"} {
-		t.Run(kind, func(t *testing.T) {
+	for format, path := range map[wire.API]string{wire.Anthropic: "", wire.OpenAI: "/v1"} {
+		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			provider := providertest.New(t, writer)
-			s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": {
-				Kind: kind, Model: "m", BaseURL: provider.URL() + path, Prices: &cost.Prices{Input: 3e9, Output: 15e9},
-			}}})
+			s := newStand(t, agent.Config{
+				Agents: map[string]agent.Definition{"a": model()},
+				Providers: map[string]agent.Provider{"p": {
+					Format: format, BaseURL: provider.URL() + path, Models: map[string]cost.Prices{"m": {Input: 3e9, Output: 15e9}},
+				}},
+			})
 			result, err := s.run("s", threeSteps(spec.Budget{Tokens: 100000}))
 			require.NoError(t, err)
 			require.Equal(t, 6, provider.Count())
@@ -121,7 +125,7 @@ func TestResumeAsksOnlyWhatNobodyHasAsked(t *testing.T) {
 	})
 	t.Cleanup(func() { close(stuck) })
 	s := newStand(t, agent.Config{
-		Agents: map[string]agent.Definition{"coder": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL()}},
+		Agents: map[string]agent.Definition{"coder": model()}, Providers: served(wire.Anthropic, provider.URL()),
 		Checks: map[string]agent.CheckDefinition{"good": {Argv: []string{"sh", "-c", "! grep -q bad turn-*.txt"}}},
 	})
 	tm := oneStep()
@@ -170,7 +174,7 @@ func TestResetGoesThroughFailuresForNothing(t *testing.T) {
 		}}
 	})
 	s := newStand(t, agent.Config{
-		Agents: map[string]agent.Definition{"coder": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL()}},
+		Agents: map[string]agent.Definition{"coder": model()}, Providers: served(wire.Anthropic, provider.URL()),
 		Checks: map[string]agent.CheckDefinition{"good": {Argv: []string{"sh", "-c", "date +%s%N; grep good a.txt"}}},
 	})
 	tm := oneStep()

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// Provider is a server of models: a provider's own, or one that is compatible.
+type Provider struct {
+	// Format is the API that it serves: anthropic is Messages, openai is Chat Completions.
+	Format wire.API `json:"format" yaml:"format" jsonschema:"enum=anthropic,enum=openai" example:"anthropic"`
+	// BaseURL is another server than the provider's own: for openai what comes before
+	// /chat/completions, for anthropic what comes before /v1/messages.
+	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty" jsonschema:"format=address"`
+	// KeyEnv names the variable of the worker's environment that holds the key, whose value is
+	// a secret. It or key_file is required where there is no base_url.
+	KeyEnv string `json:"key_env,omitempty" yaml:"key_env,omitempty" jsonschema:"format=variable" example:"ANTHROPIC_API_KEY"`
+	// KeyFile is a file that holds the key, relative to the worker file. It is read when the
+	// worker reads its file.
+	KeyFile string `json:"key_file,omitempty" yaml:"key_file,omitempty" jsonschema:"format=filled"`
+	// Models are the models that may be called, by name, with what a million of their tokens
+	// cost. A name that ends in * stands for all names that begin so; the longest wins. Left out,
+	// every model may be called, what it costs is not known, and budgets of tokens only hold.
+	Models map[string]cost.Prices `json:"models,omitempty" yaml:"models,omitempty" jsonschema:"maxProperties=1000" keys:"filled"`
+	// Breaker is how the circuit breaker is set that all agents of the provider share. Its name
+	// is by default the provider's.
+	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
+}
+
+func (p Provider) withDefaults() Provider {
+	p.Models = maps.Clone(p.Models)
+	for name, prices := range p.Models {
+		p.Models[name] = prices.WithDefaults()
+	}
+	return p
+}
+
+// Prices are what a model's tokens cost; nil: it is not known. offered: it may be called.
+func (p Provider) Prices(model string) (prices *cost.Prices, offered bool) {
+	if p.Models == nil {
+		return nil, true
+	}
+	best := -1
+	for name, costs := range p.Models {
+		prefix, pattern := strings.CutSuffix(name, "*")
+		length := len(prefix)
+		if name == model {
+			length = len(model) + 1
+		} else if !pattern || !strings.HasPrefix(model, prefix) {
+			continue
+		}
+		if length > best {
+			best, prices = length, &costs
+		}
+	}
+	return prices, prices != nil
+}
+
+// BreakerOf is how the breaker of an agent is set, defaults filled in: that of its provider, if
+// it has one.
+func (c Config) BreakerOf(agent string) spec.Breaker {
+	d := c.Agents[agent]
+	if name := d.Provider; name != "" {
+		return c.Providers[name].Breaker.For(name)
+	}
+	return d.Breaker.For(agent)
+}
+
+// providerKey is a provider's key, or why there is none.
+type providerKey struct {
+	value string
+	err   error
+}
+
+// key is a provider's key; empty: there is none. Texts in files, and variables that are set
+// from them, often end with a line end.
+func (c Config) key(p Provider, getenv func(string) string) (string, error) {
+	switch {
+	case p.KeyFile != "":
+		data, err := os.ReadFile(c.relative(p.KeyFile))
+		if err != nil {
+			return "", err
+		}
+		if key := strings.TrimSpace(string(data)); key != "" {
+			return key, nil
+		}
+		return "", fmt.Errorf("%s is empty", p.KeyFile)
+	case p.KeyEnv != "":
+		if key := strings.TrimSpace(getenv(p.KeyEnv)); key != "" {
+			return key, nil
+		}
+		return "", fmt.Errorf("variable %s with the provider's key is not set in the worker's environment", p.KeyEnv)
+	}
+	return "", nil
+}
+
+// ownPaths are what is appended to a base_url: one that ends in it leads nowhere.
+var ownPaths = map[wire.API]string{wire.Anthropic: "/v1/messages", wire.OpenAI: "/chat/completions"}
+
+func (v *validator) providers() {
+	for _, name := range v.names("$.providers", slices.Sorted(maps.Keys(v.config.Providers))) {
+		path, p := spec.FieldPath("$.providers", name), v.config.Providers[name]
+		v.breaker(path, p.Breaker)
+		if own := ownPaths[p.Format]; own != "" && strings.HasSuffix(strings.TrimRight(p.BaseURL, "/"), own) {
+			v.add(path+".base_url", "ends in %s, which is appended to it; leave that out", own)
+		}
+		switch {
+		case p.KeyEnv != "" && p.KeyFile != "":
+			v.add(path+".key_file", "is set, and key_env, too; a provider has one key")
+		case p.KeyEnv == "" && p.KeyFile == "" && p.BaseURL == "":
+			v.add(path+".key_env", "is missing; write it like `key_env: ANTHROPIC_API_KEY`, or give key_file or base_url instead")
+		}
+		for _, model := range slices.Sorted(maps.Keys(p.Models)) {
+			v.prices(spec.FieldPath(path+".models", model), p.Models[model])
+			if i := strings.Index(model, "*"); i >= 0 && i < len(model)-1 {
+				v.add(spec.FieldPath(path+".models", model), "has a * within the name; it can only be at the end")
+			}
+		}
+	}
+}
+
+func (v *validator) prices(path string, p cost.Prices) {
+	if p.Input > 0 && p.Output == 0 {
+		v.add(path+".output", "is missing or 0, where input costs money; write what a million tokens of output cost")
+	} else if p.Output > 0 && p.Input == 0 {
+		v.add(path+".input", "is missing or 0, where output costs money; write what a million tokens of input cost")
+	}
+}
+
+// reached checks what an agent says of its provider.
+func (v *validator) reached(path string, d Definition) {
+	if d.Provider == "" {
+		return
+	}
+	v.knownProvider(path+".provider", d.Provider)
+	p := v.config.Providers[d.Provider]
+	if d.Breaker.Name != "" || !same(d.Breaker.For("x"), spec.Breaker{}.For("x")) {
+		v.add(path+".breaker", "is set, but the agent has the breaker of its provider; set it at providers.%s.breaker", d.Provider)
+	}
+	if _, offered := p.Prices(d.Model); d.Model != "" && !offered {
+		v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices", textfmt.Shorten(d.Model, 80), d.Provider)
+	}
+}
+
+func (v *validator) knownProvider(path, name string) {
+	known := slices.Sorted(maps.Keys(v.config.Providers))
+	if !slices.Contains(known, name) {
+		shown := textfmt.Shorten(name, 80)
+		v.add(path, "%q is not among the providers%s; define it, like `providers: {%s: {format: anthropic, key_env: ANTHROPIC_API_KEY}}`",
+			shown, textfmt.DidYouMean(name, known), shown)
+	}
+}
