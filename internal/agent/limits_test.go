@@ -38,9 +38,11 @@ func hog(what string) error {
 			return err
 		}
 	case "unmapped":
-		if _, err := memfd(hogged); err != nil {
+		file, err := memfd(hogged)
+		if err != nil {
 			return err
 		}
+		defer file.Close() // until then it is not collected as garbage
 	case "shared": // less than the limit, however many processes map it
 		file, err := memfd(hogged / 4)
 		if err != nil {
@@ -59,7 +61,8 @@ func hog(what string) error {
 		return signalFirst()
 	}
 	fmt.Println("holding")
-	select {}
+	time.Sleep(time.Hour)
+	return nil
 }
 
 // hogs starts several hogs and waits until each holds what it takes.
