@@ -219,6 +219,7 @@ func TestTheUnitReloadsAndDrains(t *testing.T) {
 	i.write("/etc/maestro/worker.env", fmt.Sprintf("TEMPORAL_ADDRESS=%s\nMAESTRO_HEALTH_PORT=%s\nMAESTRO_METRICS_ADDRESS=127.0.0.1:0\n",
 		temporaltest.Start(t), proctest.FreePort(t)))
 	agents := fmt.Sprintf(`version: 1
+mounts: [{path: %[1]s, writable: true}]
 agents:
   slow: {kind: command, argv: [sh, -c, 'echo x >>%[1]s/ran; until [ -e %[1]s/go ]; do sleep 0.05; done; echo done >done.txt']}
 `, i.dir+"/marks")

@@ -78,22 +78,11 @@ func newReader(t *testing.T) *reader {
 	for i, value := range strings.SplitN(string(values), "\n", len(names)) {
 		r.environ = append(r.environ, names[i]+"="+strings.TrimSpace(value))
 	}
-	r.shareGoCache(t)
-	return r
-}
-
-// shareGoCache has the checks of the reader's sessions find what those who run the tests
-// have compiled: a cold cache costs half a minute.
-func (r *reader) shareGoCache(t *testing.T) {
-	t.Helper()
 	state := filepath.Join(r.home, ".local/state/maestro")
-	_, err := store.Create(state, store.Options{Clock: time.Now})
+	_, err = store.Create(state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	caches := filepath.Join(state, "caches")
-	require.NoError(t, os.MkdirAll(caches, 0o700))
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(strings.TrimSpace(string(cache)), filepath.Join(caches, "go-build")))
+	proctest.ShareGoCache(t, state)
+	return r
 }
 
 // newBuilder is a reader with the source in ~/maestro, and with the programs in PATH

@@ -25,18 +25,25 @@ type stand struct {
 	environ []string
 }
 
-// newStand shares what is compiled and downloaded with whoever runs the tests.
+// newStand shares what is compiled and downloaded with whoever runs the tests. So its agents
+// run as the same user, without rooms.
 func newStand(t *testing.T) *stand {
 	t.Helper()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
 	s := &stand{t: t, environ: append(os.Environ(), "HOME="+dir, "MAESTRO_STATE_DIR="+state,
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(dir, "none.toml"), "TEMPORAL_ADDRESS="+temporaltest.Start(t))}
+	example := filepath.Join(dir, "audit")
+	require.NoError(t, os.CopyFS(example, os.DirFS("audit")))
+	agents := filepath.Join(example, "agents.yaml")
+	text, err := os.ReadFile(agents)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(agents, append(text, "\nisolation: none\n"...), 0o600))
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.execute(ctx, io.Discard, io.Discard, "worker", "--agents", "audit/agents.yaml", "--drain", "1s")
+		s.execute(ctx, io.Discard, io.Discard, "worker", "--agents", agents, "--drain", "1s")
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -47,7 +47,7 @@ type cli struct {
 	lead func(t *testing.T, b *bench, url string) Definition
 	// run is the call with which the model runs a shell command.
 	run func(r providertest.Request, command string) providertest.Call
-	// isolation is that of the worker file.
+	// isolation is that of the worker file; empty: without rooms.
 	isolation string
 }
 
@@ -123,11 +123,8 @@ func (c cli) agent(t *testing.T, url string) (*bench, *Set) {
 	b.vars["PATH"] = bin + ":" + os.Getenv("PATH")
 	d := c.lead(t, b, url)
 	d.Kind, d.Preset = KindCommand, c.preset
-	cfg := Config{Isolation: c.isolation, Agents: map[string]Definition{"x": d}}
-	if b.isolation = c.isolation; c.isolation == IsolationRequired {
-		cfg.Mounts = []Mount{{Path: filepath.Dir(filepath.Dir(bin))}}
-	}
-	return b, b.set(cfg)
+	b.isolation = cmp.Or(c.isolation, b.isolation)
+	return b, b.set(Config{Agents: map[string]Definition{"x": d}})
 }
 
 // result is where the program writes its result.

@@ -49,7 +49,7 @@ type Config struct {
 	// does not; none uses no rooms.
 	Isolation string `json:"isolation,omitempty" yaml:"isolation,omitempty" jsonschema:"enum=auto,enum=required,enum=none"`
 	// Mounts are paths of the host that rooms show besides /usr, /etc, /opt and the
-	// directories of programs that the file names by path.
+	// directories of the agents' and checks' programs.
 	Mounts []Mount `json:"mounts,omitempty" yaml:"mounts,omitempty" jsonschema:"maxItems=100"`
 	// RunAs is the user that agents and checks run as. The worker has to be root, and
 	// directories and caches are then beside the store, in a directory named like it with
@@ -217,7 +217,7 @@ const (
 
 // The defaults of a worker file.
 const (
-	DefaultIsolation          = IsolationNone
+	DefaultIsolation          = IsolationAuto
 	DefaultTimeout            = textfmt.Duration(30 * time.Minute)
 	DefaultIdleTimeout        = textfmt.Duration(10 * time.Minute)
 	DefaultCheckTimeout       = textfmt.Duration(10 * time.Minute)

@@ -26,7 +26,8 @@ type bench struct {
 	t    *testing.T
 	dir  string
 	vars map[string]string
-	// isolation is that of workers that are processes of their own.
+	// isolation is that of worker files without one, and of workers that are processes of
+	// their own.
 	isolation string
 	mu        sync.Mutex
 	said      []string
@@ -46,6 +47,7 @@ func (b *bench) path(name string) string { return filepath.Join(b.dir, "tree", n
 func (b *bench) set(cfg Config, hidden ...string) *Set {
 	b.t.Helper()
 	cfg.Version, cfg.Dir = 1, b.dir
+	setDefault(&cfg.Isolation, b.isolation)
 	s, err := New(cfg, Options{
 		Getenv: func(n string) string { return b.vars[n] }, CacheRoot: filepath.Join(b.dir, "caches"), Hidden: hidden,
 		Now: time.Now, Grace: 200 * time.Millisecond,
@@ -87,19 +89,29 @@ func failure(t *testing.T, err error) *failures.Failure {
 // apply to them.
 func TestAdapters(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(b *bench, c conformance) *Set{
-		KindCommand: func(b *bench, c conformance) *Set { return b.shell(c.shell) },
-		"anthropic": func(b *bench, c conformance) *Set { return b.asked(wire.Anthropic, c.model...) },
-		"openai":    func(b *bench, c conformance) *Set { return b.asked(wire.OpenAI, c.model...) },
+	for _, on := range []struct {
+		kind, isolation string
+		format          wire.Format
+	}{
+		{kind: KindCommand, isolation: IsolationNone}, {kind: KindCommand, isolation: IsolationRequired},
+		{kind: "anthropic", isolation: IsolationNone, format: wire.Anthropic}, {kind: "openai", isolation: IsolationNone, format: wire.OpenAI},
 	} {
 		for _, c := range conformances() {
-			if name != KindCommand && c.model == nil {
+			if on.kind != KindCommand && c.model == nil {
 				continue // about processes
 			}
-			t.Run(name+"/"+c.name, func(t *testing.T) {
+			t.Run(on.kind+"/"+on.isolation+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
-				s := make(b, c)
+				if b.isolation = on.isolation; b.isolation == IsolationRequired {
+					inRooms(t)
+				}
+				var s *Set
+				if on.kind == KindCommand {
+					s = b.shell(c.shell)
+				} else {
+					s = b.asked(on.format, c.model...)
+				}
 				if c.limit > 0 {
 					s.launcher.MaxOutput = int64(c.limit)
 				}

@@ -34,11 +34,14 @@ func checkDirs(p session.WorkDir) error {
 	return nil
 }
 
+// path is the PATH of agents and checks.
+func (s *Set) path() string { return cmp.Or(s.getenv("PATH"), defaultPath) }
+
 // environment returns all that a process sees: what every one gets, the named
 // variables of the worker's environment, and the caches.
 func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 	values := map[string]string{
-		"PATH":                    cmp.Or(s.getenv("PATH"), defaultPath),
+		"PATH":                    s.path(),
 		"LANG":                    cmp.Or(s.getenv("LANG"), "C.UTF-8"),
 		"GOFLAGS":                 "-buildvcs=false",
 		"HOME":                    at.inside.Home,
@@ -76,11 +79,8 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 func (s *Set) cache(name string) (string, error) {
 	dir := filepath.Join(s.cacheRoot, name)
 	err := os.Mkdir(dir, 0o700)
-	switch {
-	case err == nil:
-		err = s.launcher.User.Chown(dir)
-	case errors.Is(err, fs.ErrExist):
-		err = nil
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = s.launcher.User.Adopt(dir) // also what was filled under another `isolation` or `run_as`
 	}
 	if err != nil {
 		return "", fmt.Errorf("make the cache %s: %w", name, err)

@@ -3,6 +3,7 @@ package agent
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/room"
@@ -60,7 +61,7 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	for _, name := range n.caches {
 		own(filepath.Join(s.cacheRoot, name), filepath.Join(room.Caches, name))
 	}
-	for _, dir := range programDirs(n.argv) {
+	for _, dir := range s.programDirs(n.argv) {
 		l.Mounts = append(l.Mounts, room.Mount{Source: dir, Target: dir})
 	}
 	for _, m := range s.config.Mounts {
@@ -74,20 +75,39 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	return at
 }
 
-// programDirs lists the directories of the program and of the interpreter's script that an argv
-// names by absolute paths, and that rooms do not show otherwise.
-func programDirs(argv []string) (dirs []string) {
-	for _, file := range []string{argv[0], script(argv)} {
+// programDirs lists the directories of an argv's program and of its interpreter's script that
+// rooms do not show otherwise. A package of npm is shown with those that it depends on.
+func (s *Set) programDirs(argv []string) (dirs []string) {
+	for _, file := range []string{s.inPath(argv[0]), script(argv)} {
 		if !filepath.IsAbs(file) {
 			continue
 		}
 		for _, path := range []string{file, evalLinks(file)} {
-			if dir := filepath.Dir(path); dir != "/" && !room.Shows(dir) && !room.Reserved(dir) && !slices.Contains(dirs, dir) {
+			dir := filepath.Dir(path)
+			if before, _, ok := strings.Cut(path, npmPackages+"/"); ok {
+				dir = before + npmPackages
+			}
+			if dir != "/" && !room.Shows(dir) && !room.Reserved(dir) && !slices.Contains(dirs, dir) {
 				dirs = append(dirs, dir)
 			}
 		}
 	}
 	return dirs
+}
+
+// npmPackages is the end of the path of a directory with packages of npm.
+const npmPackages = "/node_modules"
+
+// inPath is where a program is found that is named without a directory; otherwise, or if it is
+// not found, its name.
+func (s *Set) inPath(program string) string {
+	if strings.Contains(program, "/") {
+		return program
+	}
+	if full, err := room.LookUp(program, "/", []string{"PATH=" + s.path()}); err == nil {
+		return full
+	}
+	return program
 }
 
 // evalLinks is the path without links; the path itself if that is not known.

@@ -239,7 +239,7 @@ func extractExample(s *store.Store) (string, error) {
 }
 
 // extract writes an embedded tree into a directory, replacing what it wrote
-// there before.
+// there before. Agents may run as another user, who reads it.
 func extract(from fs.FS, dir string) error {
 	return fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -247,15 +247,15 @@ func extract(from fs.FS, dir string) error {
 		}
 		target := filepath.Join(dir, filepath.FromSlash(path))
 		if d.IsDir() {
-			return os.MkdirAll(target, 0o700)
+			return os.MkdirAll(target, 0o755)
 		}
 		data, err := fs.ReadFile(from, path)
 		if err != nil {
 			return err
 		}
-		mode := fs.FileMode(0o600)
+		mode := fs.FileMode(0o644)
 		if strings.HasSuffix(path, ".sh") {
-			mode = 0o700
+			mode = 0o755
 		}
 		return os.WriteFile(target, data, mode)
 	})

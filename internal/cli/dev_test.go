@@ -202,7 +202,7 @@ func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
 	d := newDesk(t).withProgram()
 	_, err := store.Create(d.state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	d.shareGoCaches()
+	proctest.ShareGoCache(t, d.state)
 	out := d.must(0, "demo")
 	for _, want := range []string{
 		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",

@@ -103,8 +103,8 @@ func (d *desk) set(name, value string) { d.environ = append(d.environ, name+"="+
 func (d *desk) file(name, content string) string {
 	d.t.Helper()
 	path := filepath.Join(d.dir, name)
-	require.NoError(d.t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(d.t, os.WriteFile(path, []byte(content), 0o600))
+	require.NoError(d.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(d.t, os.WriteFile(path, []byte(content), 0o644))
 	return path
 }
 
@@ -207,11 +207,13 @@ func (c *command) reads(b *proctest.Output, text string) {
 	}
 }
 
-// withWorker serves the desk's store with shell scripts as agents, by name.
+// withWorker serves the desk's store with shell scripts as agents, by name. They may use the
+// desk's directory.
 func (d *desk) withWorker(scripts map[string]string) *command {
 	d.t.Helper()
 	var b strings.Builder
-	b.WriteString("version: 1\nagents:\n")
+	require.NoError(d.t, os.Chmod(d.dir, 0o777)) // for the user of rooms
+	fmt.Fprintf(&b, "version: 1\nmounts: [{path: %s, writable: true}]\nagents:\n", d.dir)
 	for name, script := range scripts {
 		d.file(name+".sh", script)
 		fmt.Fprintf(&b, "  %s: {kind: command, argv: [sh, ./%s.sh], timeout: 5m}\n", name, name)

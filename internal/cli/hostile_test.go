@@ -248,6 +248,7 @@ func (d *desk) withHostileAgents() (worker *command, jira *jiratest.Server, hook
 	d.file("maker.sh", scripts.Replace(makerAgent))
 	d.file("breaker.sh", scripts.Replace(breakerAgent))
 	agents := d.file("agents.yaml", scripts.Replace(`version: 1
+mounts: [{path: DIR}]
 secrets: [DATABASE]
 agents:
   maker: {kind: command, argv: [sh, DIR/maker.sh]}

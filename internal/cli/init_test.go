@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/proctest"
 )
 
 // TestInitRuns writes each template and does with it what the command says.
@@ -44,7 +44,7 @@ func TestInitRuns(t *testing.T) {
 
 			d.begin("worker", "--agents", agents, "--drain", "1s")
 			until(t, func() bool { return d.run("agents", "--team", team).code == 0 }, "the worker did not come up")
-			d.shareGoCaches()
+			proctest.ShareGoCache(t, d.state)
 			module := filepath.Dir(d.file("module/go.mod", "module example.com/greet\n\ngo 1.24\n"))
 			d.file("module/greet.go", "package greet\n")
 			d.must(0, "run", team, `Greet people "by name"`, "--workspace", module, "--session", "s", "--watch")
@@ -58,17 +58,6 @@ func TestInitRuns(t *testing.T) {
 			require.Contains(t, string(page), `Greet people "by name"`)
 		})
 	}
-}
-
-// shareGoCaches lets agents find what those who run the tests have compiled: a cold
-// cache costs half a minute. The store is there already.
-func (d *desk) shareGoCaches() {
-	d.t.Helper()
-	caches := filepath.Join(d.state, "caches")
-	require.NoError(d.t, os.MkdirAll(caches, 0o700))
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	require.NoError(d.t, err)
-	require.NoError(d.t, os.Symlink(strings.TrimSpace(string(cache)), filepath.Join(caches, "go-build")))
 }
 
 func TestInitOverwritesNothing(t *testing.T) {

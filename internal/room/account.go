@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Account is the user that agents and checks run as.
@@ -50,6 +52,22 @@ func parseIDs(ids []string) ([]uint32, error) {
 		out[i] = uint32(n)
 	}
 	return out, nil
+}
+
+// Adopt makes the account the owner of everything below a directory that belongs to another
+// user. A nil account uses what anybody owns.
+func (a *Account) Adopt(dir string) error {
+	if a == nil {
+		return nil
+	}
+	var now unix.Stat_t
+	if err := unix.Lstat(dir, &now); err != nil {
+		return fmt.Errorf("find the owner of %s: %w", dir, err)
+	}
+	if now.Uid == a.UID {
+		return nil
+	}
+	return a.Chown(dir)
 }
 
 // Chown makes the account the owner of everything below the directories; links

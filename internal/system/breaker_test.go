@@ -34,11 +34,12 @@ echo done > done.txt
 // a team file for each.
 func (w *world) withProvider(breaker string, agents ...string) {
 	script := w.write("provider.sh", providerAgent)
-	all := "version: 1\nagents:\n"
+	begins := "version: 1\n" + w.mounts() + "\nagents:\n"
+	all := begins
 	for _, agent := range agents {
 		line := fmt.Sprintf("  %s: {kind: command, argv: [%s, %s, %s], concurrency: 30, breaker: {name: provider, %s}}\n",
 			agent, script, filepath.Join(w.dir, "ledger"), agent, breaker)
-		w.write(agent+".yaml", "version: 1\nagents:\n"+line)
+		w.write(agent+".yaml", begins+line)
 		all += line
 		w.write("team-"+agent+".yaml", "version: 1\nname: "+agent+"\npersonas:\n  dev: {role: Dev, agent: "+agent+", instructions: Work.}\n"+
 			"phases:\n  - {name: build, personas: [dev]}\nretry: {attempts: 1, rounds: 1, patience: 0s}\nhelp: {mode: fail}\n")

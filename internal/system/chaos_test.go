@@ -46,11 +46,11 @@ phases:
 const busyAgent = `#!/bin/sh
 brief=$(cat)
 field() { printf '%s\n' "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
-who="$(field session) $(field phase) $(field persona) $(cut -d ' ' -f 4 /proc/$PPID/stat)"
+who="$(field session) $(field phase) $(field persona) $WORKER"
 echo "$(date +%s%N) begin $who" >> "$1"
 sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
 file="$(field phase)-$(field persona).md"
-echo "the work of $who" | sed 's/ [0-9]*$//' > "$file"
+echo "the work of $who" | sed 's/ [^ ]*$//' > "$file"
 case "$(field session)-$(field phase)-$(field attempt)" in *flaky-design-1) echo bad >> "$file";; esac
 printf '{"summary":"did it","usage":{"input_tokens":1}}' > "$MAESTRO_RESULT"
 echo "$(date +%s%N) end $who" >> "$1"
@@ -60,10 +60,25 @@ echo "$(date +%s%N) end $who" >> "$1"
 type chaos struct {
 	*world
 	random   *rand.Rand
-	workers  []*process
+	workers  []named
 	sessions []string
 	kills    []kill
 	provider *provider
+	begun    int
+}
+
+// named is a worker whose agents know its name.
+type named struct {
+	*process
+	name string
+}
+
+// startNamed starts a worker of a new name.
+func (c *chaos) startNamed() named {
+	c.t.Helper()
+	c.begun++
+	name := fmt.Sprint("worker-", c.begun)
+	return named{c.serves(c.startWith([]string{"WORKER=" + name}, filepath.Join(programs, "maestro-worker"), "--drain", "1s")), name}
 }
 
 // kill is one kill and the restart after it, or a stop of a worker that continues later.
@@ -71,7 +86,7 @@ type kill struct {
 	what string // a worker, the server, all, or a stop
 	// at is when, back when what was killed began to start again.
 	at, back time.Time
-	workers  map[string]bool // the process ids of the killed workers
+	workers  map[string]bool // the names of the killed workers
 }
 
 // TestChaos kills workers and the server at random moments while sessions run,
@@ -85,9 +100,9 @@ func TestChaos(t *testing.T) {
 	}
 	model := providertest.New(t, c.provider.answer)
 	script := c.write("busy.sh", busyAgent)
-	c.write("agents.yaml", `version: 1
+	c.write("agents.yaml", "version: 1\n"+c.mounts()+`
 agents:
-  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}
+  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], env: [WORKER], concurrency: 100}
   model: {kind: model, provider: p, model: m, concurrency: 100}
 providers: {p: {format: anthropic, base_url: "`+model.URL()+`", breaker: {cooldown: 2s, max_cooldown: 4s}}}
 checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
@@ -95,7 +110,7 @@ checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 	c.write("team.yaml", chaosTeam)
 	c.write("model.yaml", chaosModelTeam)
 	for range *chaosWorkers {
-		c.workers = append(c.workers, c.startWorker())
+		c.workers = append(c.workers, c.startNamed())
 	}
 	for i := range *chaosKills {
 		for len(c.sessions) < (i+1)*(*chaosSessions)/(*chaosKills) {
@@ -183,7 +198,7 @@ func (c *chaos) strike() {
 		c.server.kill()
 	}
 	for _, i := range victims {
-		k.workers[fmt.Sprint(c.workers[i].cmd.Process.Pid)] = true
+		k.workers[c.workers[i].name] = true
 		c.workers[i].signal(9)
 	}
 	for _, i := range victims {
@@ -194,7 +209,7 @@ func (c *chaos) strike() {
 		c.startServer()
 	}
 	for _, i := range victims {
-		c.workers[i] = c.startWorker()
+		c.workers[i] = c.startNamed()
 	}
 	c.kills = append(c.kills, k)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,8 +30,7 @@ echo "work of $phase" > "$phase.md"
 	agentReports = `printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
 `
 	agentHolds = `if [ -e "$ledger/hold-$phase" ]; then
-  echo $$ > "$ledger/holding-$session-$phase"
-  while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
+  sh -c 'echo > "$1"; while [ -e "$0" ]; do sleep 0.05; done' "$ledger/hold-$phase" "$ledger/holding-$session-$phase"
 fi
 `
 )
@@ -61,7 +59,7 @@ func (w *world) withHoldingAgent() (teamFile string) {
 
 // concurrency writes the worker file, with this many slots.
 func (w *world) concurrency(slots int) {
-	w.write("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  holding: {kind: command, argv: [%s, %s], concurrency: %d}\n",
+	w.write("agents.yaml", fmt.Sprintf("version: 1\n%s\nagents:\n  holding: {kind: command, argv: [%s, %s], concurrency: %d}\n", w.mounts(),
 		filepath.Join(w.dir, "holding.sh"), w.ledger(""), slots))
 }
 
@@ -87,12 +85,18 @@ func (w *world) held(sessionID, phase string) int {
 	w.t.Helper()
 	var pid int
 	w.eventually("an agent holds in "+phase, func() bool {
-		data, err := os.ReadFile(w.ledger("holding-" + sessionID + "-" + phase))
-		if err != nil {
+		note := w.ledger("holding-" + sessionID + "-" + phase)
+		if _, err := os.Stat(note); err != nil {
 			return false
 		}
-		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
-		return err == nil && syscall.Kill(pid, 0) == nil
+		// In a room it knows itself by another process id than the host does.
+		for id, process := range w.processes() {
+			if strings.HasSuffix(process, " "+note) {
+				pid = id
+				return true
+			}
+		}
+		return false
 	})
 	return pid
 }

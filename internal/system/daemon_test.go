@@ -52,7 +52,7 @@ func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			script := w.write("agent.sh", strings.NewReplacer("LEDGER", w.ledger("")).Replace(strings.ReplaceAll(daemonScript, "END", end)))
-			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, "`+script+`"]}}}`)
+			w.write("agents.yaml", `{version: 1, isolation: none, agents: {bad: {kind: command, argv: [/bin/sh, "`+script+`"]}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, personas: {dev: {role: r, agent: bad, instructions: do}},
 				phases: [{name: one, personas: [dev], produces: [work.txt]}]}`)
 			worker := w.startWorker()

@@ -38,7 +38,7 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.onSmallDisk("size=64m,nr_inodes=8k")
-			w.write("agents.yaml", `{version: 1, agents: {
+			w.write("agents.yaml", `{version: 1, `+w.mounts()+`, agents: {
 				greedy: {kind: command, argv: [/bin/sh, -c, "echo x > a.txt; touch `+w.ledger("begun")+`; `+does+`"]},
 				modest: {kind: command, argv: [/bin/sh, -c, "until test -e `+w.ledger("begun")+`; do sleep 0.05; done; date > a.txt"]}}}`)
 			greedy := w.write("greedy.yaml", `{version: 1, name: greedy, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: greedy, instructions: do}},

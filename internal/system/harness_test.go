@@ -96,7 +96,9 @@ func newWorldAlone(t *testing.T) *world {
 func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
+	ledger := filepath.Join(dir, "ledger")
+	require.NoError(t, os.Mkdir(ledger, 0o700))
+	require.NoError(t, os.Chmod(ledger, 0o777)) // for the user of rooms
 	return &world{t: t, dir: dir, state: filepath.Join(dir, "state")}
 }
 
@@ -210,13 +212,18 @@ func (w *world) eventually(what string, condition func() bool) {
 func (w *world) write(name, content string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
-	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
-	require.NoError(w.t, os.WriteFile(path, []byte(content), 0o700))
+	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(w.t, os.WriteFile(path, []byte(content), 0o755))
 	return path
 }
 
 // ledger is a path outside the store at which agents and test meet.
 func (w *world) ledger(name string) string { return filepath.Join(w.dir, "ledger", name) }
+
+// mounts is the key of a worker file that shows the ledger in rooms.
+func (w *world) mounts() string {
+	return "mounts: [{path: " + filepath.Join(w.dir, "ledger") + ", writable: true}]"
+}
 
 // answer is what a command printed and how it ended.
 type answer struct {

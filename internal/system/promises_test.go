@@ -28,21 +28,36 @@ func (w *world) sound(s session.Status) {
 	w.must("checkpoints", "verify", "--all")
 }
 
-// agents lists the processes at work in the store's directories, with what
-// watches them.
+// processes are those of the host: their command lines, by process id.
+func (w *world) processes() map[int]string {
+	w.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	require.NoError(w.t, err)
+	found := map[int]string{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if command, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && len(command) > 0 {
+			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// agents lists the processes at work in the store's directories, with what watches them: their
+// working directory lies there or, in a room, a directory that is mounted there.
 func (w *world) agents() (found []string) {
 	w.t.Helper()
 	state, err := filepath.EvalSymlinks(w.state)
 	require.NoError(w.t, err)
-	processes, err := os.ReadDir("/proc")
-	require.NoError(w.t, err)
-	for _, p := range processes {
-		if _, err := strconv.Atoi(p.Name()); err != nil {
-			continue
-		}
-		if dir, err := os.Readlink(filepath.Join("/proc", p.Name(), "cwd")); err == nil && strings.HasPrefix(dir, state) {
-			command, _ := os.ReadFile(filepath.Join("/proc", p.Name(), "cmdline"))
-			found = append(found, p.Name()+" "+strings.ReplaceAll(string(command), "\x00", " "))
+	for pid, command := range w.processes() {
+		of := filepath.Join("/proc", strconv.Itoa(pid))
+		dir, _ := os.Readlink(filepath.Join(of, "cwd"))
+		mounted, _ := os.ReadFile(filepath.Join(of, "mountinfo"))
+		if strings.HasPrefix(dir, state) || strings.Contains(string(mounted), filepath.Join(filepath.Base(filepath.Dir(w.dir)), filepath.Base(w.dir), "state")+"/") {
+			found = append(found, strconv.Itoa(pid)+" "+command)
 		}
 	}
 	return found

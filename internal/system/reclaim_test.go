@@ -103,7 +103,7 @@ func TestAgentThatKillsItsWorkerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	script := w.write("killing.sh", killingAgent)
-	w.write("agents.yaml", "version: 1\nagents:\n  killing: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
+	w.write("agents.yaml", "version: 1\nisolation: none\nagents:\n  killing: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
 	teamFile := w.write("team.yaml", `version: 1
 name: deadly
 personas: {worker: {role: Worker, agent: killing, instructions: Do the phase.}}

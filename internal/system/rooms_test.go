@@ -29,7 +29,7 @@ echo good > work.txt
 
 const inRooms = `version: 1
 isolation: required
-mounts: [{path: LEDGER, writable: true}]
+MOUNTS
 agents:
   builder: {kind: command, argv: [./builder.sh, LEDGER]}
   left: {kind: command, argv: [sh, -c, 'pwd > left.txt; cat work.txt >> left.txt']}
@@ -69,9 +69,8 @@ func TestASessionInRooms(t *testing.T) {
 	w := newWorld(t)
 	permitsRooms(t)
 	ledger := filepath.Dir(w.ledger("x"))
-	require.NoError(t, os.Chmod(ledger, 0o777))
 	require.NoError(t, os.Chmod(w.write("builder.sh", builder), 0o755))
-	w.write("agents.yaml", strings.ReplaceAll(inRooms, "LEDGER", ledger))
+	w.write("agents.yaml", strings.NewReplacer("LEDGER", ledger, "MOUNTS", w.mounts()).Replace(inRooms))
 	workspace := filepath.Join(w.dir, "workspace")
 	for path, text := range map[string]string{"old.txt": "old", "docs/a.md": "a", ".gitignore": "node_modules/\n", "go.mod": "module x\n"} {
 		w.write(filepath.Join("workspace", path), text)

@@ -73,7 +73,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	require.InDelta(t, 0, reloaded(), 0)
 	require.Equal(t, []string{"holding"}, w.offered())
 
-	w.write("agents.yaml", "version: 1\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
+	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
 	w.reloads(worker, "worker file reloaded")
 	require.Regexp(t, `worker file reloaded" file=\S+ agents_added=other agents_removed=holding settings_changed=limits`, worker.output.String())
 	r = service.Readiness{}

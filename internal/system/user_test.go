@@ -35,6 +35,7 @@ func TestAgentsRunAsAnotherUser(t *testing.T) {
 	script := w.write("who.sh", "#!/bin/sh\nid -un > who.txt\nif ls "+w.state+" >/dev/null 2>&1; then echo reads the store >> who.txt; fi\n")
 	require.NoError(t, os.Chmod(script, 0o755))
 	w.write("agents.yaml", `version: 1
+isolation: none
 run_as: nobody
 agents:
   who: {kind: command, argv: [./who.sh], git: true}
@@ -78,7 +79,7 @@ func TestAgentsDoNotFindEachOther(t *testing.T) {
 } > found.txt 2> refused.txt
 true
 `), 0o755))
-	w.write("agents.yaml", `{version: 1, run_as: nobody, agents: {private: {kind: command, argv: [./private.sh]}, spy: {kind: command, argv: [./spy.sh]}}}`)
+	w.write("agents.yaml", `{version: 1, isolation: none, run_as: nobody, agents: {private: {kind: command, argv: [./private.sh]}, spy: {kind: command, argv: [./spy.sh]}}}`)
 	require.NoError(t, os.Chmod(filepath.Dir(w.ledger("seen")), 0o755))
 	w.startWorker()
 	for _, sessionID := range []string{"private", "spy"} {

@@ -24,7 +24,7 @@ func TestWaitingForAPersonOutlivesEverything(t *testing.T) {
 	t.Parallel()
 	w := newWorldAlone(t)
 	script := w.write("moody.sh", moodyAgent)
-	w.write("agents.yaml", "version: 1\nagents:\n  moody: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
+	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nagents:\n  moody: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
 	teamFile := w.write("team.yaml", `version: 1
 name: moody
 personas: {worker: {role: Worker, agent: moody, instructions: Do the phase.}}

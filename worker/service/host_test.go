@@ -70,6 +70,7 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 	t.Cleanup(conn.Close)
 
 	cfg.Version, cfg.Dir = 1, t.TempDir()
+	meet(t, &cfg)
 	state := filepath.Join(t.TempDir(), "state")
 	w, err := service.Setup{
 		Config: cfg, StateDir: state, Connection: conn, Getenv: getenv, Host: "test", PID: os.Getpid(),
@@ -88,6 +89,17 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 		return err == nil && len(offers) == 1
 	}, 10*time.Second, 10*time.Millisecond)
 	return &stand{t: t, client: conn.Client, namespace: namespace, store: st}
+}
+
+// meet lets agents in rooms use the directories that the test has made so far.
+func meet(t *testing.T, cfg *agent.Config) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(cfg.Dir), "*"))
+	require.NoError(t, err)
+	for _, dir := range dirs {
+		require.NoError(t, os.Chmod(dir, 0o777)) // for the user of rooms
+		cfg.Mounts = append(cfg.Mounts, agent.Mount{Path: dir, Writable: true})
+	}
 }
 
 type noEnvironment struct{}

@@ -1,0 +1,30 @@
+package proctest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// ShareGoCache has the cache go-build of a store be one that stays from run to run: a cold one
+// costs half a minute. It is not the cache of whoever runs the tests, because agents in rooms
+// may be another user.
+func ShareGoCache(t *testing.T, state string) {
+	t.Helper()
+	user, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, caches := filepath.Join(user, "maestro-test-go-build"), filepath.Join(state, "caches")
+	for _, dir := range []string{cache, caches} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(cache, 0o777); err != nil { //nolint:gosec // whoever agents run as, and its parent is private
+		t.Fatal(err)
+	}
+	if err := os.Symlink(cache, filepath.Join(caches, "go-build")); err != nil {
+		t.Fatal(err)
+	}
+}
