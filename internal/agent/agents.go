@@ -149,7 +149,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	if opts.Logger != nil {
 		s.warn(opts.Logger)
-		for _, b := range s.Bounds() {
+		for _, b := range s.limits() {
 			opts.Logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
 		}
 	}
@@ -158,7 +158,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 
 // roomUser is the user of rooms below a worker that runs as root and has no run_as: an id that
 // no account of a host has by convention.
-var roomUser = room.Account{Name: "of rooms", UID: 64100, GID: 64100}
+var roomUser = room.Account{Name: "64100", UID: 64100, GID: 64100}
 
 // isolate finds out whether rooms can be had.
 func (s *Set) isolate() error {
@@ -214,19 +214,28 @@ func (s *Set) tryLayers() error {
 // HasLayers reports whether rooms can show trees as layers.
 func (s *Set) HasLayers() bool { return s.layers }
 
-// WithoutLayers says why rooms do not show trees as layers, where they might.
-func (s *Set) WithoutLayers() error { return s.noLayers }
-
 // Own gives everything in a directory to the user that agents run as.
 func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }
 
-// Isolation says how agents and checks are isolated; why says why they do not work in rooms,
-// where the file permits rooms.
-func (s *Set) Isolation() (rooms bool, why error) { return s.rooms, s.noRooms }
+// Isolation is how agents and checks are separated from the host.
+func (s *Set) Isolation() spec.Isolation {
+	i := spec.Isolation{Rooms: s.rooms, User: "the worker's user"}
+	if u := s.launcher.User; u != nil {
+		i.User = "user " + u.Name
+	}
+	if s.noRooms != nil {
+		i.WithoutRooms = s.noRooms.Error()
+	}
+	if s.noLayers != nil {
+		i.WithoutLayers = s.noLayers.Error()
+	}
+	i.Limits = s.limits()
+	return i
+}
 
-// Bounds lists what each attempt may use, and what enforces that.
-func (s *Set) Bounds() []procgroup.Bound {
-	disk := procgroup.Bound{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
+// limits lists what each attempt may use, and what enforces that.
+func (s *Set) limits() []spec.Limit {
+	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
 	return append(s.launcher.Bounds(s.rooms, s.noCgroups), disk)
 }
 
@@ -276,15 +285,17 @@ func (s *Set) warn(log *slog.Logger) {
 	for _, lack := range s.config.Shortages(s.getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
 	}
-	if s.noLayers != nil {
-		log.Warn("trees are copied for each attempt, because they cannot be layered", "why", s.noLayers.Error())
+	i := s.Isolation()
+	if i.WithoutLayers != "" {
+		log.Warn("trees are copied for each attempt, because they cannot be layered", "why", i.WithoutLayers)
 	}
-	if s.noRooms != nil {
-		log.Warn("agents and checks work without rooms", "why", s.noRooms.Error())
+	if i.WithoutRooms != "" {
+		log.Warn("agents and checks work without rooms", "why", i.WithoutRooms)
 		if restricted := s.config.Restricted(); len(restricted) > 0 {
 			log.Error("what has a restricted network is not started without rooms", "which", strings.Join(restricted, ", "))
 		}
 	}
+	log.Info("isolation of agents and checks", "mode", i, "user", i.User)
 	if !s.rooms && s.config.RunAs == "" && os.Geteuid() == 0 {
 		log.Warn("agents and checks run as root; set run_as in the worker file, or start the worker as another user")
 	}
@@ -335,6 +346,11 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 	offered := spec.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
 		Fallback: d.Fallback, Unpriced: s.config.Unpriced(name), API: string(s.config.Providers[d.Provider].Format),
+	}
+	if s.rooms && d.Kind == KindCommand {
+		if offered.Network = d.Network; len(offered.Network) == 0 {
+			offered.Network = []string{string(room.NetworkHost)}
+		}
 	}
 	switch {
 	case d.Kind == KindModel:

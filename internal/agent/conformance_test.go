@@ -91,7 +91,7 @@ func TestAdapters(t *testing.T) {
 	t.Parallel()
 	for _, on := range []struct {
 		kind, isolation string
-		format          wire.Format
+		format          wire.API
 	}{
 		{kind: KindCommand, isolation: IsolationNone}, {kind: KindCommand, isolation: IsolationRequired},
 		{kind: "anthropic", isolation: IsolationNone, format: wire.Anthropic}, {kind: "openai", isolation: IsolationNone, format: wire.OpenAI},

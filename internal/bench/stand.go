@@ -274,6 +274,8 @@ func (instant) EndStopped()                           {}
 func (instant) Forget(session.WorkDir) error          { return nil }
 func (instant) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]spec.Digest { return nil }
-func (instant) Keep(string) []string                  { return nil }
-func (instant) Mask(text string) string               { return text }
-func (instant) Secrets() []string                     { return nil }
+
+func (instant) Isolation() spec.Isolation { return spec.Isolation{} }
+func (instant) Keep(string) []string      { return nil }
+func (instant) Mask(text string) string   { return text }
+func (instant) Secrets() []string         { return nil }

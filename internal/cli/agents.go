@@ -97,8 +97,8 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 
 // writeOffers prints the workers and their agents.
 func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
-	workers := c.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
-	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
+	workers := c.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "CHECKS", "NOTIFIES")
+	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "NETWORK")
 	for _, w := range doc.Workers {
 		var notifies []string
 		if w.Jira {
@@ -107,14 +107,30 @@ func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
 		if w.Webhook {
 			notifies = append(notifies, "webhook")
 		}
-		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)),
+		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)), isolation(w.Isolation),
 			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(notifies, ", "))))
 		for _, o := range w.Agents {
 			agents.Add(terminal.Plain(o.Agent), terminal.Plain(w.Worker), terminal.Plain(o.Kind), terminal.Plain(terminal.Dash(o.Model)), terminal.Plain(strconv.Itoa(o.Concurrency)),
-				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)))
+				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)), terminal.Plain(terminal.Dash(strings.Join(o.Network, ", "))))
 		}
 	}
 	workers.Write(c.stdout)
+	for _, w := range doc.Workers {
+		if why := w.Isolation.WithoutRooms; why != "" {
+			c.print("%s %s works without rooms: %s", c.palette.Paint(terminal.Yellow, "warning:"), w.Worker, why)
+		}
+		if why := w.Isolation.WithoutLayers; why != "" {
+			c.print("%s %s copies trees: %s", c.palette.Paint(terminal.Yellow, "warning:"), w.Worker, why)
+		}
+	}
 	c.print("")
 	agents.Write(c.stdout)
+}
+
+// isolation is a cell of the table of workers.
+func isolation(i spec.Isolation) terminal.Cell {
+	if !i.Rooms {
+		return terminal.Painted(i.String(), terminal.Yellow)
+	}
+	return terminal.Plain(i.String())
 }

@@ -246,7 +246,7 @@ func TestDoctorTriesARoom(t *testing.T) {
 		return d.findings("--agents", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more))
 	}
 	if (&procgroup.Launcher{Secrets: secrets.New(nil), MaxThreads: 100}).TryRoom(nil) == nil {
-		require.Equal(t, "a test program ran in a room", check("isolation: required\n").of(t, "processes", "ok").Message)
+		require.Contains(t, check("isolation: required\n").of(t, "processes", "ok").Message, "a test program ran in a room, on the host as ")
 		broken := check("isolation: required\nmounts: [{path: /no/such/path}]\n").of(t, "processes", "bad")
 		require.Contains(t, broken.Message, "show /no/such/path in the room")
 	} else {

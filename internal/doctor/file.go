@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/worker/service"
@@ -125,28 +126,34 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 		}
 	}
 	set, err := d.run(ctx, cfg)
-	var rooms bool
-	var why error
+	var isolation spec.Isolation
 	if err == nil {
-		rooms, why = set.Isolation()
+		isolation = set.Isolation()
 	}
 	switch {
 	case err != nil:
 		what, remedy := remedyOf(err, "fix `isolation`, `mounts` or `run_as` in "+path)
 		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
-	case rooms:
-		d.add("processes", OK, "", "a test program ran in a room")
-		if err := set.WithoutLayers(); err != nil {
-			d.add("layers", Warning, "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs", "trees are copied for each attempt, because they cannot be layered: %v", err)
+	case isolation.Rooms:
+		d.add("processes", OK, "", "a test program ran in a room, on the host as %s", isolation.User)
+		if isolation.WithoutLayers != "" {
+			d.add("layers", Warning, "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs", "trees are copied for each attempt, because they cannot be layered: %s", isolation.WithoutLayers)
 		}
-	case why != nil && len(cfg.Restricted()) > 0:
-		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %v", strings.Join(cfg.Restricted(), ", "), why)
-	case why != nil:
-		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %v", why)
+	case isolation.WithoutRooms != "" && len(cfg.Restricted()) > 0:
+		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %s", strings.Join(cfg.Restricted(), ", "), isolation.WithoutRooms)
+	case isolation.WithoutRooms != "":
+		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %s", isolation.WithoutRooms)
 	case cfg.RunAs == "" && os.Geteuid() == 0:
 		d.add("processes", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
 	default:
 		d.add("processes", OK, "", "a test program ran %s", how)
+	}
+	if len(isolation.Limits) > 0 {
+		texts := make([]string, len(isolation.Limits))
+		for i, l := range isolation.Limits {
+			texts[i] = l.String()
+		}
+		d.add("limits", OK, "", "of each attempt: %s", strings.Join(texts, "; "))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/diskspace"
+	"github.com/maestro-hive/maestro/internal/layers"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -62,9 +63,31 @@ func (d *examination) opened(dir, why string) {
 	d.add("store", OK, "", "%s in %s, %s", d.store.ID(), dir, why)
 	if d.owner(dir) {
 		d.writable(dir)
+		d.layers(dir)
 	}
 	d.permissions(dir)
 	d.space(dir)
+}
+
+// layers adds a finding on the disk that the layers of trees take up: in the store or, with
+// run_as, beside it.
+func (d *examination) layers(dir string) {
+	for _, root := range []string{filepath.Join(dir, "layers"), filepath.Join(filepath.Clean(dir)+".work", "layers")} {
+		if _, err := os.Stat(root); err != nil {
+			continue
+		}
+		l, err := layers.New(layers.Options{Root: root, Now: d.options.Now})
+		var u layers.Usage
+		if err == nil {
+			u, err = l.Usage()
+		}
+		if err != nil {
+			d.add("layers", Warning, "run this as the user of the worker", "%s cannot be measured: %v", root, err)
+			continue
+		}
+		d.add("layers", OK, "", "%s, %d in use, up to %s in %s; unused ones are removed above %s", textfmt.Count(u.Layers, "layer"), u.InUse,
+			textfmt.Size(u.Bytes), root, textfmt.Size(layers.DefaultBytes))
+	}
 }
 
 // unopened adds a finding on why there is no store in a directory.

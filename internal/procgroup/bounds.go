@@ -12,20 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Bound is a limit of each attempt, for people.
-type Bound struct {
-	// Of is what is bounded, Most how much an attempt may have of it, and By what enforces that.
-	Of, Most, By string
-}
-
-func (b Bound) String() string { return strings.TrimSpace(b.Of+" "+b.Most) + " (" + b.By + ")" }
-
 // Bounds lists the limits of processes, and what enforces them. rooms: they work in rooms. without
 // says why there are no cgroups.
-func (l *Launcher) Bounds(rooms bool, without error) []Bound {
+func (l *Launcher) Bounds(rooms bool, without error) []spec.Limit {
 	memory, processors := "measured by the shim", fmt.Sprintf("nice %d", room.Niceness)
 	if l.Cgroups != nil {
 		memory = "cgroups in " + l.Cgroups.dir
@@ -42,11 +35,11 @@ func (l *Launcher) Bounds(rooms bool, without error) []Bound {
 	if l.Cgroups != nil && slices.Contains(l.Cgroups.controllers, "pids") {
 		threads += ", cgroup"
 	}
-	return []Bound{
-		{"memory", textfmt.Size(l.MaxMemory), memory},
-		{"threads", strconv.Itoa(l.MaxThreads), threads},
-		{"open files of a process", strconv.Itoa(room.MaxOpenFiles), "rlimit"},
-		{"processors", "", processors},
+	return []spec.Limit{
+		{Of: "memory", Most: textfmt.Size(l.MaxMemory), By: memory},
+		{Of: "threads", Most: strconv.Itoa(l.MaxThreads), By: threads},
+		{Of: "open files of a process", Most: strconv.Itoa(room.MaxOpenFiles), By: "rlimit"},
+		{Of: "processors", By: processors},
 	}
 }
 

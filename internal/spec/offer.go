@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Offer struct {
 	Webhook bool `json:"webhook,omitempty"`
 	// WebUI is the address of Temporal's Web UI; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
+	// Isolation is how its agents and checks are separated from the host.
+	Isolation Isolation `json:"isolation"`
 	// Work is the directory on the host below which its agents work.
 	Work      string    `json:"work,omitempty"`
 	StartedAt time.Time `json:"started_at"`
@@ -40,8 +43,42 @@ type OfferedAgent struct {
 	Fallback string `json:"fallback,omitempty"`
 	// API names the API of its provider: anthropic, openai or gemini; empty: it has none.
 	API string `json:"api,omitempty"`
+	// Network is what it reaches in a room: host, none, or a list of hosts; empty without one.
+	Network []string `json:"network,omitempty"`
 	// Unpriced: it spends tokens, and no prices are configured.
 	Unpriced bool `json:"unpriced,omitempty"`
+}
+
+// Isolation is how a worker separates agents and checks from its host.
+type Isolation struct {
+	// Rooms: each works in a room.
+	Rooms bool `json:"rooms"`
+	// WithoutRooms says why there are none, and what to change, where the worker file permits
+	// rooms.
+	WithoutRooms string `json:"without_rooms,omitempty"`
+	// WithoutLayers says why the trees of rooms are copied, where they might be layered.
+	WithoutLayers string `json:"without_layers,omitempty"`
+	// User is who the processes are on the host.
+	User string `json:"user"`
+	// Limits are what each attempt may use, and what enforces that.
+	Limits []Limit `json:"limits"`
+}
+
+// Limit is what an attempt may use of something, and what enforces that.
+type Limit struct {
+	Of   string `json:"of"`
+	Most string `json:"most"`
+	By   string `json:"by"`
+}
+
+func (l Limit) String() string { return strings.TrimSpace(l.Of+" "+l.Most) + " (" + l.By + ")" }
+
+// String is the isolation in two words.
+func (i Isolation) String() string {
+	if !i.Rooms {
+		return "no rooms"
+	}
+	return "rooms"
 }
 
 // Conversation is where an agent's conversation is kept, so that it can continue.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -89,9 +90,12 @@ func (w *world) held(sessionID, phase string) int {
 		if _, err := os.Stat(note); err != nil {
 			return false
 		}
-		// In a room it knows itself by another process id than the host does.
-		for id, process := range w.processes() {
-			if strings.HasSuffix(process, " "+note) {
+		// In a room it knows itself by another process id than the host does. A child is
+		// called like it until it starts its own program.
+		all := w.processes()
+		for id, process := range all {
+			self, ok := proctree.Read(id)
+			if ok && strings.HasSuffix(process, " "+note) && all[self.Parent] != process {
 				pid = id
 				return true
 			}

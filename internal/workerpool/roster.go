@@ -48,6 +48,8 @@ type Worker struct {
 	RenewedAt time.Time `json:"renewed_at"`
 	Agents    []Agent   `json:"agents"`
 	Checks    []string  `json:"checks"`
+	// Isolation is how its agents and checks are separated from the host.
+	Isolation spec.Isolation `json:"isolation"`
 	// Jira and Webhook: it makes tickets, and calls a webhook.
 	Jira    bool `json:"jira"`
 	Webhook bool `json:"webhook"`
@@ -63,6 +65,9 @@ type Agent struct {
 	Breaker     string               `json:"breaker"`
 	State       session.BreakerState `json:"breaker_state"`
 	Fallback    string               `json:"fallback,omitempty"`
+	// Network is what the agent reaches in a room: host, none, or a list of hosts; empty
+	// without one.
+	Network []string `json:"network,omitempty"`
 }
 
 // Queue is a task queue and its pollers.
@@ -121,13 +126,13 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 func offering(o spec.Offer, states map[string]session.BreakerState) Worker {
 	w := Worker{
 		Worker: o.Worker, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, Since: o.StartedAt, RenewedAt: o.RenewedAt,
-		Agents: []Agent{}, Checks: append([]string{}, slices.Sorted(maps.Keys(o.Checks))...), Jira: o.Jira, Webhook: o.Webhook,
+		Agents: []Agent{}, Checks: append([]string{}, slices.Sorted(maps.Keys(o.Checks))...), Isolation: o.Isolation, Jira: o.Jira, Webhook: o.Webhook,
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Agents)) {
 		offer := o.Agents[name]
 		w.Agents = append(w.Agents, Agent{
 			Agent: name, Kind: offer.Kind, Model: offer.Model, Concurrency: offer.Concurrency,
-			Breaker: offer.Breaker, State: states[offer.Breaker], Fallback: offer.Fallback,
+			Breaker: offer.Breaker, State: states[offer.Breaker], Fallback: offer.Fallback, Network: offer.Network,
 		})
 	}
 	return w

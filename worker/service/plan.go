@@ -67,6 +67,7 @@ func (p *plan) indexDelay() textfmt.Duration {
 // offer fills in what the plan has to offer.
 func (p *plan) offer(o spec.Offer) spec.Offer {
 	o.Agents, o.Checks = p.agents.OfferedAgents(), p.agents.OfferedChecks()
+	o.Isolation = p.agents.Isolation()
 	o.Jira, o.Webhook, o.WebUI, o.Work = p.tickets != nil, p.hook != nil, p.webUI, p.workDirs.Root()
 	return o
 }

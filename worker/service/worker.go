@@ -32,6 +32,8 @@ type Agents interface {
 	// OfferedAgents and OfferedChecks describe them by name.
 	OfferedAgents() map[string]spec.OfferedAgent
 	OfferedChecks() map[string]spec.Digest
+	// Isolation is how they and checks are separated from the host.
+	Isolation() spec.Isolation
 }
 
 // options configure a worker.
