@@ -49,11 +49,10 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 	if r.aside, err = r.dirs.Aside(); err != nil {
 		return err
 	}
-	rooms, why := r.set.Isolation()
-	switch {
-	case why != nil:
-		r.printErr("the shell has no room, only directories of its own: %v", why)
-	case !rooms:
+	switch i := r.set.Isolation(); {
+	case i.WithoutRooms != "":
+		r.printErr("the shell has no room, only directories of its own: %s", i.WithoutRooms)
+	case !i.Rooms:
 		r.printErr("the shell has no room, only directories of its own: the worker file has isolation: none")
 	}
 	var unread int
