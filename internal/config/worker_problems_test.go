@@ -48,7 +48,7 @@ func TestWorkerFaults(t *testing.T) {
 		{"letters that DNS does not have", "agents: {a: {kind: command, argv: [x], network: [bücher.de]}}", "agents.a.network[0]", "begins with xn--"},
 		{"hosts of any form", "agents: {a: {kind: command, argv: [x], network: ['git*.com']}}", "agents.a.network[0]", "*. at the beginning"},
 		{"a port that is none", "agents: {a: {kind: command, argv: [x], network: ['a.com:http']}}\nisolation: auto", "agents.a.network[0]", "write a number from 1 to 65535"},
-		{"a network without rooms", good + "checks: {c: {argv: [x], network: [a.com]}}", "checks.c.network", "needs rooms; write `isolation: required`"},
+		{"a network without rooms", good + "isolation: none\nchecks: {c: {argv: [x], network: [a.com]}}", "checks.c.network", "needs rooms; write `isolation: required`"},
 		{"a credential for nobody", good + "credentials: [{host: a.com, secret_env: S}]", "credentials[0].host", "is a.com, which no network lists"},
 		{"a credential for an address", good + "credentials: [{host: 10.0.0.1, secret_env: S}]", "credentials[0].host", "is an address; credentials are for names"},
 		{"a credential as it is", good + "credentials: [{host: a.com, secret_env: s3cr=t}]", "credentials[0].secret_env", "list the name of the variable alone"},
