@@ -224,11 +224,10 @@ func (h *Hooks) change(ctx context.Context, action, name string, change func(map
 // Find returns a hook with the secrets that are accepted; for an unknown name, one with a secret that
 // nobody knows, so that checking a signature takes as long.
 func (h *Hooks) Find(name string) (found SecretHook, err error) {
-	all, err := h.known.all()
+	found, ok, err := h.known.find(name)
 	if err != nil {
 		return found, err
 	}
-	found, ok := all[name]
 	if !ok {
 		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secrets: []HookSecret{{Secret: newHookSecret()}}}, nil
 	}

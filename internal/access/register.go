@@ -40,16 +40,16 @@ func (r *register[E]) all() (map[string]E, error) {
 
 // find returns an entry. One that another process has just added is found: what is looked for
 // in vain is looked for again if the document has been written since.
-func (r *register[E]) find(hash string) (e E, ok bool, err error) {
+func (r *register[E]) find(name string) (e E, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all, err := r.recent(false)
 	if err != nil {
 		return e, false, err
 	}
-	if e, ok = all[hash]; !ok {
+	if e, ok = all[name]; !ok {
 		all, err = r.recent(true)
-		e, ok = all[hash]
+		e, ok = all[name]
 	}
 	return e, ok, err
 }

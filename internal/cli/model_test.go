@@ -20,11 +20,12 @@ phases:
   - {name: build, personas: [dev], produces: [code.txt]}
 `
 
-// withModel serves the desk's store with a model as the agent, with settings of its own.
+// withModel serves the desk's store with a model as the agent. The settings are those of its provider.
 func (d *desk) withModel(script providertest.Script, settings ...string) {
 	d.t.Helper()
 	server := providertest.New(d.t, script)
-	file := d.file("agents.yaml", "version: 1\nproviders: {p: {format: anthropic, base_url: "+server.URL()+"}}\nagents:\n  model: {"+strings.Join(append([]string{"kind: model, provider: p, model: some-model"}, settings...), ", ")+"}\n")
+	provider := strings.Join(append([]string{"format: anthropic, base_url: " + server.URL()}, settings...), ", ")
+	file := d.file("agents.yaml", "version: 1\nproviders: {p: {"+provider+"}}\nagents:\n  model: {kind: model, provider: p, model: some-model}\n")
 	d.serves(file)
 }
 
