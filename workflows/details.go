@@ -122,7 +122,7 @@ func (p *publisher) publish(ctx workflow.Context) {
 		return
 	}
 	state := p.state()
-	if since(ctx, 2) && state == p.shown && workflow.Now(ctx).Before(p.published.Add(publishEvery)) {
+	if state == p.shown && workflow.Now(ctx).Before(p.published.Add(publishEvery)) {
 		p.behind = true
 		return
 	}

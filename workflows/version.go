@@ -11,9 +11,7 @@ import (
 // that began before keep the logic that they began with, however long they wait. In place of
 // workflow.GetVersion, which adds an event for each change to each session, the input has
 // the number once.
-//
-//	2: the phases at work are published at most every 10 seconds
-const LogicVersion = 2
+const LogicVersion = 1
 
 type versionKey struct{}
 
