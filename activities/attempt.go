@@ -157,7 +157,7 @@ func (a *attempt) near() []spec.Digest {
 }
 
 func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
-	inputs, err := a.files.Paths(ctx, a.in.Input)
+	inputs, err := a.files.List(ctx, a.in.Input, session.MaxInputs)
 	if err != nil {
 		return session.Brief{}, err
 	}
@@ -172,7 +172,7 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
-		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
+		Decisions: decisions, Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
 		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
 }

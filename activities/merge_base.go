@@ -87,13 +87,21 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	if err != nil {
 		return nil, err
 	}
-	paths, err := g.files.Paths(ctx, tree)
+	var paths []string
+	for _, a := range before {
+		paths = append(paths, a.Path)
+	}
+	held, err := g.files.Held(ctx, tree, paths)
 	if err != nil {
 		return nil, err
 	}
+	has := map[string]bool{}
+	for _, p := range held {
+		has[p] = true
+	}
 	out := slices.Clone(left)
 	for _, a := range before {
-		_, there := slices.BinarySearch(paths, a.Path)
+		there := has[a.Path]
 		_, replaced := slices.BinarySearchFunc(left, a.Path, func(l session.Artifact, path string) int { return strings.Compare(l.Path, path) })
 		if there && !replaced {
 			out = append(out, a)

@@ -19,8 +19,10 @@ type Files interface {
 	PutBlob(ctx context.Context, data []byte) (spec.Digest, error)
 	// Blob returns a blob's bytes, verified.
 	Blob(ctx context.Context, name spec.Digest) ([]byte, error)
-	// Paths lists a manifest's paths, sorted.
-	Paths(ctx context.Context, manifest spec.Digest) ([]string, error)
+	// Held lists those of the paths that a manifest has.
+	Held(ctx context.Context, manifest spec.Digest, paths []string) ([]string, error)
+	// List lists paths of a manifest, at most so many.
+	List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error)
 	// Changed lists the paths that a tree has and its input does not have, or
 	// has with other content, sorted.
 	Changed(ctx context.Context, input, tree spec.Digest) ([]string, error)

@@ -179,7 +179,7 @@ func TestCommandGetsBriefAndEnvironment(t *testing.T) {
 	brief, err := os.ReadFile(b.path("brief.json"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
-		"decisions":{"color":"blue"},"inputs":[],"round":1,"attempt":1,"feedback":null}`, string(brief))
+		"decisions":{"color":"blue"},"inputs":[],"input_count":0,"round":1,"attempt":1,"feedback":null}`, string(brief))
 	env, err := os.ReadFile(b.path("env.txt"))
 	require.NoError(t, err)
 	for _, want := range []string{"PLAIN=seen", "HOME=" + filepath.Join(b.dir, "home"), "TMPDIR=" + filepath.Join(b.dir, "tmp"), "GOFLAGS=-buildvcs=false"} {

@@ -81,10 +81,12 @@ func (p *promptText) begin(b session.Brief) {
 	p.f("Work in the working directory and nowhere else. It starts with these files:\n\n")
 	for i, name := range b.Inputs {
 		if i == maxListed {
-			p.f("- and %d more\n", len(b.Inputs)-i)
 			break
 		}
 		p.f("- %s\n", name)
+	}
+	if n := b.InputCount - maxListed; n > 0 {
+		p.f("- and %d more\n", n)
 	}
 	if len(b.Protected) > 0 {
 		p.f("\nChanges to files that match these patterns are not used: %s\n", strings.Join(b.Protected, ", "))

@@ -84,7 +84,8 @@ func TestPromptListsSomeOfManyFiles(t *testing.T) {
 	for i := range maxListed + 7 {
 		job.Brief.Inputs = append(job.Brief.Inputs, fmt.Sprintf("file%04d", i))
 	}
+	job.Brief.InputCount = 5000
 	text := prompt(job, place{inside: job.WorkDir}, false)
 	require.Equal(t, maxListed, strings.Count(text, "- file"))
-	require.Contains(t, text, "- and 7 more\n")
+	require.Contains(t, text, "- and 4800 more\n")
 }

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -237,6 +238,47 @@ func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 		return "", fmt.Errorf("write a delta: %w", err)
 	}
 	return s.PutBlob(ctx, data)
+}
+
+// List lists the first paths of a manifest, directory by directory, and at most so many.
+func (s trees) List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error) {
+	t, err := s.Tree(ctx, manifest)
+	if err != nil {
+		return session.Listing{}, err
+	}
+	out := session.Listing{Paths: []string{}, Count: t.Files()}
+	err = t.walk(ctx, ".", func(p string, _ Entry) error {
+		if len(out.Paths) == most {
+			return errEnough
+		}
+		out.Paths = append(out.Paths, p)
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	slices.Sort(out.Paths)
+	return out, err
+}
+
+var errEnough = errors.New("enough")
+
+// Held lists those of the paths that a manifest has, in their order.
+func (s trees) Held(ctx context.Context, manifest spec.Digest, paths []string) (held []string, err error) {
+	t, err := s.Tree(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range paths {
+		_, has, err := t.Get(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			held = append(held, p)
+		}
+	}
+	return held, nil
 }
 
 // Paths lists a manifest's paths, sorted.

@@ -69,7 +69,7 @@ func firstMessage(b session.Brief) string {
 	case len(inputs) == 0:
 		s.WriteString("The directory is empty.\n")
 	case len(inputs) > maxInputs:
-		fmt.Fprintf(&s, "The directory holds %d files; list shows them. The first ones are:\n", len(inputs))
+		fmt.Fprintf(&s, "The directory holds %d files; list shows them. Some are:\n", b.InputCount)
 		bullets(&s, inputs[:maxInputs])
 	default:
 		s.WriteString("The directory holds:\n")

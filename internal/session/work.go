@@ -14,6 +14,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
+// MaxInputs is how many of its input's files a brief lists at most.
+const MaxInputs = 1000
+
+// Listing has some of a tree's files.
+type Listing struct {
+	// Paths are sorted.
+	Paths []string
+	// Count is how many files and links the tree has.
+	Count int
+}
+
 // Brief is the document that tells an agent what to do: a command agent reads
 // it as JSON on its standard input.
 type Brief struct {
@@ -24,8 +35,10 @@ type Brief struct {
 	Instructions string            `json:"instructions"`
 	Requirement  string            `json:"requirement"`
 	Decisions    map[string]string `json:"decisions"`
-	// Inputs lists the files that the directory starts with, sorted.
+	// Inputs lists files that the directory starts with, sorted: all, or MaxInputs of them.
 	Inputs []string `json:"inputs"`
+	// InputCount is how many files the directory starts with.
+	InputCount int `json:"input_count"`
 	// Protected lists patterns of files whose changes are not used.
 	Protected []string `json:"protected,omitempty"`
 	// Round and Attempt count from 1; Attempt within the round. Lost workers

@@ -35,8 +35,12 @@ func (f files) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return call(f.p, "Blob", false, func() ([]byte, error) { return f.Store.Blob(ctx, name) })
 }
 
-func (f files) Paths(ctx context.Context, m spec.Digest) ([]string, error) {
-	return call(f.p, "Paths", false, func() ([]string, error) { return f.Store.Paths(ctx, m) })
+func (f files) Held(ctx context.Context, m spec.Digest, paths []string) ([]string, error) {
+	return call(f.p, "Held", false, func() ([]string, error) { return f.Store.Held(ctx, m, paths) })
+}
+
+func (f files) List(ctx context.Context, m spec.Digest, most int) (session.Listing, error) {
+	return call(f.p, "List", false, func() (session.Listing, error) { return f.Store.List(ctx, m, most) })
 }
 
 func (f files) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
