@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -29,6 +30,7 @@ func allSeries() []series {
 		{"sessions", "sessions in the store", []int{10, 100, 1000, 10_000}, besideStored, append(sess, "list all, ms", "what a start looks up, ms")},
 		{"files", "files in the tree", []int{10, 100, 1000, 10_000, 50_000}, withFiles, append(sess, "store, kB a session")},
 		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(sess, "ms a phase", "events a phase", "history, kB a phase", "store, kB a phase")},
+		{"rooms", "files in the tree, in rooms", []int{10, 10_000, 100_000}, inRooms, []string{"first session, ms", "later ones, ms", "beside the smallest tree", "cp -r, ms", "first beside cp -r", "store, kB a later session"}},
 		{"waiting", "sessions that wait for a person", []int{10, 100, 1000}, besideWaiting, append(sess, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one")},
 	}
 }
@@ -39,6 +41,8 @@ type growing struct {
 	settings settings
 	// done is how much of what grows is there already.
 	done int
+	// smallest is what a session takes at the first size.
+	smallest time.Duration
 }
 
 // grow measures the series that were asked for.
@@ -54,7 +58,7 @@ func grow(ctx context.Context, s settings, dir string) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("-growth %s: there are sessions, files, phases, waiting and all", s.growth)
+		return fmt.Errorf("-growth %s: there are sessions, files, phases, rooms, waiting and all", s.growth)
 	}
 	return nil
 }
@@ -63,13 +67,17 @@ func (sr series) run(ctx context.Context, s settings, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	s.kinds = []string{maestroKind}
+	kind := maestroKind
+	if sr.name == "rooms" {
+		kind = roomKind
+	}
+	s.kinds = []string{kind}
 	st, err := newStand(ctx, s, dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
-	if _, err := st.batch(ctx, maestroKind, 2, 1); err != nil {
+	if _, err := st.batch(ctx, kind, 2, 1); err != nil {
 		return err
 	}
 	printRow(append([]string{sr.of}, sr.head...))
@@ -149,26 +157,34 @@ func (c *crew) keepOld(ctx context.Context, name string) error {
 	})
 }
 
-// withFiles measures with a workspace of so many files of 1 kB.
-func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
-	c := g.kinds[maestroKind].crew
-	dir, err := os.MkdirTemp("", "maestro-bench-tree-")
-	if err != nil {
-		return nil, err
+// workspace makes a directory of so many files of 1 kB.
+func workspace(size int) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "maestro-bench-tree-"); err != nil {
+		return "", err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	content := make([]byte, 1000)
 	for i := range size {
 		sub := filepath.Join(dir, fmt.Sprintf("d%03d", i/100))
 		if i%100 == 0 {
 			if err := os.MkdirAll(sub, 0o700); err != nil {
-				return nil, err
+				return dir, err
 			}
 		}
 		copy(content, fmt.Sprintf("%012d", i))
 		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("f%05d", i)), content, 0o600); err != nil {
-			return nil, err
+			return dir, err
 		}
+	}
+	return dir, nil
+}
+
+// withFiles measures with a workspace of so many files.
+func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
+	c := g.kinds[maestroKind].crew
+	dir, err := workspace(size)
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+	if err != nil {
+		return nil, err
 	}
 	snap, err := c.store.Content.Snapshot(ctx, dir, cas.SnapshotOptions{})
 	if err != nil {
@@ -181,6 +197,51 @@ func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
 	}
 	b, cells, err := g.measured(ctx, sessions)
 	return append(cells, number(float64(b.left.bytes)/1000/float64(sessions))), err
+}
+
+// inRooms measures sessions in rooms, each with the taking of a workspace of so many files:
+// the first one of the workspace, and the median of later ones.
+func inRooms(ctx context.Context, g *growing, size int) ([]string, error) {
+	c := g.kinds[roomKind].crew
+	dir, err := workspace(size)
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	copied := exec.CommandContext(ctx, "cp", "-r", dir, dir+"-copy")
+	defer os.RemoveAll(dir + "-copy") //nolint:errcheck // a leftover does no harm
+	if err := copied.Run(); err != nil {
+		return nil, err
+	}
+	cp := time.Since(start)
+	var took []time.Duration
+	var left int64
+	for i := range 1 + samples {
+		start := time.Now()
+		snap, err := c.store.Content.Snapshot(ctx, dir, cas.SnapshotOptions{})
+		if err != nil {
+			return nil, err
+		}
+		taken := time.Since(start)
+		c.input.Workspace = snap.Manifest
+		b, err := g.batch(ctx, roomKind, 1, 1)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, taken+time.Duration(b.percentile(0.5)*float64(time.Millisecond)))
+		if i > 0 {
+			left += b.left.bytes
+		}
+	}
+	first, later := took[0], slices.Sorted(slices.Values(took[1:]))[samples/2]
+	if g.smallest == 0 {
+		g.smallest = later
+	}
+	return []string{
+		number(milliseconds(first)), number(milliseconds(later)), number(later.Seconds() / g.smallest.Seconds()),
+		number(milliseconds(cp)), number(first.Seconds() / cp.Seconds()), number(float64(left) / 1000 / samples),
+	}, nil
 }
 
 // withPhases measures with a team of so many phases, one after the other.

@@ -48,7 +48,7 @@ func parse() (settings, error) {
 	flag.IntVar(&s.rounds, "rounds", 5, "batches of each kind, in turn")
 	flag.IntVar(&s.phases, "phases", 5, "phases of a session, and activities of a bare workflow")
 	flag.StringVar(&kinds, "kinds", "bare,shape,maestro,shim,room", "what to compare, of bare, shape, maestro, shim and room; the first is what the others are compared with")
-	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, waiting, or all")
+	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, rooms, waiting, or all")
 	flag.IntVar(&s.largest, "largest", 1<<30, "growth: leave out sizes above this one")
 	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of this process to a file")
 	flag.Parse()

@@ -10,10 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/layers"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const times = 9
@@ -102,5 +105,91 @@ func BenchmarkRatios(b *testing.B) {
 			b.ReportMetric(took[1].Seconds()/took[0].Seconds(), name+"-10000/10")
 			b.ReportMetric(float64(took[1].Microseconds()), name+"-10000-µs")
 		}
+	}
+}
+
+// workspace makes a directory of files of 100 bytes to 3 kB.
+func workspace(b *testing.B, dir string, files int) {
+	b.Helper()
+	text := make([]byte, 3000)
+	for i := range files {
+		p := filepath.Join(dir, fmt.Sprintf("dir%03d", i%100), fmt.Sprintf("sub%d", i%7), fmt.Sprintf("file%05d.go", i))
+		if i < 700 {
+			require.NoError(b, os.MkdirAll(filepath.Dir(p), 0o755))
+		}
+		copy(text, fmt.Sprint(i))
+		require.NoError(b, os.WriteFile(p, text[:100+i%2900], 0o600))
+	}
+}
+
+// The first session of a tree of 100,000 files, compared with `cp -r` of it: to take the
+// workspace, and to make its layers.
+func BenchmarkFirstSession(b *testing.B) {
+	for b.Loop() {
+		top := b.TempDir()
+		dir := filepath.Join(top, "workspace")
+		workspace(b, dir, 100_000)
+		took := func(do func()) float64 {
+			start := time.Now()
+			do()
+			return time.Since(start).Seconds()
+		}
+		require.NoError(b, os.Mkdir(filepath.Join(top, "store"), 0o700))
+		blobs, err := storage.NewDirectory(filepath.Join(top, "store"), time.Now)
+		require.NoError(b, err)
+		s := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: filepath.Join(top, "store"), IndexDir: filepath.Join(top, "index")})
+		l := openLayers(b, s, filepath.Join(top, "layers"), nil)
+		copying := func(to string) func() {
+			return func() {
+				require.NoError(b, exec.CommandContext(b.Context(), "cp", "-r", dir, filepath.Join(top, to)).Run())
+			}
+		}
+		cp := took(copying("before"))
+		var snap cas.Snapshot
+		take := func() {
+			var err error
+			snap, err = s.Snapshot(b.Context(), dir, cas.SnapshotOptions{})
+			require.NoError(b, err)
+		}
+		taken := took(take)
+		made := took(func() { require.NoError(b, acquire(b, l, snap.Manifest).Release()) })
+		again := took(take)
+		cp = (cp + took(copying("after"))) / 2
+		b.ReportMetric((taken+made)/cp, "first/cp")
+		b.ReportMetric(taken/cp, "take/cp")
+		b.ReportMetric(made/cp, "layers/cp")
+		b.ReportMetric(again/cp, "again/cp")
+	}
+}
+
+// Ten sessions side by side over a new tree of 50,000 files, compared with one.
+func BenchmarkSideBySide(b *testing.B) {
+	for b.Loop() {
+		top := b.TempDir()
+		s := openStore(b, filepath.Join(top, "store"))
+		m := treeOf(b, s, 50_000)
+		made := func(n int) (time.Duration, layers.Usage) {
+			l := openLayers(b, s, filepath.Join(top, fmt.Sprint("layers", n)), nil)
+			start := time.Now()
+			var all errgroup.Group
+			for range n {
+				all.Go(func() error {
+					stack, err := l.Acquire(b.Context(), m)
+					if err != nil {
+						return err
+					}
+					return stack.Release()
+				})
+			}
+			require.NoError(b, all.Wait())
+			took := time.Since(start)
+			usage, err := l.Usage()
+			require.NoError(b, err)
+			return took, usage
+		}
+		one, oneUses := made(1)
+		ten, tenUse := made(10)
+		b.ReportMetric(ten.Seconds()/one.Seconds(), "ten/one")
+		b.ReportMetric(float64(tenUse.Bytes)/float64(oneUses.Bytes), "ten/one-bytes")
 	}
 }
