@@ -95,13 +95,9 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	if err != nil {
 		return nil, err
 	}
-	has := map[string]bool{}
-	for _, p := range held {
-		has[p] = true
-	}
 	out := slices.Clone(left)
 	for _, a := range before {
-		there := has[a.Path]
+		_, there := slices.BinarySearch(held, a.Path)
 		_, replaced := slices.BinarySearchFunc(left, a.Path, func(l session.Artifact, path string) int { return strings.Compare(l.Path, path) })
 		if there && !replaced {
 			out = append(out, a)

@@ -19,7 +19,7 @@ type Files interface {
 	PutBlob(ctx context.Context, data []byte) (spec.Digest, error)
 	// Blob returns a blob's bytes, verified.
 	Blob(ctx context.Context, name spec.Digest) ([]byte, error)
-	// Held lists those of the paths that a manifest has.
+	// Held lists those of the paths that a manifest has, in their order.
 	Held(ctx context.Context, manifest spec.Digest, paths []string) ([]string, error)
 	// List lists paths of a manifest, at most so many.
 	List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error)
