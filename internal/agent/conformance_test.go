@@ -93,8 +93,10 @@ func TestAdapters(t *testing.T) {
 		kind, isolation string
 		format          wire.API
 	}{
-		{kind: KindCommand, isolation: IsolationNone}, {kind: KindCommand, isolation: IsolationRequired},
-		{kind: "anthropic", isolation: IsolationNone, format: wire.Anthropic}, {kind: "openai", isolation: IsolationNone, format: wire.OpenAI},
+		{kind: KindCommand, isolation: IsolationNone},
+		{kind: KindCommand, isolation: IsolationRequired},
+		{kind: "anthropic", isolation: IsolationNone, format: wire.Anthropic},
+		{kind: "openai", isolation: IsolationNone, format: wire.OpenAI},
 	} {
 		for _, c := range conformances() {
 			if on.kind != KindCommand && c.model == nil {
