@@ -124,6 +124,7 @@ func TestServicesAreConfined(t *testing.T) {
 		require.Equal(t, "10001:10001", worker.User, name)
 		require.Len(t, worker.Tmpfs, 1, name)
 		require.NotZero(t, worker.PidsLimit, name)
+		require.Subset(t, worker.SecurityOpt, []string{"seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"}, "rooms need it")
 	}
 }
 

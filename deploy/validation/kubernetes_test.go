@@ -2,6 +2,8 @@ package validation
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +33,12 @@ type cluster struct {
 // field that Kubernetes does not know is an error.
 func build(t *testing.T) cluster {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../kubernetes")
+	return buildFrom(t, "../kubernetes")
+}
+
+func buildFrom(t *testing.T, dir string) cluster {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	require.NoError(t, err)
 	var c cluster
 	c.yaml, err = resources.AsYaml()
@@ -127,4 +134,26 @@ func TestPodsAreConfinedAndDrain(t *testing.T) {
 	require.Equal(t, "/readyz", worker.ReadinessProbe.HTTPGet.Path)
 	require.Equal(t, "/healthz", worker.LivenessProbe.HTTPGet.Path, "a worker that is not ready is no reason to kill it")
 	require.GreaterOrEqual(t, *pod.TerminationGracePeriodSeconds, int64(30), "drain and what a stop needs besides")
+}
+
+// TestTheComponentOfRooms adds what rooms need, and nothing else, to the pod.
+func TestTheComponentOfRooms(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../kubernetes")))
+	file := filepath.Join(dir, "kustomization.yaml")
+	settings, err := os.ReadFile(file)
+	require.NoError(t, err)
+	with := bytes.Replace(settings, []byte("# components:"), []byte("components:"), 1)
+	require.NotEqual(t, settings, with)
+	require.NoError(t, os.WriteFile(file, with, 0o600))
+
+	want, got := build(t).deployment, buildFrom(t, dir).deployment
+	no, unmasked := false, corev1.UnmaskedProcMount
+	pod := &want.Spec.Template.Spec
+	pod.HostUsers = &no
+	pod.Containers[0].SecurityContext.ProcMount = &unmasked
+	pod.Containers[0].SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}
+	pod.Containers[0].SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	require.Equal(t, want, got)
 }

@@ -50,6 +50,7 @@ func TestWhatAnAgentSeesOfTheHost(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name+" of the host"), 0o644))
 	}
 	require.NoError(t, os.WriteFile(b.path("input"), []byte("input"), 0o600))
+	mark := "7" + strconv.Itoa(os.Getpid()) + ".25"
 	script := `
 name() { echo "$1: $(eval "$2" 2>&1 | tr '\n' ' ')"; }
 name user 'id -u; id -g; id -un'
@@ -74,7 +75,7 @@ name nested 'unshare -Ur sh -c "id -u; mount -o remount,rw /usr; touch /usr/x"'
 name uncover 'unshare -Urm sh -c "umount ` + given + `/store; ls ` + given + `/store; mount --bind / /mnt"'
 name cache 'echo x > $CACHE/x; echo $CACHE'
 echo '{"summary": "looked around"}' > $MAESTRO_RESULT
-setsid sleep 7$$.25 & (setsid sh -c 'exec sleep 7'$$'.25' &)
+setsid sleep ` + mark + ` & (setsid sh -c 'exec sleep ` + mark + `' &)
 echo work > done`
 	s := b.set(Config{
 		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE"}},
@@ -119,7 +120,7 @@ echo work > done`
 	require.FileExists(t, filepath.Join(given, "new"))
 	require.FileExists(t, filepath.Join(b.dir, "caches", "one", "x"))
 	require.NoFileExists(t, filepath.Join(given, "store", "new"))
-	require.Empty(t, atWork("sleep\x007"), "daemons end with the room")
+	require.Empty(t, atWork("sleep\x00"+mark), "daemons end with the room")
 }
 
 // TestWhatRoomsShareOfTheKernel has an agent reach for what no namespace separates.

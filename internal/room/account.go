@@ -78,11 +78,14 @@ func (a *Account) Chown(dirs ...string) error {
 	}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
+			if err != nil || path == dir {
 				return err
 			}
 			return os.Lchown(path, int(a.UID), int(a.GID)) //nolint:gosec // nothing of the agent runs yet; links are not followed
 		})
+		if err == nil { // last: the owner of a directory says whose all of it is
+			err = os.Lchown(dir, int(a.UID), int(a.GID))
+		}
 		if err != nil {
 			return fmt.Errorf("change the owner of %s to user %s: %w", dir, a.Name, err)
 		}
