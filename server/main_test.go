@@ -140,10 +140,11 @@ func TestManyStartTogether(t *testing.T) {
 func TestWebUI(t *testing.T) {
 	t.Parallel()
 	server := start(t, "--port", strconv.Itoa(freePort(t)))
-	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(server.stdout.String())
-	require.NotEmpty(t, url, server.stdout.String())
-
-	var page string
+	var url, page string
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // it is printed after Temporal's address
+		url = regexp.MustCompile(`http://127\.0\.0\.1:\d+`).FindString(server.stdout.String())
+		assert.NotEmpty(c, url)
+	}, startTimeout, pollInterval)
 	require.EventuallyWithT(t, func(c *assert.CollectT) { page = fetch(c, url+"/") }, startTimeout, pollInterval)
 	asset := regexp.MustCompile(`/_app/[^"']+\.js`).FindString(page)
 	require.NotEmpty(t, asset, "the page loads the embedded application")
