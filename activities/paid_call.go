@@ -84,11 +84,11 @@ func (c *paidCall) noteFree(ctx context.Context) error {
 	if s.agents.Offered(c.plan.Agent).Conversation != spec.InDirectory {
 		return nil
 	}
-	dearest, err := s.budgets.dearest(ctx, c.plan.Agent)
-	if err != nil {
-		return err
-	}
 	if c.plan.Estimate == (cost.Usage{}) {
+		dearest, err := s.budgets.dearest(ctx, c.plan.Agent)
+		if err != nil {
+			return err
+		}
 		c.plan.Estimate = cost.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
 	}
 	return c.note(ctx)
