@@ -9,9 +9,9 @@ import (
 
 // The size of a node of the graph and the space around it, in pixels.
 const (
-	NodeWidth  = 204
+	NodeWidth  = 198
 	NodeHeight = 108
-	columnGap  = 48
+	columnGap  = 36
 	rowGap     = 20
 	bendHeight = 12
 	margin     = 6
