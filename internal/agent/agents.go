@@ -42,6 +42,8 @@ type Options struct {
 	Hidden []string
 	// Egress are the options of the proxies of rooms. Now is filled in.
 	Egress egress.Options
+	// Gateway is what agents reach their providers through; nil: one of the set's own.
+	Gateway *Gateway
 	// Grace is how long a process that is stopped has to end by itself before
 	// it is killed; zero: 2 s.
 	Grace time.Duration
@@ -91,7 +93,9 @@ type Set struct {
 	egress egress.Options
 	bundle []byte
 	// keys are those of the providers, as they were when the set was made: all are masked.
-	keys map[string]providerKey
+	keys    map[string]providerKey
+	gateway *Gateway
+	logger  *slog.Logger
 	// scales are what was learned of how their providers count, by agent.
 	scales map[string]*wire.Scale
 }
@@ -111,6 +115,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
 		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
+		gateway: opts.Gateway, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
 	}
 	s.egress.Now = opts.Now
 	for name := range s.config.Agents {
@@ -147,11 +152,16 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := s.isolate(); err != nil {
 		return nil, err
 	}
-	if opts.Logger != nil {
-		s.warn(opts.Logger)
-		for _, b := range s.limits() {
-			opts.Logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
-		}
+	if err := s.withhold(); err != nil {
+		return nil, err
+	}
+	s.warn(s.logger)
+	for _, b := range s.limits() {
+		s.logger.Info("limit of each attempt", "of", b.Of, "most", b.Most, "by", b.By)
+	}
+	if s.gateway == nil {
+		s.gateway = NewGateway(s.now, s.logger)
+		s.UseProviders()
 	}
 	return s, nil
 }
@@ -310,8 +320,11 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file", textfmt.Shorten(job.Agent, 80))
 	}
-	if d.Kind == KindModel {
+	switch {
+	case d.Kind == KindModel:
 		return s.converse(ctx, d, job)
+	case len(d.Gateway) > 0:
+		return s.metered(ctx, d, job)
 	}
 	return s.booked(ctx, d, job)
 }
@@ -345,7 +358,10 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 	}
 	offered := spec.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
-		Fallback: d.Fallback, Unpriced: s.config.Unpriced(name), API: string(s.config.Providers[d.Provider].Format),
+		Fallback: d.Fallback, Unpriced: s.config.Unpriced(name), Gateway: d.Gateway,
+	}
+	if names := d.providers(); len(names) == 1 {
+		offered.API = string(s.config.Providers[names[0]].Format)
 	}
 	if s.rooms && d.Kind == KindCommand {
 		if offered.Network = d.Network; len(offered.Network) == 0 {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
@@ -30,7 +31,7 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 		estimate = d.priced(call.begin.Opening)
 	}
 	if job.Calls == nil {
-		got, err := s.attempt(ctx, d, job, call)
+		got, err := s.attempt(ctx, d, job, call, nil)
 		got.out.Usage = d.priced(got.out.Usage)
 		return got.out, err
 	}
@@ -44,7 +45,7 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 	if call != nil {
 		call.paid = paid
 	}
-	got, err := s.attempt(ctx, d, job, call)
+	got, err := s.attempt(ctx, d, job, call, nil)
 	got.out.Usage = d.priced(got.out.Usage)
 	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
 	var booking error
@@ -107,8 +108,8 @@ func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 // provider's prices nor its own nor, as other programs may, the agent itself.
 func (c Config) Unpriced(agent string) bool {
 	d := c.Agents[agent]
-	if d.Provider != "" {
-		return c.Providers[d.Provider].Models == nil
+	if names := d.providers(); len(names) > 0 {
+		return slices.ContainsFunc(names, func(name string) bool { return c.Providers[name].Models == nil })
 	}
 	return d.Prices == nil && (d.Preset == preset.Codex || d.Preset == preset.Gemini)
 }

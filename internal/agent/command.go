@@ -57,11 +57,28 @@ type stage struct {
 	timeout time.Duration
 	// call is what a preset's program uses.
 	call *programCall
+	// via is the way to the gateway; nil: there is none.
+	via *passage
+}
+
+// process is the agent's process, without what differs by program. It is stopped for a failure
+// that halt gets.
+func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, halt chan *failures.Failure) {
+	p = procgroup.Process{
+		Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(),
+		Lock: job.Lock, Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
+	}
+	halt = make(chan *failures.Failure, 1)
+	if st.via != nil {
+		halt, p.Secrets = st.via.halt, st.via.secrets
+	}
+	p.Halt = halt
+	return p, halt
 }
 
 // stage prepares the directories, the environment, the place for the result
 // and, if the agent wants it, the repository. The caller closes the box.
-func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage, session.Outcome, error) {
+func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *passage) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
 	if f := s.holds(subject, d.Network); f != nil {
 		return nil, session.Outcome{}, f
@@ -71,6 +88,15 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage,
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network})
+	if via != nil {
+		err := s.connect(&at, d, via)
+		if program := preset.For(d.Preset); program != nil && err == nil {
+			err = writeSettings(dirs.Home, program)
+		}
+		if err != nil {
+			return nil, session.Outcome{}, broken(subject, err)
+		}
+	}
 	env, err := s.environment(at, d.Env, d.Caches)
 	if err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
@@ -100,13 +126,13 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage,
 	}
 	return &stage{
 		place: at, env: append(env, resultVariable+"="+filepath.Join(resultDir(at.inside.Home), resultName)), box: box,
-		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()),
+		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), via: via,
 	}, session.Outcome{}, nil
 }
 
 // attempt runs an agent that is a program, and reads its end.
-func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall) (ran, error) {
-	st, out, err := s.stage(ctx, d, job)
+func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *passage) (ran, error) {
+	st, out, err := s.stage(ctx, d, job, via)
 	if err != nil {
 		return ran{out: out, known: true}, err
 	}
@@ -119,11 +145,9 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	if err != nil {
 		return ran{known: true}, err
 	}
-	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: s.resolve(d.Argv), Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Stdin: brief,
-		Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock,
-		Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
-	})
+	p, _ := st.process(d, job)
+	p.Argv, p.Stdin = s.resolve(d.Argv), brief
+	e := s.launcher.Run(ctx, p)
 	return s.judge("agent "+job.Agent, e, st.box)
 }
 

@@ -87,6 +87,9 @@ type Definition struct {
 	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty" jsonschema:"format=argument,minItems=1,maxItems=1000" example:"[go, test, ./...]" only:"kind=command" needed:"kind=command" or:"preset"`
 	// Env names the variables of the worker's environment that the agent sees.
 	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true" only:"kind=command"`
+	// Gateway names the providers that the agent reaches through the worker's gateway, at most
+	// one of each format. The agent gets an address and a token in the place of a key.
+	Gateway []string `json:"gateway,omitempty" yaml:"gateway,omitempty" jsonschema:"format=reference,minItems=1,maxItems=3,uniqueItems=true" example:"[anthropic]" only:"kind=command"`
 	// Caches names the shared directories that the agent gets.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true" only:"kind=command"`
 	// Git makes the directory a repository, with its input committed.
@@ -102,8 +105,8 @@ type Definition struct {
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
-	// Breaker is how the agent's circuit breaker is set. An agent with a provider has the
-	// provider's.
+	// Breaker is how the agent's circuit breaker is set. An agent with a provider, or with a
+	// gateway to one, has the provider's.
 	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
 
 	// Provider names the provider of a model.
@@ -300,17 +303,31 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // Digest names what an agent does: workers whose digests agree do the same
-// work. How many attempts run side by side is not part of it, and of a model's provider only
-// which server it is.
+// work. How many attempts run side by side is not part of it, and of its providers only
+// which servers they are.
 func (c Config) Digest(agent string) spec.Digest {
+	type server struct {
+		Format  wire.API `json:"format"`
+		BaseURL string   `json:"base_url,omitempty"`
+	}
 	d := c.Agents[agent].withDefaults()
 	d.Concurrency = 0
-	p := c.Providers[d.Provider]
+	var servers []server
+	for _, name := range d.providers() {
+		servers = append(servers, server{c.Providers[name].Format, c.Providers[name].BaseURL})
+	}
 	return digest(struct {
 		Definition
-		Format  wire.API `json:"format,omitempty"`
-		BaseURL string   `json:"base_url,omitempty"`
-	}{d, p.Format, p.BaseURL})
+		Servers []server `json:"servers,omitempty"`
+	}{d, servers})
+}
+
+// providers are the names of the providers that the agent's models are at.
+func (d Definition) providers() []string {
+	if d.Provider != "" {
+		return []string{d.Provider}
+	}
+	return d.Gateway
 }
 
 // Digest names what the check does.

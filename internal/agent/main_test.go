@@ -46,6 +46,9 @@ func TestMain(m *testing.M) {
 		_ = c.Close()
 		os.Exit(0)
 	}
+	if len(os.Args) > 2 && os.Args[1] == askArgument {
+		os.Exit(ask(os.Args[2:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == hogArgument {
 		if err := hog(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -32,6 +32,10 @@ func (d Definition) withPreset() Definition {
 // invocation returns the parameters of an agent's run on a job.
 func invocation(d Definition, job session.Job, at place, resumed preset.Conversation) preset.Invocation {
 	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Conversation: resumed}
+	if program := preset.For(d.Preset); len(d.Gateway) > 0 {
+		names := variablesOf[program.API()]
+		r.BaseURL, r.KeyVariable = at.variables[names.baseURL], names.key
+	}
 	if r.MaxTurns == 0 {
 		r.MaxTurns = d.MaxTurns
 	}
@@ -81,25 +85,23 @@ var errLost = failures.Failf(failures.Unknown, "does not know the conversation t
 func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed preset.Conversation) (got ran, lost bool, err error) {
 	subject := "agent " + job.Agent
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
-	progress := procgroup.NewProgress(job.Progress)
-	halt := make(chan *failures.Failure, 1)
-	run, parser := s.newRun(d, job, st.call.paid, resumed, progress, halt), program.Parser(r)
+	p, halt := st.process(d, job)
+	run, parser := s.newRun(d, job, st.call.paid, resumed, p.Progress, halt), program.Parser(r)
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
-	watcher := &usageWatcher{run: run, call: st.call}
-	stop := watcher.poll()
-	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: program.Argv(s.resolve(d.Argv), r), Stdin: []byte(prompt(job, st.place, resumed.ID != "")),
-		Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.LiveLog, Begun: job.Begun,
-		Halt: halt,
-		Events: func(out *procgroup.Stream) *procgroup.Lines {
-			run.Log = transcript.New(out.Writer(), s.Mask)
-			return &procgroup.Lines{OnLine: func(line []byte) {
-				if !watcher.event(parser, line) {
-					out.Print(string(line))
-				}
-			}}
-		},
-	})
+	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
+	if st.call.paid != nil {
+		stop = watcher.poll()
+	}
+	p.Argv, p.Stdin = program.Argv(s.resolve(d.Argv), r), []byte(prompt(job, st.place, resumed.ID != ""))
+	p.Events = func(out *procgroup.Stream) *procgroup.Lines {
+		run.Log = transcript.New(out.Writer(), s.Mask)
+		return &procgroup.Lines{OnLine: func(line []byte) {
+			if !watcher.event(parser, line) {
+				out.Print(string(line))
+			}
+		}}
+	}
+	e := s.launcher.Run(ctx, p)
 	stop()
 	stderr := e.Stderr.Tail()
 	parser.End(e.Exit, stderr, run)

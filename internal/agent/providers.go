@@ -15,10 +15,12 @@ import (
 
 // Provider is a server of models: a provider's own, or one that is compatible.
 type Provider struct {
-	// Format is the API that it serves: anthropic is Messages, openai is Chat Completions.
-	Format wire.API `json:"format" yaml:"format" jsonschema:"enum=anthropic,enum=openai" example:"anthropic"`
+	// Format is the API that it serves: anthropic is Messages, openai is Chat Completions and
+	// Responses, gemini is the Gemini API, which only the gateway serves.
+	Format wire.API `json:"format" yaml:"format" jsonschema:"enum=anthropic,enum=openai,enum=gemini" example:"anthropic"`
 	// BaseURL is another server than the provider's own: for openai what comes before
-	// /chat/completions, for anthropic what comes before /v1/messages.
+	// /chat/completions, for anthropic what comes before /v1/messages, for gemini what comes
+	// before /v1beta.
 	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty" jsonschema:"format=address"`
 	// KeyEnv names the variable of the worker's environment that holds the key, whose value is
 	// a secret. It or key_file is required where there is no base_url.
@@ -30,9 +32,22 @@ type Provider struct {
 	// cost. A name that ends in * stands for all names that begin so; the longest wins. Left out,
 	// every model may be called, what it costs is not known, and budgets of tokens only hold.
 	Models map[string]cost.Prices `json:"models,omitempty" yaml:"models,omitempty" jsonschema:"maxProperties=1000" keys:"filled"`
+	// Limits bound the calls of all agents with a gateway to the provider together.
+	Limits ProviderLimits `json:"limits,omitzero" yaml:"limits,omitempty"`
 	// Breaker is how the circuit breaker is set that all agents of the provider share. Its name
 	// is by default the provider's.
 	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
+}
+
+// ProviderLimits bound the calls that the gateway of a worker passes on to a provider. Left
+// out (zero), nothing does. A call waits for them, and after a minute the attempt does.
+type ProviderLimits struct {
+	// RequestsPerMinute is how many calls may begin in a minute.
+	RequestsPerMinute int64 `json:"requests_per_minute,omitempty" yaml:"requests_per_minute,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
+	// TokensPerMinute is how many tokens the calls of a minute may have.
+	TokensPerMinute int64 `json:"tokens_per_minute,omitempty" yaml:"tokens_per_minute,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
+	// Concurrent is how many calls are under way at a time.
+	Concurrent int64 `json:"concurrent,omitempty" yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
 func (p Provider) withDefaults() Provider {
@@ -68,8 +83,8 @@ func (p Provider) Prices(model string) (prices *cost.Prices, offered bool) {
 // it has one.
 func (c Config) BreakerOf(agent string) spec.Breaker {
 	d := c.Agents[agent]
-	if name := d.Provider; name != "" {
-		return c.Providers[name].Breaker.For(name)
+	if names := d.providers(); len(names) == 1 {
+		return c.Providers[names[0]].Breaker.For(names[0])
 	}
 	return d.Breaker.For(agent)
 }
@@ -103,7 +118,7 @@ func (c Config) key(p Provider, getenv func(string) string) (string, error) {
 }
 
 // ownPaths are what is appended to a base_url: one that ends in it leads nowhere.
-var ownPaths = map[wire.API]string{wire.Anthropic: "/v1/messages", wire.OpenAI: "/chat/completions"}
+var ownPaths = map[wire.API]string{wire.Anthropic: "/v1/messages", wire.OpenAI: "/chat/completions", wire.Gemini: "/v1beta"}
 
 func (v *validator) providers() {
 	for _, name := range v.names("$.providers", slices.Sorted(maps.Keys(v.config.Providers))) {
@@ -135,15 +150,23 @@ func (v *validator) prices(path string, p cost.Prices) {
 	}
 }
 
-// reached checks what an agent says of its provider.
+// reached checks what an agent says of its providers.
 func (v *validator) reached(path string, d Definition) {
+	names := d.providers()
+	if len(names) == 1 && (d.Breaker.Name != "" || !same(d.Breaker.For("x"), spec.Breaker{}.For("x"))) {
+		v.add(path+".breaker", "is set, but the agent has the breaker of its provider; set it at providers.%s.breaker", names[0])
+	}
+	if len(d.Gateway) > 0 {
+		v.gateway(path, d)
+	}
 	if d.Provider == "" {
 		return
 	}
 	v.knownProvider(path+".provider", d.Provider)
 	p := v.config.Providers[d.Provider]
-	if d.Breaker.Name != "" || !same(d.Breaker.For("x"), spec.Breaker{}.For("x")) {
-		v.add(path+".breaker", "is set, but the agent has the breaker of its provider; set it at providers.%s.breaker", d.Provider)
+	if p.Format == wire.Gemini {
+		v.add(path+".provider", "has format gemini, which kind model does not speak; use preset gemini with `gateway: [%s]`, or Gemini's API for format openai: %s",
+			textfmt.Shorten(d.Provider, 80), "`base_url: https://generativelanguage.googleapis.com/v1beta/openai`")
 	}
 	if _, offered := p.Prices(d.Model); d.Model != "" && !offered {
 		v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices", textfmt.Shorten(d.Model, 80), d.Provider)

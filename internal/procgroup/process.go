@@ -82,6 +82,8 @@ type Process struct {
 	// execution, whose log the file already has; zero: there was none.
 	LogFile string
 	Begun   time.Time
+	// Secrets, if not nil, are masked in the place of the launcher's.
+	Secrets *secrets.Set
 	// Events, if not nil, returns the reader of stdout, a stream of events; out gets texts for
 	// the log.
 	Events func(out *Stream) *Lines
@@ -137,7 +139,7 @@ func (e Result) exceeded() bool { return e.ThreadsExceeded != 0 || e.MemoryExcee
 
 // Run runs the process and returns when it and all its descendants are gone.
 func (l *Launcher) Run(ctx context.Context, p Process) Result {
-	c := NewCapture(l.Secrets, l.MaxOutput)
+	c := NewCapture(cmp.Or(p.Secrets, l.Secrets), l.MaxOutput)
 	defer c.CopyTo(p.LogFile, p.Begun)()
 	if p.Progress != nil {
 		c.Stderr.onLine = p.Progress.Line

@@ -41,7 +41,9 @@ type OfferedAgent struct {
 	Conversation Conversation `json:"conversation,omitempty"`
 	// Fallback names the agent that may work in this one's place.
 	Fallback string `json:"fallback,omitempty"`
-	// API names the API of its provider: anthropic, openai or gemini; empty: it has none.
+	// Gateway names the providers that it reaches through the worker's gateway.
+	Gateway []string `json:"gateway,omitempty"`
+	// API names the API of its one provider: anthropic, openai or gemini; empty: it has none.
 	API string `json:"api,omitempty"`
 	// Network is what it reaches in a room: host, none, or a list of hosts; empty without one.
 	Network []string `json:"network,omitempty"`

@@ -65,6 +65,8 @@ type Agent struct {
 	Breaker     string               `json:"breaker"`
 	State       session.BreakerState `json:"breaker_state"`
 	Fallback    string               `json:"fallback,omitempty"`
+	// Gateway names the providers that the agent reaches through the worker's gateway.
+	Gateway []string `json:"gateway,omitempty"`
 	// Network is what the agent reaches in a room: host, none, or a list of hosts; empty
 	// without one.
 	Network []string `json:"network,omitempty"`
@@ -132,7 +134,7 @@ func offering(o spec.Offer, states map[string]session.BreakerState) Worker {
 		offer := o.Agents[name]
 		w.Agents = append(w.Agents, Agent{
 			Agent: name, Kind: offer.Kind, Model: offer.Model, Concurrency: offer.Concurrency,
-			Breaker: offer.Breaker, State: states[offer.Breaker], Fallback: offer.Fallback, Network: offer.Network,
+			Breaker: offer.Breaker, State: states[offer.Breaker], Fallback: offer.Fallback, Gateway: offer.Gateway, Network: offer.Network,
 		})
 	}
 	return w

@@ -39,7 +39,7 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 		if r := s.Telemetry.Recorder(); r != nil {
 			proxies.Observer = r
 		}
-		set, err := newAgents(files, cfg, agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Egress: proxies})
+		set, err := newAgents(files, cfg, agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Egress: proxies, Gateway: s.gateway})
 		if err != nil {
 			return nil, err
 		}

@@ -168,6 +168,9 @@ func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 		w.queues.slots[agent].resize(concurrency)
 	}
 	maps.Copy(w.queues.polled, begun)
+	if set, ok := p.agents.(*agent.Set); ok {
+		set.UseProviders()
+	}
 	w.plan.Store(p)
 	w.offer.follow(p)
 	if r := w.options.Telemetry.Recorder(); r != nil {

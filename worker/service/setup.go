@@ -51,12 +51,15 @@ type Setup struct {
 	// Clock returns the current time.
 	Clock  func() time.Time
 	Logger *slog.Logger
+
+	gateway *agent.Gateway
 }
 
 // Build makes the worker: its store, its agents and its place among the store's
 // workers. Nothing runs yet.
 func (s Setup) Build() (*Worker, error) {
 	cfg := s.Config.WithDefaults()
+	s.gateway = agent.NewGateway(s.Clock, s.Logger)
 	st, err := OpenStore(s.StateDir, cfg, s.Clock)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func (s Setup) Build() (*Worker, error) {
 		Attributes: temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
 		Address:    s.Connection.Address,
 		Slot:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
-		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
+		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger, Gateway: s.gateway,
 	}
 	if s.File != "" {
 		o.Reread = s.reread

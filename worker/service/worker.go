@@ -18,6 +18,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -63,6 +64,8 @@ type options struct {
 	// Drain is how long attempts may continue after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
+	// Gateway is what agents reach their providers through. The worker closes it.
+	Gateway *agent.Gateway
 	// Telemetry records metrics and traces; nil: none.
 	Telemetry *telemetry.Telemetry
 	// Clock returns the current time.
@@ -141,6 +144,7 @@ var ErrServing = errors.New("worker")
 // those of a namespace that is gone, it drains as well, and returns an [ErrServing]:
 // whoever supervises it may start it again.
 func (w *Worker) Run(ctx context.Context) error {
+	defer w.options.Gateway.Close() //nolint:errcheck // no attempt is under way
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	// Asked early, so that a namespace without the attributes has had time to

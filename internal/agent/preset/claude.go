@@ -14,10 +14,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // claude is Claude Code, `claude -p --output-format stream-json`.
 type claude struct{}
+
+func (claude) API() wire.API { return wire.Anthropic }
+
+func (claude) Settings() (name, text string) { return "", "" }
 
 func (claude) NeedsGit([]string) bool { return false }
 

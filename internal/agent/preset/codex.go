@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // codex is Codex, `codex exec --json`.
@@ -16,6 +17,10 @@ type codex struct{}
 
 // codexSkipsGit is the flag for work outside of a repository.
 const codexSkipsGit = "--skip-git-repo-check"
+
+func (codex) API() wire.API { return wire.OpenAI }
+
+func (codex) Settings() (name, text string) { return "", "" }
 
 func (codex) NeedsGit(argv []string) bool { return !hasFlag(argv, codexSkipsGit) }
 
@@ -33,6 +38,14 @@ func (codex) Argv(argv []string, r Invocation) []string {
 	}
 	argv = addFlagWithoutValue(argv, "--json")
 	argv = addFlag(argv, r.Model, "--model", "-m")
+	if r.BaseURL != "" { // the last settings win
+		const provider = "model_providers.maestro."
+		for _, setting := range []string{
+			"model_provider=maestro", provider + "name=maestro", provider + "base_url=" + r.BaseURL, provider + "env_key=" + r.KeyVariable, provider + "wire_api=responses",
+		} {
+			argv = append(argv, "-c", setting)
+		}
+	}
 	argv = append(argv, "--add-dir", r.ResultDir)
 	if r.Conversation.ID != "" {
 		argv = append(argv, "resume", r.Conversation.ID)

@@ -9,10 +9,18 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // gemini is Gemini CLI, `gemini --output-format stream-json`.
 type gemini struct{}
+
+func (gemini) API() wire.API { return wire.Gemini }
+
+// Settings: at another address Gemini CLI authenticates with a key only where a file says so.
+func (gemini) Settings() (name, text string) {
+	return ".gemini/settings.json", `{"security":{"auth":{"selectedType":"gemini-api-key"}}}` + "\n"
+}
 
 func (gemini) NeedsGit([]string) bool { return false }
 

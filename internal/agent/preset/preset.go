@@ -5,10 +5,17 @@ package preset
 import (
 	"slices"
 	"strings"
+
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Program describes one agent program.
 type Program interface {
+	// API is that of the provider that the program asks.
+	API() wire.API
+	// Settings are the name, below HOME, and the text of a file that the program needs to use
+	// a key at another address than its provider's; empty: it needs none.
+	Settings() (name, text string)
 	// NeedsGit says whether the program, started with argv, works in a repository only.
 	NeedsGit(argv []string) bool
 	// DefaultArgv is the argv of an agent whose definition has none. With it the program
@@ -43,6 +50,9 @@ type Invocation struct {
 	MaxTurns int
 	// ResultDir is a directory outside of the tree that the program may write to.
 	ResultDir string
+	// BaseURL is the address of another server than the provider's own, where the variable
+	// KeyVariable has the key; empty: the program finds its provider by itself.
+	BaseURL, KeyVariable string
 	// Conversation is the one to resume; its zero: start a new one. Its Booked is the
 	// usage of earlier runs.
 	Conversation Conversation

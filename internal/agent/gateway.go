@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/gateway"
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/secrets"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// Gateway is a worker's gateway. It outlives a [Set], and with it what is counted towards the
+// limits of providers.
+type Gateway struct {
+	*gateway.Gateway
+
+	mu      sync.Mutex
+	address string
+}
+
+// NewGateway returns a gateway without providers; see [Set.UseProviders].
+func NewGateway(now func() time.Time, log *slog.Logger) *Gateway {
+	return &Gateway{Gateway: gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
+}
+
+// listen returns the gateway's address on the host. It listens there from the first call on.
+func (g *Gateway) listen() (address string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.address == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("listen for the gateway: %w", err)
+		}
+		go g.Serve(l) //nolint:errcheck // it ends with the gateway
+		g.address = "http://" + l.Addr().String()
+	}
+	return g.address, nil
+}
+
+// UseProviders has the gateway serve the set's providers.
+func (s *Set) UseProviders() {
+	var all []gateway.Provider
+	for name, p := range s.config.Providers {
+		key := s.keys[name]
+		all = append(all, gateway.Provider{
+			Name: name, API: p.Format, BaseURL: p.BaseURL, Limits: gateway.Limits(p.Limits),
+			Key: func() (string, error) { return key.value, key.err },
+			Prices: func(model string) (*cost.Prices, error) {
+				prices, offered := p.Prices(model)
+				if !offered {
+					return nil, fmt.Errorf("model %s is not among the models of provider %s in the worker file", textfmt.Shorten(model, 80), name)
+				}
+				return prices, nil
+			},
+		})
+	}
+	s.gateway.Use(all)
+}
+
+// apiVariables are the variables of a format's programs.
+type apiVariables struct {
+	// baseURL and key are set for agents with a gateway.
+	baseURL, key string
+	// others would lead a program past the gateway, or give it a key.
+	others []string
+}
+
+var variablesOf = map[wire.API]apiVariables{
+	wire.Anthropic: {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}},
+	wire.OpenAI:    {"OPENAI_BASE_URL", "OPENAI_API_KEY", []string{"CODEX_API_KEY"}},
+	wire.Gemini:    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", []string{"GOOGLE_API_KEY"}},
+}
+
+// gateway checks what an agent says of its gateway.
+func (v *validator) gateway(path string, d Definition) {
+	formats := map[wire.API]string{}
+	for i, name := range d.Gateway {
+		at := spec.ItemPath(path+".gateway", i)
+		v.knownProvider(at, name)
+		format := v.config.Providers[name].Format
+		if other, taken := formats[format]; taken && format != "" {
+			v.add(at, "has format %s, as %s has; a program is given one address of each format", format, textfmt.Shorten(other, 80))
+		}
+		formats[format] = name
+	}
+	if program := preset.For(d.Preset); program != nil && formats[program.API()] == "" {
+		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API(), d.Preset)
+	}
+	if d.Prices != nil {
+		v.add(path+".prices", "is set, but the gateway books each call at the prices of its provider; set them at providers.%s.models", d.Gateway[0])
+	}
+	if d.Reserve != (spec.Cap{}) {
+		v.add(path+".reserve", "is set, but the gateway sets aside what each call may cost; leave it out")
+	}
+	for i, name := range d.Env {
+		if v.withheld(formats, name) {
+			v.add(spec.ItemPath(path+".env", i), "is %s, which leads past the gateway or holds a key; leave it out: the gateway gives the agent an address and a token", name)
+		}
+	}
+}
+
+// withheld reports whether a variable holds a key, or the address of a provider whose format the
+// agent has through the gateway.
+func (v *validator) withheld(formats map[wire.API]string, name string) bool {
+	for _, p := range v.config.Providers {
+		if p.KeyEnv == name {
+			return true
+		}
+	}
+	for format := range formats {
+		if names := variablesOf[format]; name == names.baseURL || name == names.key || slices.Contains(names.others, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// withhold keeps the keys of providers from the rooms, and from agents with a gateway.
+func (s *Set) withhold() (err error) {
+	for agent, d := range s.config.Agents {
+		for _, name := range d.Env {
+			for provider, key := range s.keys {
+				if len(d.Gateway) > 0 && key.value != "" && strings.Contains(s.getenv(name), key.value) {
+					err = errors.Join(err, fmt.Errorf("agent %s: variable %s, which env names, has the key of provider %s; leave it out", agent, name, provider))
+				}
+			}
+		}
+	}
+	for name, p := range s.config.Providers {
+		if p.KeyFile == "" || !s.rooms {
+			continue
+		}
+		for _, file := range []string{s.relative(p.KeyFile), evalLinks(s.relative(p.KeyFile))} {
+			dir := filepath.Dir(file)
+			if s.shows(dir) {
+				err = errors.Join(err, fmt.Errorf("provider %s: key_file is in %s, which rooms show; move it to a directory of its own", name, dir))
+			}
+			s.hidden = append(slices.Clone(s.hidden), dir)
+		}
+	}
+	return err
+}
+
+// shows reports whether rooms show a directory for what it is itself.
+func (s *Set) shows(dir string) bool {
+	argvs := [][]string{}
+	for _, d := range s.config.Agents {
+		argvs = append(argvs, d.Argv)
+	}
+	for _, d := range s.config.Checks {
+		argvs = append(argvs, d.Argv)
+	}
+	return room.Shows(dir) && filepath.Dir(dir) == "/" || slices.ContainsFunc(s.config.Mounts, func(m Mount) bool { return m.Path == dir }) ||
+		slices.ContainsFunc(argvs, func(argv []string) bool { return len(argv) > 0 && slices.Contains(s.programDirs(s.resolve(argv)), dir) })
+}
+
+// gatewayPort is the port of the gateway in a room with a network of its own.
+const gatewayPort = 3129
+
+// passage is the way of an attempt to the gateway.
+type passage struct {
+	*gateway.Access
+	bill bill
+	// secrets are the set's, and the token.
+	secrets *secrets.Set
+	// failed gets the failure that ends the attempt, and halt stops its program then.
+	failed, halt chan *failures.Failure
+}
+
+// openPassage gives an attempt access to the gateway until it is closed.
+func (s *Set) openPassage(d Definition, job session.Job) *passage {
+	via := &passage{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
+	via.bill.Calls = job.Calls
+	mask := func(text string) string { return via.secrets.Mask(text) }
+	via.Access = s.gateway.Open(gateway.Attempt{
+		Agent: job.Agent, Account: &via.bill, Providers: d.Gateway, Mask: mask,
+		Failed: func(f *failures.Failure) {
+			via.failed <- f
+			select {
+			case via.halt <- &failures.Failure{Category: f.Category, Message: "was stopped: " + f.Message}:
+			default: // it is being ended already
+			}
+		},
+	})
+	via.secrets = secrets.New(append(s.secrets.Values(), via.Token))
+	return via
+}
+
+// connect has the programs of a place reach the gateway.
+func (s *Set) connect(at *place, d Definition, via *passage) (err error) {
+	address := fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)
+	if at.room != nil && at.room.Network == room.NetworkNone {
+		at.services = append(at.services, procgroup.Service{Port: gatewayPort, Serve: func(l net.Listener, log *procgroup.Capture) {
+			if err := s.gateway.Serve(l); err != nil {
+				log.Note("the gateway serves no longer: %v", err)
+			}
+		}})
+	} else if address, err = s.gateway.listen(); err != nil {
+		return err
+	}
+	variables := map[string]string{}
+	for _, name := range d.Gateway {
+		names := variablesOf[s.config.Providers[name].Format]
+		variables[names.key] = via.Token
+		if variables[names.baseURL], err = via.URL(address, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		others := ""
+		if slices.Contains(d.Env, name) {
+			others = s.getenv(name)
+		}
+		variables[name] = strings.Trim(cmp.Or(at.variables[name], others)+",127.0.0.1", ",")
+	}
+	at.variables = maps.Clone(at.variables)
+	if at.variables == nil {
+		at.variables = variables
+	}
+	maps.Copy(at.variables, variables)
+	return nil
+}
+
+// writeSettings writes the file below HOME that a preset's program needs to use the gateway, unless
+// there is one.
+func writeSettings(home string, program preset.Program) error {
+	name, text := program.Settings()
+	if name == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // a directory
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,290 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+// askArgument makes the test binary an agent that sends prompts, its arguments, to the provider of
+// its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever
+// the provider answers.
+const askArgument = "__test-ask"
+
+func ask(prompts []string) (exit int) {
+	fmt.Println(strings.Join(os.Environ(), "\n"))
+	for _, prompt := range prompts {
+		if prompt == "stay" {
+			time.Sleep(time.Hour)
+		}
+		path, key := os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages", os.Getenv("ANTHROPIC_API_KEY")
+		body := fmt.Sprintf(`{"model":"m","max_tokens":100,"stream":true,"messages":[{"role":"user","content":%q}]}`, prompt)
+		if base := os.Getenv("OPENAI_BASE_URL"); base != "" && strings.HasPrefix(prompt, "openai") {
+			path, key = base+"/chat/completions", os.Getenv("OPENAI_API_KEY")
+		}
+		r, _ := http.NewRequest(http.MethodPost, path, strings.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			fmt.Println(err)
+			exit = 1
+			continue
+		}
+		answer, err := io.ReadAll(response.Body)
+		fmt.Println(response.StatusCode, string(answer), err)
+		if response.StatusCode != http.StatusOK {
+			exit = 1
+		}
+	}
+	return exit
+}
+
+// purse is a session.Calls with so many tokens.
+type purse struct {
+	mu    sync.Mutex
+	left  int64
+	spent cost.Usage
+	// open are the calls under way.
+	open int
+}
+
+func (*purse) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) { return nil, nil }
+func (*purse) Undelivered(int64)                                                     {}
+func (*purse) KeepTools(context.Context, int64, []byte) error                        { return nil }
+func (*purse) Put(context.Context, []byte) (spec.Digest, error)                      { return "", nil }
+
+func (*purse) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
+
+func (p *purse) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left < plan.Least.Tokens {
+		return nil, failures.Failf(failures.TokenBudget, "the budget of the team is spent")
+	}
+	p.open++
+	return &purseCall{p, plan.Want}, nil
+}
+
+type purseCall struct {
+	*purse
+	granted cost.Amount
+}
+
+func (*purseCall) ID() int64              { return 1 }
+func (c *purseCall) Granted() cost.Amount { return c.granted }
+
+func (c *purseCall) Settle(_ context.Context, _ []byte, used cost.Usage) error {
+	return c.Abandon(context.Background(), used)
+}
+
+func (c *purseCall) Abandon(_ context.Context, used cost.Usage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	c.left -= used.Tokens()
+	c.spent = c.spent.Add(used)
+	return nil
+}
+
+func (c *purseCall) Unsettle(ctx context.Context, used, _ cost.Usage) error {
+	return c.Abandon(ctx, used)
+}
+func (*purseCall) Report(cost.Usage, cost.Usage) error { return nil }
+func (*purseCall) Spending(cost.Usage) error           { return nil }
+
+const realKey = "sk-of-the-provider-0123456789"
+
+// asker has agent x ask a provider of each format by the gateway.
+func (b *bench) asker(script providertest.Script, network Network, prompts ...string) (*Set, *providertest.Server) {
+	server := providertest.New(b.t, script)
+	program, err := os.Executable()
+	require.NoError(b.t, err)
+	keys := filepath.Join(b.dir, "keys")
+	require.NoError(b.t, os.Mkdir(keys, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(keys, "key"), []byte(realKey+"\n"), 0o644))
+	models := map[string]cost.Prices{"m": {Input: 1_000_000, Output: 2_000_000}}
+	return b.set(Config{
+		Mounts: []Mount{{Path: b.dir}},
+		Providers: map[string]Provider{
+			"claude": {Format: wire.Anthropic, BaseURL: server.URL(), KeyFile: "keys/key", Models: models},
+			"gpt":    {Format: wire.OpenAI, BaseURL: server.OpenAIURL(), KeyFile: "keys/key", Models: models},
+		},
+		Agents: map[string]Definition{"x": {
+			Kind: KindCommand, Argv: append([]string{program, askArgument}, prompts...), Gateway: []string{"claude", "gpt"},
+			Env: []string{"PLAIN"}, Network: network,
+		}},
+	}), server
+}
+
+// TestAnAgentWithAGatewayHoldsNoKey has an agent ask its providers, in every kind of place.
+func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		isolation string
+		network   Network
+	}{
+		"without rooms": {IsolationNone, nil}, "host": {IsolationRequired, nil}, "none": {IsolationRequired, Network{"none"}},
+		"hosts": {IsolationRequired, Network{"example.com"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.isolation == IsolationRequired {
+				inRooms(t)
+			}
+			b := newBench(t)
+			b.isolation = c.isolation
+			b.vars["MODEL"] = realKey
+			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one", "openai two")
+			job, calls := b.job(), &purse{left: 1_000_000}
+			job.Calls = calls
+			out, err := s.Run(t.Context(), job)
+			log := string(out.Log)
+			require.NoError(t, err, log)
+			require.Equal(t, 2, strings.Count(log, "200 "), log)
+			require.Equal(t, realKey, server.Requests()[0].Header.Get("X-Api-Key"))
+			require.Equal(t, "Bearer "+realKey, server.Requests()[1].Header.Get("Authorization"))
+			require.NotContains(t, log, realKey)
+			require.Contains(t, log, "PLAIN=seen")
+			require.Contains(t, log, "ANTHROPIC_API_KEY=***", "the token is masked")
+			counted, broken := server.Total()
+			require.Zero(t, broken)
+			require.Equal(t, counted.Tokens(), out.Usage.Tokens())
+			require.Equal(t, calls.spent, out.Usage)
+			require.Positive(t, out.Usage.CostUSD)
+			require.Zero(t, calls.open)
+		})
+	}
+}
+
+// TestARoomDoesNotShowKeys looks for the file of a key below a directory that the room shows.
+func TestARoomDoesNotShowKeys(t *testing.T) {
+	t.Parallel()
+	inRooms(t)
+	b := newBench(t)
+	b.isolation = IsolationRequired
+	s, _ := b.asker(nil, nil)
+	d := s.config.Agents["x"]
+	d.Argv = []string{"/bin/sh", "-c", "ls " + b.dir + "; cat " + b.dir + "/keys/key; true"}
+	s.config.Agents["x"] = d
+	job := b.job()
+	job.Calls = &purse{}
+	out, err := s.Run(t.Context(), job)
+	require.NoError(t, err)
+	require.Contains(t, string(out.Log), "keys\n")
+	require.Contains(t, string(out.Log), "No such file")
+
+	_, err = New(Config{
+		Version: 1, Dir: b.dir, Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Join(b.dir, "keys")}},
+		Agents: s.config.Agents, Providers: s.config.Providers,
+	}, Options{Getenv: func(n string) string { return b.vars[n] }, Now: time.Now})
+	require.ErrorContains(t, err, "key_file is in "+filepath.Join(b.dir, "keys")+", which rooms show")
+}
+
+// TestTheGatewayEndsAnAttempt has agents that do not mind what the provider answers.
+func TestTheGatewayEndsAnAttempt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		left  int64
+		reply providertest.Reply
+		want  failures.Failure
+	}{
+		"a spent budget": {
+			left: 1, reply: providertest.Say("yes"),
+			want: failures.Failure{Category: failures.TokenBudget, Message: "agent x: the budget of the team is spent"},
+		},
+		"an outage": {
+			left: 1_000_000, reply: providertest.Failing(providertest.Fault{Status: 529, Type: "overloaded_error", Message: "busy", RetryAfter: "90"}),
+			want: failures.Failure{Category: failures.APIError, RetryAfter: 90_000_000_000},
+		},
+		"a wrong key": {left: 1_000_000, reply: providertest.Unauthorized(), want: failures.Failure{Category: failures.Auth}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			s, server := b.asker(func(providertest.Request) providertest.Reply { return c.reply }, nil, "one", "stay")
+			job, calls := b.job(), &purse{left: c.left}
+			job.Calls = calls
+			out, err := s.Run(t.Context(), job)
+			f := failure(t, err)
+			require.Equal(t, c.want.Category, f.Category)
+			require.Contains(t, f.Message, c.want.Message)
+			require.Equal(t, c.want.RetryAfter, f.RetryAfter)
+			require.LessOrEqual(t, server.Count(), 1)
+			require.Zero(t, calls.open)
+			require.Equal(t, calls.spent, out.Usage)
+		})
+	}
+}
+
+// TestATokenEndsWithItsAttempt: nothing of an attempt is under way when it has ended.
+func TestATokenEndsWithItsAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	asked := make(chan struct{})
+	s, _ := b.asker(func(providertest.Request) providertest.Reply {
+		close(asked)
+		return providertest.Reply{Text: "never", Fault: providertest.Fault{Delay: time.Hour}}
+	}, nil, "one")
+	job, calls := b.job(), &purse{left: 1_000_000}
+	job.Calls = calls
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stopped by a person")
+	go func() { <-asked; cancel(stop) }()
+	_, err := s.Run(ctx, job)
+	require.ErrorIs(t, err, stop)
+	require.Zero(t, calls.open)
+}
+
+// TestGatewaysThatCannotBe lists what is refused of a worker file, or of its environment.
+func TestGatewaysThatCannotBe(t *testing.T) {
+	t.Parallel()
+	providers := map[string]Provider{
+		"claude": {Format: wire.Anthropic, KeyEnv: "CLAUDE_KEY"}, "other": {Format: wire.Anthropic, KeyEnv: "OTHER_KEY"},
+		"gpt": {Format: wire.OpenAI, KeyEnv: "GPT_KEY"}, "google": {Format: wire.Gemini, KeyEnv: "GOOGLE_KEY"},
+	}
+	for message, d := range map[string]Definition{
+		"agents.x.gateway[0] \"claud\" is not among the providers; did you mean \"claude\"?":      {Gateway: []string{"claud"}},
+		"agents.x.gateway[1] has format anthropic, as claude has":                                 {Gateway: []string{"claude", "other"}},
+		"agents.x.gateway has no provider of format openai, which preset codex needs":             {Gateway: []string{"claude"}, Preset: "codex"},
+		"agents.x.env[0] is GPT_KEY, which leads past the gateway or holds a key":                 {Gateway: []string{"claude"}, Env: []string{"GPT_KEY"}},
+		"agents.x.env[0] is ANTHROPIC_AUTH_TOKEN, which leads past the gateway or holds a key":    {Gateway: []string{"claude"}, Env: []string{"ANTHROPIC_AUTH_TOKEN"}},
+		"agents.x.env[0] is GOOGLE_GEMINI_BASE_URL, which leads past the gateway or holds a key":  {Gateway: []string{"google"}, Env: []string{"GOOGLE_GEMINI_BASE_URL"}},
+		"agent x: variable COPY, which env names, has the key of provider claude; leave it out":   {Gateway: []string{"gpt"}, Env: []string{"COPY"}},
+		"agents.x.reserve is set, but the gateway sets aside what each call may cost":             {Gateway: []string{"claude"}, Reserve: spec.Cap{Tokens: 5}},
+		"agents.x.prices is set, but the gateway books each call at the prices of its provider":   {Gateway: []string{"claude"}, Prices: &cost.Prices{}},
+		"agents.x.breaker is set, but the agent has the breaker of its provider":                  {Gateway: []string{"claude"}, Breaker: spec.Breaker{Threshold: 2}},
+		"agents.x.provider has format gemini, which kind model does not speak; use preset gemini": {Kind: KindModel, Provider: "google", Model: "m"},
+	} {
+		if d.Kind == "" {
+			d.Kind, d.Argv = KindCommand, []string{"true"}
+		}
+		vars := map[string]string{"CLAUDE_KEY": realKey, "COPY": "user:" + realKey}
+		_, err := New(Config{Version: 1, Isolation: IsolationNone, Agents: map[string]Definition{"x": d}, Providers: providers},
+			Options{Getenv: func(n string) string { return vars[n] }, Now: time.Now})
+		require.ErrorContains(t, err, message)
+	}
+	c := Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}}, Providers: providers}
+	before := c.Digest("x")
+	require.Equal(t, "gpt", c.BreakerOf("x").Name)
+	c.Providers = map[string]Provider{"gpt": {Format: wire.OpenAI, KeyFile: "x", Limits: ProviderLimits{Concurrent: 5}}}
+	require.Equal(t, before, c.Digest("x"), "keys and limits make no difference")
+	c.Providers = map[string]Provider{"gpt": {Format: wire.OpenAI, BaseURL: "http://localhost"}}
+	require.NotEqual(t, before, c.Digest("x"))
+}
