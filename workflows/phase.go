@@ -33,29 +33,57 @@ type phases struct {
 // help in vain, or has sent work back.
 type step func(workflow.Context, *pass) (bool, error)
 
-// run does a phase whenever there is something to do for it, until nothing is left that
-// could send its work back. That the session ends meanwhile is no error.
-func (ps *phases) run(ctx workflow.Context, p *phase) error {
-	for {
-		err := workflow.Await(ctx, func() bool { return ps.ending.stopping() || ps.schedule.ready(p) || ps.schedule.idle() })
-		if err != nil || ps.ending.stopping() || !ps.schedule.ready(p) {
-			return err
+// run has each phase done whenever there is something to do for it, in a coroutine that lasts
+// for one pass, until nothing is left that could send work back or the session stops.
+// It returns when no phase is at work. That the session is cancelled is no error.
+func (ps *phases) run(ctx workflow.Context) {
+	// Wait for the coroutines even when the session is cancelled: they end
+	// when their agents are gone, and only then is the session over.
+	patient, _ := workflow.NewDisconnectedContext(ctx)
+	running := workflow.NewWaitGroup(patient)
+	var waiting []*phase
+	for !ps.ending.stopping() && !ps.schedule.idle() {
+		for _, p := range waiting {
+			running.Add(1)
+			ps.begin(ctx, p, running.Done)
 		}
-		working, cancel := workflow.WithCancel(ctx)
-		p.cancel = cancel
-		current := &pass{phase: p, input: p.input}
-		for next, steps := true, ps.steps(p); err == nil && next && len(steps) > 0; steps = steps[1:] {
-			next, err = steps[0](working, current)
+		err := workflow.Await(ctx, func() bool {
+			waiting = ps.schedule.waiting()
+			return len(waiting) > 0 || ps.ending.stopping() || ps.schedule.idle()
+		})
+		if err != nil {
+			break
 		}
+	}
+	running.Wait(patient)
+}
+
+// begin has a phase's next pass done. It calls done when the pass has ended.
+func (ps *phases) begin(ctx workflow.Context, p *phase, done func()) {
+	working, cancel := workflow.WithCancel(ctx)
+	p.cancel = cancel
+	workflow.Go(working, func(working workflow.Context) {
+		defer done()
+		err := ps.pass(working, &pass{phase: p, input: p.input})
 		p.cancel = nil
 		cancel()
-		if p.recalled && temporal.IsCanceledError(err) { // what the phase builds on was sent back
-			continue
+		switch {
+		case err == nil, ctx.Err() != nil, ps.ending.fault != nil:
+		case p.recalled && temporal.IsCanceledError(err): // what the phase builds on was sent back
+		default:
+			ps.ending.fault = err
 		}
-		if err != nil {
+	})
+}
+
+// pass does what is to be done for a phase now.
+func (ps *phases) pass(ctx workflow.Context, p *pass) error {
+	for _, next := range ps.steps(p.phase) {
+		if ok, err := next(ctx, p); err != nil || !ok {
 			return err
 		}
 	}
+	return nil
 }
 
 // steps are those of a phase's next pass.

@@ -123,6 +123,17 @@ func (s *schedule) ready(p *phase) bool {
 	return p.conflict != nil || p.unapproved || p.todo && p.input != "" && !s.heldBack(p)
 }
 
+// waiting lists the phases of the session's course for which there is something to do, and
+// that are not at work.
+func (s *schedule) waiting() (out []*phase) {
+	for _, p := range s.phases {
+		if p.cancel == nil && s.course.Selects(p.Name) && s.ready(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // open reports whether a phase is at work, may start, or waits for a person.
 func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) }
 

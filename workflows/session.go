@@ -166,27 +166,12 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	return nil
 }
 
-// run lets all phases run, each in its own coroutine, and says how it ended.
+// run lets all phases run, and says how it ended.
 func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	s.watchHistory(ctx)
 	workflow.Go(ctx, s.publisher.catchUp)
-	running := workflow.NewWaitGroup(ctx)
-	for _, p := range s.schedule.phases {
-		if !s.in.Course.Selects(p.Name) {
-			continue
-		}
-		running.Add(1)
-		workflow.Go(ctx, func(ctx workflow.Context) {
-			defer running.Done()
-			if err := s.phases.run(ctx, p); err != nil && s.ending.fault == nil && ctx.Err() == nil {
-				s.ending.fault = err
-			}
-		})
-	}
-	// Wait for the coroutines even when the session is cancelled: they end
-	// when their agents are gone, and only then is the session over.
+	s.phases.run(ctx)
 	patient, _ := workflow.NewDisconnectedContext(ctx)
-	running.Wait(patient)
 	if next := s.nextRun(ctx, patient); next != nil {
 		return SessionResult{}, workflow.NewContinueAsNewError(ctx, TeamSessionName, *next)
 	}

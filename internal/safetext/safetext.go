@@ -114,8 +114,10 @@ func Code(text string) string {
 	if text = Line(text); text == "" {
 		return ""
 	}
-	return "`" + strings.NewReplacer("`", "'", "|", `\|`).Replace(text) + "`"
+	return "`" + inBackticks.Replace(text) + "`"
 }
+
+var inBackticks = strings.NewReplacer("`", "'", "|", `\|`)
 
 // CodeBlock is text of several lines as a block of a page in Markdown that shows it as it
 // is, as [Code] does.
