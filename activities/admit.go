@@ -45,7 +45,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 			"the session belongs to store %s, but this worker serves store %s; start a worker with that store's --state-dir",
 			in.Store, a.Sessions.ID())}}, nil
 	}
-	t, err := loadTeam(ctx, a.Files, in.Team)
+	t, err := a.Sessions.Team(ctx, in.Team)
 	if err != nil {
 		return Admission{}, storeError(err)
 	}

@@ -98,7 +98,7 @@ func leftBy(phase string, artifacts []session.Artifact) (paths []string) {
 // session is what a boundary knows of its session, if no later incarnation has
 // followed.
 func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionContext, error) {
-	s, err := loadSessionContext(ctx, b.Files, b.Sessions, head)
+	s, err := loadSessionContext(ctx, b.Sessions, head)
 	if err == nil {
 		err = b.owned(s.key, s.checkpoint.Incarnation)
 	}

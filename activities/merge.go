@@ -45,7 +45,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e, checks: checks{e, ms.Rounds.Files}}
 	var err error
 	if m.session, err = fromStore(work, e.retryStore, func() (sessionContext, error) {
-		return loadSessionContext(work, m.ports.Files, m.ports.Sessions, in.Head)
+		return loadSessionContext(work, m.ports.Sessions, in.Head)
 	}); err != nil {
 		return MergeResult{}, executionEnd(work, err)
 	}

@@ -117,6 +117,8 @@ type Sessions interface {
 	PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error)
 	// Checkpoint reads a checkpoint blob, verified.
 	Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error)
+	// Team reads the blob of a team, verified. It must not be changed.
+	Team(ctx context.Context, blob spec.Digest) (spec.Team, error)
 	// UpdateExecution rewrites execution_state.json under its lock. change
 	// gets what is stored, zero if nothing is.
 	UpdateExecution(key session.Key, change func(*session.Execution)) error

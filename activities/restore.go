@@ -151,7 +151,7 @@ func (r *restoration) find() error {
 		r.faults = append(r.faults, "the session's workspace tree is damaged: "+err.Error())
 	}
 	if r.base.Team.Blob != r.in.Team {
-		r.before, r.unread = loadTeam(r.ctx, r.Files, r.base.Team.Blob)
+		r.before, r.unread = r.Sessions.Team(r.ctx, r.base.Team.Blob)
 	}
 	if len(r.given) == 0 {
 		r.given = r.base.Given

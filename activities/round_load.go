@@ -13,7 +13,7 @@ import (
 // round's result if the record has one.
 func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
 	s, err := fromStore(ctx, e.retryStore, func() (sessionContext, error) {
-		return loadSessionContext(ctx, rs.Files, rs.Sessions, in.Head)
+		return loadSessionContext(ctx, rs.Sessions, in.Head)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
@@ -20,31 +19,19 @@ type sessionContext struct {
 }
 
 // loadSessionContext reads the checkpoint and its team from the store.
-func loadSessionContext(ctx context.Context, files Files, sessions Sessions, head spec.Digest) (sessionContext, error) {
+func loadSessionContext(ctx context.Context, sessions Sessions, head spec.Digest) (sessionContext, error) {
 	info := activity.GetInfo(ctx)
 	s := sessionContext{key: sessionKey(info)}
 	var err error
 	if s.checkpoint, err = sessions.Checkpoint(ctx, head); err != nil {
 		return s, fmt.Errorf("read checkpoint %s: %w", head.Short(), err)
 	}
-	s.team, err = loadTeam(ctx, files, s.checkpoint.Team.Blob)
+	s.team, err = sessions.Team(ctx, s.checkpoint.Team.Blob)
 	return s, err
 }
 
 func sessionKey(info activity.Info) session.Key {
 	return session.Key{Namespace: info.Namespace, Session: info.WorkflowExecution.ID}
-}
-
-func loadTeam(ctx context.Context, files Files, blob spec.Digest) (spec.Team, error) {
-	var t spec.Team
-	data, err := files.Blob(ctx, blob)
-	if err != nil {
-		return t, fmt.Errorf("read team %s: %w", blob.Short(), err)
-	}
-	if err := json.Unmarshal(data, &t); err != nil {
-		return t, fmt.Errorf("team %s: %w: %w", blob.Short(), session.ErrCorrupt, err)
-	}
-	return t, nil
 }
 
 // done indexes the finished assignments: the checkpoint's and, over them, more.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -103,9 +102,8 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 		return
 	}
 	c.digest, c.checkpoint = name, found
-	var t spec.Team
-	data, err := c.watcher.Store.Content.Blob(ctx, found.Team.Blob)
-	if err != nil || json.Unmarshal(data, &t) != nil {
+	t, err := c.watcher.Store.Team(ctx, found.Team.Blob)
+	if err != nil {
 		return
 	}
 	c.needs = map[string][]string{}

@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -114,9 +113,8 @@ func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDeta
 	if err != nil {
 		return
 	}
-	var t spec.Team
-	data, err := a.Store.Content.Blob(ctx, c.Team.Blob)
-	if err != nil || json.Unmarshal(data, &t) != nil {
+	t, err := a.Store.Team(ctx, c.Team.Blob)
+	if err != nil {
 		return
 	}
 	if persona, ok := t.Personas[doc.Persona]; ok {

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -88,8 +87,7 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 		return p, nil
 	}
 	p.Reworks = append(p.Reworks, c.Reworks...)
-	var t spec.Team
-	if data, err := s.Store.Content.Blob(ctx, c.Team.Blob); err == nil && json.Unmarshal(data, &t) == nil {
+	if t, err := s.Store.Team(ctx, c.Team.Blob); err == nil {
 		for _, phase := range t.Phases {
 			p.Needs[phase.Name] = append([]string{}, phase.Needs...)
 		}

@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,11 +51,8 @@ func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Store
 }
 
 // TeamOf reads the team that a checkpoint was made with.
-func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (t spec.Team, err error) {
-	data, err := s.Content.Blob(ctx, c.Team.Blob)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
+func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec.Team, error) {
+	t, err := s.Team(ctx, c.Team.Blob)
 	if err != nil {
 		return t, fmt.Errorf("the session's team cannot be read: %w", err)
 	}

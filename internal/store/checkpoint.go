@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -26,7 +27,8 @@ type checkpoints struct {
 	*documents
 	sessions sessions
 	content  *cas.Store
-	parts    partCache
+	parts    decodedCache[checkpointDocument]
+	teams    decodedCache[spec.Team]
 }
 
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
@@ -165,6 +167,25 @@ func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (d c
 		return d, 0, s.content.WrongKind(name, "checkpoint", err)
 	}
 	return d, len(data), nil
+}
+
+// Team reads the team of sessions that a blob is, verified. It is shared by all who read it,
+// and must not be changed. Errors are those of [Store.Blob]; a blob that is no team is
+// [session.ErrNotFound].
+func (s *checkpoints) Team(ctx context.Context, name spec.Digest) (spec.Team, error) {
+	if t, ok := s.teams.get(name); ok {
+		return t, nil
+	}
+	data, err := s.content.Blob(ctx, name)
+	if err != nil {
+		return spec.Team{}, fmt.Errorf("read team %s: %w", name.Short(), err)
+	}
+	var t spec.Team
+	if err := json.Unmarshal(data, &t); err != nil {
+		return spec.Team{}, s.content.WrongKind(name, "team", err)
+	}
+	s.teams.add(name, t, len(data))
+	return t, nil
 }
 
 func (s *checkpoints) decodeCheckpoint(data []byte) (checkpointDocument, error) {

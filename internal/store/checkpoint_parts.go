@@ -207,35 +207,32 @@ func sameOrder(a, b session.Checkpoint) bool {
 	return slices.EqualFunc(a.Assignments, b.Assignments, same) && slices.Equal(a.Artifacts, b.Artifacts)
 }
 
-// maxPartBytes bounds the documents whose parts are kept in memory, by their size on disk.
-const maxPartBytes = 16 << 20
+// maxDecodedBytes bounds what a cache keeps in memory, by its size on disk.
+const maxDecodedBytes = 16 << 20
 
-// partCache has the documents of parts that this process has read lately. They never
-// change. It is emptied when it is full.
-type partCache struct {
+// decodedCache has what blobs say that this process has read lately. They never change. It is
+// emptied when it is full.
+type decodedCache[T any] struct {
 	mu    sync.Mutex
-	held  map[spec.Digest]checkpointDocument
+	held  map[spec.Digest]T
 	bytes int
 }
 
-func (p *partCache) get(name spec.Digest) (checkpointDocument, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	d, ok := p.held[name]
-	return d, ok
+func (c *decodedCache[T]) get(name spec.Digest) (T, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.held[name]
+	return v, ok
 }
 
-func (p *partCache) add(name spec.Digest, d checkpointDocument, size int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held == nil || p.bytes+size > maxPartBytes {
-		p.held, p.bytes = map[spec.Digest]checkpointDocument{}, 0
+func (c *decodedCache[T]) add(name spec.Digest, v T, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil || c.bytes+size > maxDecodedBytes {
+		c.held, c.bytes = map[spec.Digest]T{}, 0
 	}
-	// Only what it adds is used, and after which phase it was taken.
-	p.held[name] = checkpointDocument{Removed: d.Removed, Checkpoint: session.Checkpoint{
-		CurrentPhase: d.CurrentPhase, Assignments: d.Assignments, Artifacts: d.Artifacts, Decisions: d.Decisions,
-	}}
-	p.bytes += size
+	c.held[name] = v
+	c.bytes += size
 }
 
 // part reads the document of a part, from memory if it can.
@@ -245,7 +242,10 @@ func (s *checkpoints) part(ctx context.Context, name spec.Digest) (checkpointDoc
 	}
 	d, size, err := s.readCheckpoint(ctx, name)
 	if err == nil {
-		s.parts.add(name, d, size)
+		// Only what it adds is used, and after which phase it was taken.
+		s.parts.add(name, checkpointDocument{Removed: d.Removed, Checkpoint: session.Checkpoint{
+			CurrentPhase: d.CurrentPhase, Assignments: d.Assignments, Artifacts: d.Artifacts, Decisions: d.Decisions,
+		}}, size)
 	}
 	return d, err
 }
