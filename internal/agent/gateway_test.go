@@ -207,7 +207,7 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 	}{
 		"a spent budget": {
 			left: 1, reply: providertest.Say("yes"),
-			want: failures.Failure{Category: failures.TokenBudget, Message: "agent x: the budget of the team is spent"},
+			want: failures.Failure{Category: failures.TokenBudget, Message: "the budget of the team is spent"},
 		},
 		"an outage": {
 			left: 1_000_000, reply: providertest.Failing(providertest.Fault{Status: 529, Type: "overloaded_error", Message: "busy", RetryAfter: "90"}),

@@ -32,7 +32,7 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 	select {
 	case f := <-via.failed:
 		if ctx.Err() == nil {
-			err = s.ofGateway(job.Agent, f, err)
+			err = s.ofGateway(f, err)
 		}
 	default:
 		if exact && err == nil && said != (cost.Usage{}) {
@@ -43,9 +43,9 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 }
 
 // ofGateway is the failure of an attempt that the gateway has ended. err is how the program ended.
-func (s *Set) ofGateway(agent string, f *failures.Failure, err error) *failures.Failure {
+func (s *Set) ofGateway(f *failures.Failure, err error) *failures.Failure {
 	ended := *f
-	ended.Message = s.message("agent %s: %s", agent, f.Message)
+	ended.Message = s.message("%s", f.Message)
 	var program *failures.Failure
 	if errors.As(err, &program) {
 		ended.Output = program.Output

@@ -30,7 +30,12 @@ var programs string
 // fragileWorker is a worker with failpoints.
 const fragileWorker = "fragile"
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == askArgument {
+		os.Exit(askForParts())
+	}
+	os.Exit(buildAndRun(m))
+}
 
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "maestro-system-")
