@@ -22,6 +22,7 @@ type attempt struct {
 	checks  checks
 	log     *roundLog
 	spender *spender
+	breaker *agentBreaker
 	session sessionContext
 	in      RoundInput
 	clock   Clock
@@ -60,6 +61,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Brief: brief, Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Continues: start.continues,
+		Breaker: a.breaker.forCalls(ctx),
 	})
 	if err != nil {
 		if f := a.exec.dir.filledBy(ctx, err); f != nil {

@@ -58,6 +58,8 @@ type agentBreaker struct {
 	port     Breakers // nil: every round may begin
 	settings spec.Breaker
 	log      *roundLog
+	// perCall: a gateway reports the failures of calls, so that those of attempts and rounds count as nothing.
+	perCall bool
 	// activity names the round's activity; holder names its lease: the wait's, if it
 	// brings one.
 	activity, holder string
@@ -181,6 +183,9 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f sessi
 	}
 	if f.Category != "" {
 		report.Outcome = b.settings.Weigh(f.Category)
+	}
+	if b.perCall && report.Outcome == failures.CountsAsFailure {
+		report.Outcome = failures.Neutral
 	}
 	if report.Outcome == failures.Neutral && report.Holder == "" {
 		return nil

@@ -24,7 +24,7 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 		return nil, nil, err
 	}
 	r.breaker = &agentBreaker{
-		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), log: log,
+		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), log: log, perCall: len(rs.Agents.Offered(r.agent).Gateway) > 0,
 		activity: activityKey(e.info), holder: cmp.Or(in.Lease.Holder, activityKey(e.info)), clock: rs.Clock, setProgress: e.setProgress,
 	}
 	r.outage = &outageWait{
@@ -74,7 +74,7 @@ func (r *round) callBooked(ctx context.Context, answered bool) {
 // attempt is the next one of the round.
 func (r *round) attempt() *attempt {
 	return &attempt{
-		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files}, log: r.log, spender: r.spender,
+		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files}, log: r.log, spender: r.spender, breaker: r.breaker,
 		session: r.session, in: r.in, clock: r.ports.Clock,
 	}
 }

@@ -35,6 +35,8 @@ type agents struct {
 	runs  []session.Brief
 	// conversation is where it is kept.
 	conversation spec.Conversation
+	// gateway names the providers that it reaches through the gateway.
+	gateway []string
 	// lacks is an agent that the worker does not have.
 	lacks string
 	// continuable: there is one that can continue.
@@ -82,7 +84,7 @@ func (a *agents) Offered(agent string) spec.OfferedAgent {
 	if agent == a.lacks {
 		return spec.OfferedAgent{}
 	}
-	return spec.OfferedAgent{Kind: "command", Conversation: a.conversation}
+	return spec.OfferedAgent{Kind: "command", Conversation: a.conversation, Gateway: a.gateway}
 }
 func (a *agents) Breaker(agent string) spec.Breaker { return a.breaker.For(agent) }
 

@@ -44,6 +44,9 @@ type Options struct {
 	Egress egress.Options
 	// Gateway is what agents reach their providers through; nil: one of the set's own.
 	Gateway *Gateway
+	// UsageDiffers is called after an attempt whose program counted other tokens than its
+	// provider; nil: nothing is.
+	UsageDiffers func(agent string)
 	// Grace is how long a process that is stopped has to end by itself before
 	// it is killed; zero: 2 s.
 	Grace time.Duration
@@ -96,6 +99,7 @@ type Set struct {
 	keys    map[string]providerKey
 	gateway *Gateway
 	logger  *slog.Logger
+	differs func(agent string)
 	// scales are what was learned of how their providers count, by agent.
 	scales map[string]*wire.Scale
 }
@@ -115,7 +119,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot, hidden: opts.Hidden, workRoot: opts.WorkRoot,
 		digests: map[string]spec.Digest{}, transport: newTransport(), egress: opts.Egress, scales: map[string]*wire.Scale{}, keys: map[string]providerKey{},
-		gateway: opts.Gateway, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+		gateway: opts.Gateway, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), differs: opts.UsageDiffers,
 	}
 	s.egress.Now = opts.Now
 	for name := range s.config.Agents {

@@ -192,7 +192,7 @@ func (s *Set) openPassage(d Definition, job session.Job) *passage {
 	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.gateway.Open(gateway.Attempt{
-		Agent: job.Agent, Account: &via.bill, Providers: d.Gateway, Mask: mask,
+		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Mask: mask,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {

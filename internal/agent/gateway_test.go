@@ -25,14 +25,18 @@ import (
 
 // askArgument makes the test binary an agent that sends prompts, its arguments, to the provider of
 // its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever
-// the provider answers.
+// the provider answers, and "claim" report that it has used five tokens.
 const askArgument = "__test-ask"
 
 func ask(prompts []string) (exit int) {
 	fmt.Println(strings.Join(os.Environ(), "\n"))
 	for _, prompt := range prompts {
-		if prompt == "stay" {
+		switch prompt {
+		case "stay":
 			time.Sleep(time.Hour)
+		case "claim":
+			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"usage":{"output_tokens":5}}`), 0o600)
+			continue
 		}
 		path, key := os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages", os.Getenv("ANTHROPIC_API_KEY")
 		body := fmt.Sprintf(`{"model":"m","max_tokens":100,"stream":true,"messages":[{"role":"user","content":%q}]}`, prompt)
@@ -230,6 +234,23 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 			require.Zero(t, calls.open)
 			require.Equal(t, calls.spent, out.Usage)
 		})
+	}
+}
+
+// TestAProgramThatCountsOtherwise is reported, and not believed.
+func TestAProgramThatCountsOtherwise(t *testing.T) {
+	t.Parallel()
+	for said, used := range map[int]cost.Usage{0: {OutputTokens: 5}, 1: {InputTokens: 10, OutputTokens: 5}} {
+		b := newBench(t)
+		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil, "one", "claim")
+		differing := 0
+		s.differs = func(string) { differing++ }
+		job := b.job()
+		job.Calls = &purse{left: 1_000_000}
+		out, err := s.Run(t.Context(), job)
+		require.NoError(t, err)
+		require.Equal(t, said, differing)
+		require.Equal(t, used.Tokens(), out.Usage.Tokens())
 	}
 }
 

@@ -61,6 +61,9 @@ func (s *Set) compare(agent string, said, counted cost.Usage) {
 	}
 	s.logger.Warn("an agent program counts its tokens otherwise than its provider; the provider's count is booked",
 		"agent", agent, "program", fmt.Sprintf("%+v", said), "provider", fmt.Sprintf("%+v", counted))
+	if s.differs != nil {
+		s.differs(agent)
+	}
 }
 
 // bill adds up what the calls of an attempt cost.

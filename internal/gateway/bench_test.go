@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -30,6 +31,8 @@ type bench struct {
 	access   *gateway.Access
 	account  *account
 	address  string
+	// breaker is that of the attempts that open begins; nil: none.
+	breaker session.CallBreaker
 
 	mu     sync.Mutex
 	failed []*failures.Failure
@@ -80,7 +83,7 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
 	return b.gateway.Open(gateway.Attempt{
-		Agent: "x", Account: a, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: func(f *failures.Failure) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

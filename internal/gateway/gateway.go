@@ -35,8 +35,6 @@ type Provider struct {
 	// the model.
 	Prices func(model string) (*cost.Prices, error)
 	Limits Limits
-	// Breaker is told of the outcomes of calls; nil: nobody is.
-	Breaker Breaker
 }
 
 // Limits hold for the calls of all attempts together. Zero is no limit.
@@ -45,14 +43,6 @@ type Limits struct {
 	RequestsPerMinute, TokensPerMinute int64
 	// Concurrent is how many paid calls are under way at a time.
 	Concurrent int64
-}
-
-// Breaker stops calls to a provider that fails. It is safe for concurrent use.
-type Breaker interface {
-	// Open returns for how long calls are refused; zero: they may be made.
-	Open() time.Duration
-	// Report takes the outcome of a call; nil: the provider has answered.
-	Report(f *failures.Failure)
 }
 
 // Account pays for the calls of an attempt; a [session.Calls] is one.
@@ -67,6 +57,8 @@ type Attempt struct {
 	// Agent is the name of its agent.
 	Agent   string
 	Account Account
+	// Breaker stops calls to providers that fail; nil: nothing does.
+	Breaker session.CallBreaker
 	// Providers are the names of those that it may call.
 	Providers []string
 	// Mask replaces secrets in a text. An answer with one is not stored.

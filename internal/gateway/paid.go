@@ -136,7 +136,7 @@ func (p *paid) tryUntilDeadline(ctx context.Context) {
 			return
 		}
 		wait := p.wait(f, try)
-		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) {
+		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.refusedFor() > 0 {
 			p.tell(u, f)
 			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
 				p.fail(f)
@@ -174,14 +174,12 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 		return nil, nil
 	}
 	defer leave()
-	if p.provider.Breaker != nil {
-		if open := p.provider.Breaker.Open(); open > 0 {
-			p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
-			f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
-			f.RetryAfter = textfmt.Duration(open)
-			p.fail(f)
-			return nil, nil
-		}
+	if open := p.refusedFor(); open > 0 {
+		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
+		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
+		f.RetryAfter = textfmt.Duration(open)
+		p.fail(f)
+		return nil, nil
 	}
 	call, err := p.begin(ctx)
 	if err != nil {
@@ -273,11 +271,19 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	return failure
 }
 
+// refusedFor is for how long the breaker refuses calls; zero: it does not.
+func (p *paid) refusedFor() time.Duration {
+	if p.attempt.Breaker == nil {
+		return 0
+	}
+	return p.attempt.Breaker.Open()
+}
+
 // report tells the breaker of an outcome; nil: an answer. A request that the provider does not
 // take says nothing of the provider.
 func (p *paid) report(f *failures.Failure) {
-	if p.provider.Breaker != nil && (f == nil || !f.Final) {
-		p.provider.Breaker.Report(f)
+	if p.attempt.Breaker != nil && (f == nil || !f.Final) {
+		p.attempt.Breaker.Report(f)
 	}
 }
 

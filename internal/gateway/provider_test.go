@@ -40,13 +40,17 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 			return providertest.Failing(providertest.Fault{Status: 503, Header: http.Header{"Retry-After-Ms": {"1"}}})
 		}
 		return providertest.Say("yes")
-	}, -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Breaker, p[1].Breaker = closed, open })
+	}, -1, nil)
+	b.breaker = closed
+	b.access = b.open(b.account)
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
 	require.NoError(t, err)
 	require.Len(t, closed.told, 2)
 	require.Equal(t, failures.APIError, closed.told[0].Category)
 	require.Nil(t, closed.told[1])
 
+	b.breaker = open
+	b.access = b.open(b.account)
 	response, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)

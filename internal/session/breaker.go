@@ -18,6 +18,14 @@ type BreakerPermit struct {
 	Holder string `json:"holder,omitempty"`
 }
 
+// CallBreaker is the circuit breaker of an attempt's calls. It is safe for concurrent use.
+type CallBreaker interface {
+	// Open returns for how long calls are refused; zero: one may be made.
+	Open() time.Duration
+	// Report takes the outcome of a call; nil: the provider has answered.
+	Report(f *failures.Failure)
+}
+
 // GiveBack is the report of a probe's lease under which nothing was tried.
 func (p BreakerPermit) GiveBack(b spec.Breaker, now time.Time) BreakerReport {
 	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPermit: p, Outcome: failures.Neutral}

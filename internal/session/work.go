@@ -130,6 +130,9 @@ type Job struct {
 	Try func(ctx context.Context, check string) (output []byte, err error)
 	// Calls keeps what the attempt pays for. Nil: nobody does.
 	Calls Calls
+	// Breaker refuses calls that the attempt pays for, and counts their failures, where a
+	// gateway makes them. Nil: nobody does.
+	Breaker CallBreaker
 	// Continues: the directory and HOME are as the attempt's last execution or
 	// a failed attempt left them, so that a conversation in them can continue.
 	Continues bool

@@ -45,7 +45,7 @@ type Recorder struct {
 	rounds, attempts, lost metric.Int64Counter
 	attemptTime            metric.Float64Histogram
 	storeWait              metric.Float64Counter
-	outside                metric.Int64Counter
+	outside, differences   metric.Int64Counter
 	egress                 egressCounters
 
 	slotsUsed                     metric.Int64UpDownCounter
@@ -70,6 +70,7 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	r.attempts = i.counter("maestro.attempts", "{attempt}", "Counted attempts, by the category of their failure; ok for a success.")
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
 	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
+	r.differences = i.counter("maestro.gateway.differences", "{attempt}", "Attempts through the gateway whose program counted other tokens than the provider.")
 	r.egress.define(i)
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
 	r.slotsLimit = i.gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.")
@@ -123,6 +124,11 @@ func (r *Recorder) build(version, goVersion string) error {
 
 // FileLoaded records whether the worker file could be loaded.
 func (r *Recorder) FileLoaded(ok bool) { r.reloaded.Record(context.Background(), oneIf(ok)) }
+
+// UsageDiffers counts an attempt whose program counted other tokens than the provider.
+func (r *Recorder) UsageDiffers(agent string) {
+	r.differences.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent)))
+}
 
 // SlotTaken counts one of the agent's slots as in use until free is called.
 func (r *Recorder) SlotTaken(agent string) (free func()) {

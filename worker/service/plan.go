@@ -6,7 +6,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/egress"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -35,11 +34,11 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error
 	if p.agents == nil {
-		var proxies egress.Options
+		o := agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Gateway: s.gateway}
 		if r := s.Telemetry.Recorder(); r != nil {
-			proxies.Observer = r
+			o.Egress.Observer, o.UsageDiffers = r, r.UsageDiffers
 		}
-		set, err := newAgents(files, cfg, agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Egress: proxies, Gateway: s.gateway})
+		set, err := newAgents(files, cfg, o)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package service_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -164,7 +165,7 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 	} {
 		tt.cfg.Version, tt.cfg.Agents = 1, map[string]agent.Definition{"a": shell("true")}
 		_, err := service.Setup{
-			Config: tt.cfg, StateDir: t.TempDir(), Getenv: func(name string) string { return tt.env[name] }, Host: "test", Clock: time.Now,
+			Config: tt.cfg, StateDir: t.TempDir(), Getenv: func(name string) string { return tt.env[name] }, Host: "test", Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
 		}.Build()
 		require.ErrorContains(t, err, tt.want, name)
 	}
