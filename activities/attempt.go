@@ -32,9 +32,10 @@ type attempt struct {
 // empty where they are not known. It is set even where the attempt fails: the next one may
 // continue from there.
 type attemptEnd struct {
-	// from is what the attempt started from. filled: the directory was filled for it.
+	// from is what the attempt started from, and dir the directory that was filled for it;
+	// zero: none was.
 	from    failures.Start
-	filled  bool
+	dir     session.WorkDir
 	outcome session.Outcome
 	files   spec.Digest
 }
@@ -48,9 +49,11 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err != nil {
 		return nil, end, err
 	}
-	end.filled = true
-	continuable := a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
-	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), continuable); err != nil {
+	end.dir = dir
+	if !start.continues {
+		a.log.setConversation(nil)
+	}
+	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.converses()); err != nil {
 		return nil, end, err
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)
@@ -120,10 +123,14 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 		if dir, err = a.fill(ctx, dir, s); err != nil {
 			return err
 		}
-		if !s.continues { // or this attempt, cut off before it has one, would continue with it
-			if err := a.exec.agents.Forget(dir); err != nil {
-				return err
-			}
+		switch {
+		case !s.continues: // or this attempt, cut off before it has one, would continue with it
+			err = a.exec.agents.Forget(dir)
+		case s.restored != nil:
+			err = a.restoreConversation(ctx, dir, *s.restored)
+		}
+		if err != nil {
+			return err
 		}
 		brief, err = a.brief(ctx, s)
 		return err

@@ -139,7 +139,7 @@ func unsettled(programs ProgramUsage, workDirs WorkDirs, key session.Key, id spe
 	if err != nil {
 		return e
 	}
-	if used, estimate, ok := programs.Reported(call.Agent, dir); ok {
+	if used, estimate, ok := programs.Reported(call.Agent, dir, call.ID); ok {
 		estimate.CostUSD = cmp.Or(estimate.CostUSD, call.Estimate.CostUSD)
 		e.Usage, e.Estimate = &used, &estimate
 	}

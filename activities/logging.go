@@ -22,8 +22,8 @@ func spending(u cost.Usage) []any {
 	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
 }
 
-// observedAttempt does the attempt, and reports it to the observer and the log.
-func (r *round) observedAttempt(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
+// observed does the attempt, and reports it to the observer and the log.
+func (r *round) observed(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
 	attempt, began := len(r.log.get().Attempts)+1, r.ports.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
@@ -31,7 +31,7 @@ func (r *round) observedAttempt(ctx context.Context) (*session.RoundResult, atte
 		Team: r.session.team.Name, Session: r.session.key.Session, AssignmentID: r.in.AssignmentID,
 		Agent: r.agent, Round: r.in.Round, Attempt: attempt,
 	})
-	result, end, err := r.attempt().run(watched)
+	result, end, err := a.run(watched)
 	failure, failed := asFailure(err)
 	interrupted := false
 	switch {

@@ -154,9 +154,14 @@ type Agents interface {
 	Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	// Check runs a check, on the same terms.
 	Check(ctx context.Context, job session.CheckJob) (session.Outcome, error)
-	// Continuable reports whether there is a conversation of the agent in an
-	// assignment's directory that could continue.
-	Continuable(agent string, dir session.WorkDir) bool
+	// Conversation returns the conversation of the agent in an assignment's directory. ok is
+	// false if there is none that could continue.
+	Conversation(agent string, dir session.WorkDir) (c session.Conversation, ok bool)
+	// ConversationFiles lists patterns of the files below HOME with which the agent continues
+	// a conversation of a preset; none: it continues no such conversation.
+	ConversationFiles(agent, preset string) []string
+	// NoteConversation notes a conversation whose files are in a directory's HOME.
+	NoteConversation(dir session.WorkDir, c session.Conversation) error
 	// Sweep ends the processes of earlier attempts that are still at work in an
 	// assignment's directory. A *failures.Failure names those that it cannot end.
 	Sweep(dir session.WorkDir) error
@@ -184,10 +189,10 @@ type Agents interface {
 // ProgramUsage reads what agent programs have noted of their usage by themselves.
 type ProgramUsage interface {
 	// Reported reads what an agent program has noted in an assignment's directory
-	// since its last call began: what that call has used, and an estimate of what
-	// the request that may have been under way costs besides. The program has to be
-	// gone. ok is false if nothing is known.
-	Reported(agent string, dir session.WorkDir) (used, estimate cost.Usage, ok bool)
+	// since the call of this number in the assignment's journal began: what that call has
+	// used, and an estimate of what the request that may have been under way costs besides.
+	// The program has to be gone. ok is false if nothing is known.
+	Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool)
 }
 
 // Tickets is a ticket system. Its errors are *session.TicketTrouble.

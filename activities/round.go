@@ -143,14 +143,17 @@ func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	}
 	defer r.breaker.keepLease(ctx)()
 	started := r.ports.Clock().UTC() // of an attempt that fails before it begins
-	result, end, err := r.observedAttempt(ctx)
+	attempt := r.attempt()
+	result, end, err := r.observed(ctx, attempt)
+	attempt.storeConversation(ctx, end)
+	defer attempt.noteConversation(end.dir)
 	if err != nil && ctx.Err() == nil {
 		err = counted(err)
 	}
 	failure, failed := asFailure(err)
 	switch {
 	case failed && ctx.Err() == nil && r.outage.waitsOut(*failure):
-		return nil, r.interrupted(ctx, r.outage.begin(ctx, masked(r.ports.Agents, *failure), end.filled, end.files))
+		return nil, r.interrupted(ctx, r.outage.begin(ctx, masked(r.ports.Agents, *failure), end.dir.Tree != "", end.files))
 	case err != nil:
 		return nil, r.failed(ctx, end, err, started)
 	}

@@ -32,6 +32,8 @@ type roundLog struct {
 	recorded bool
 	// found is what of the round the record had when this execution loaded it.
 	found earlierWork
+	// stored is the conversation that the record has in the store.
+	stored *session.Conversation
 	// unnoted: the log says that the agent starts, and the record does not yet.
 	unnoted bool
 }
@@ -84,7 +86,7 @@ func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*sess
 	record.Run, record.Seq = run, l.in.Seq
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.record, l.agent = record, agent
+	l.record, l.agent, l.stored = record, agent, record.Conversation
 	switch {
 	case l.continueEarlier(now):
 		l.found = earlierActivity
@@ -329,7 +331,25 @@ func (l *roundLog) put() error {
 	defer l.mu.Unlock()
 	l.entry().RoundLog = l.log
 	l.record.Incarnation = l.in.Incarnation
-	return l.exec.sessions.PutRecord(l.exec.key, l.record)
+	err := l.exec.sessions.PutRecord(l.exec.key, l.record)
+	if err == nil {
+		l.stored = l.record.Conversation
+	}
+	return err
+}
+
+// conversation is the agent's as the record in the store has it; nil: that has none.
+func (l *roundLog) conversation() *session.Conversation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stored
+}
+
+// setConversation changes the conversation of the next record.
+func (l *roundLog) setConversation(c *session.Conversation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record.Conversation = c
 }
 
 // heartbeat is the log as a heartbeat has it: without outputs, so that a history may keep it.

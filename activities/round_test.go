@@ -39,8 +39,9 @@ type agents struct {
 	gateway []string
 	// lacks is an agent that the worker does not have.
 	lacks string
-	// continuable: there is one that can continue.
+	// continuable: there is one that can continue, noted as note has it.
 	continuable bool
+	note        session.Conversation
 	// reserve is what an attempt may cost, and paid the call that it is.
 	reserve cost.Amount
 	paid    session.Call
@@ -88,9 +89,23 @@ func (a *agents) Offered(agent string) spec.OfferedAgent {
 }
 func (a *agents) Breaker(agent string) spec.Breaker { return a.breaker.For(agent) }
 
-func (a *agents) Continuable(string, session.WorkDir) bool { return a.continuable }
+func (a *agents) Conversation(string, session.WorkDir) (session.Conversation, bool) {
+	return a.note, a.continuable
+}
 
-func (a *agents) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
+func (a *agents) ConversationFiles(string, string) []string {
+	if a.conversation != spec.InDirectory {
+		return nil
+	}
+	return []string{"talk/**"}
+}
+
+func (a *agents) NoteConversation(_ session.WorkDir, c session.Conversation) error {
+	a.note, a.continuable = c, true
+	return nil
+}
+
+func (a *agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
 	if a.reported == nil {
 		return used, estimate, false
 	}
@@ -104,7 +119,7 @@ func (a *agents) Removed(session.WorkDir) int64 { return 0 }
 func (a *agents) EndStopped() {}
 
 func (a *agents) Forget(session.WorkDir) error {
-	a.continuable = false
+	a.continuable, a.note = false, session.Conversation{}
 	return nil
 }
 

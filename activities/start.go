@@ -20,8 +20,10 @@ type start struct {
 	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
 	// none has.
 	begun time.Time
-	// continues: a conversation in the directory and HOME can continue.
+	// continues: a conversation continues. restored is the one to restore from the store
+	// first; nil: it is in the directory and HOME.
 	continues bool
+	restored  *session.Conversation
 	// first is the attempt with which the conversation began, and earlier are
 	// the failed ones that it has gone through since, newest first: their paid
 	// answers are this attempt's, too.
@@ -63,10 +65,12 @@ type startFacts struct {
 	began, epoch int
 	log          session.RoundLog
 	// agent is the one that works, and conversation where it keeps its conversation.
-	// continuable: there is one in the assignment's directory that can continue.
+	// continuable: there is one in the assignment's directory that can continue, or else
+	// stored is one of the store that can.
 	agent        string
 	conversation spec.Conversation
 	continuable  bool
+	stored       *session.Conversation
 	// outage is that of the agent; nil: there is none.
 	outage *session.Outage
 	// former is the manifest of the assignment's work that was sent back; empty: none was.
@@ -84,10 +88,29 @@ func (a *attempt) startFacts(ctx context.Context) startFacts {
 	}
 	f.rounds, f.began, f.epoch = a.log.rounds()
 	if f.conversation == spec.InDirectory {
-		dir, err := a.exec.dir.make()
-		f.continuable = err == nil && a.exec.agents.Continuable(f.agent, dir)
+		f.findConversation(a)
 	}
 	return f
+}
+
+// findConversation looks for the conversation of the agent. That in the assignment's directory
+// is the newest one if it has continued from what the store has of it.
+func (f *startFacts) findConversation(a *attempt) {
+	dir, err := a.exec.dir.make()
+	if err != nil {
+		return
+	}
+	stored := a.log.conversation()
+	here, ok := a.exec.agents.Conversation(f.agent, dir)
+	switch {
+	case ok && here.Home == session.HomeOf(stored):
+		f.continuable = true
+	case session.HomeOf(stored) == "" || len(a.exec.agents.ConversationFiles(f.agent, stored.Preset)) == 0:
+	default:
+		if f.continuable = f.intact(stored.Home) && f.intact(stored.Files); f.continuable {
+			f.stored = stored
+		}
+	}
 }
 
 // decide decides what the attempt starts from.
@@ -122,8 +145,13 @@ func (f startFacts) decide() start {
 		if begun, ok := f.inherits(); ok {
 			cutOff, s.begun = true, begun
 		}
-		s.asLeft = cutOff
-		s.continues = cutOff || s.kept || s.former && s.failure == nil
+		s.asLeft = cutOff && f.stored == nil
+		if s.continues = cutOff || s.kept || s.former && s.failure == nil; s.continues {
+			s.restored = f.stored
+		}
+		if cutOff && f.stored != nil { // the files that the conversation is about
+			s.files = f.stored.Files
+		}
 	}
 	return s
 }

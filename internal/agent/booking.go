@@ -43,7 +43,7 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 	}
 	began := s.now()
 	if call != nil {
-		call.paid = paid
+		call.begun(job.Home, paid)
 	}
 	got, err := s.attempt(ctx, d, job, call, nil)
 	got.out.Usage = d.priced(got.out.Usage)

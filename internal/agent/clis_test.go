@@ -26,6 +26,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -101,11 +102,7 @@ func clis() []cli {
 			preset: preset.Gemini, serve: serveGemini,
 			lead: func(t *testing.T, b *bench, url string) Definition {
 				b.vars["GOOGLE_GEMINI_BASE_URL"], b.vars["GEMINI_API_KEY"] = url, secret
-				// With a base URL it has to be told what it authenticates with.
-				dir := filepath.Join(b.dir, "home", ".gemini")
-				require.NoError(t, os.Mkdir(dir, 0o700))
-				settings := `{"general":{"maxAttempts":1},"security":{"auth":{"selectedType":"gemini-api-key"}}}`
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "settings.json"), []byte(settings), 0o600))
+				geminiSettings(t, b)
 				return Definition{Env: []string{"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"}, Model: "gemini-2.5-pro"}
 			},
 			run: func(_ providertest.Request, command string) providertest.Call {
@@ -113,6 +110,14 @@ func clis() []cli {
 			},
 		},
 	}
+}
+
+// geminiSettings says what Gemini CLI authenticates with, as it has to be told with a base URL.
+func geminiSettings(t *testing.T, b *bench) {
+	dir := filepath.Join(b.dir, "home", ".gemini")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	settings := `{"general":{"maxAttempts":1},"security":{"auth":{"selectedType":"gemini-api-key"}}}`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "settings.json"), []byte(settings), 0o600))
 }
 
 // agent prepares a bench with the program on it, led to a base URL.
@@ -244,7 +249,8 @@ func TestCLIWithoutAProvider(t *testing.T) {
 
 // TestCLIContinues cuts a program off while it waits for an answer, and has it
 // continue: what was paid before is part of the conversation, and only what is
-// new is paid. In a room it continues also where its directories have moved to.
+// new is paid. In a room it continues also on another host, with its files and the
+// conversation's, and nothing else.
 func TestCLIContinues(t *testing.T) {
 	eachWay(t, func(t *testing.T, c cli) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -276,13 +282,13 @@ func TestCLIContinues(t *testing.T) {
 		require.ErrorIs(t, err, stop)
 		require.Equal(t, answerCost, counted(first.known[0]), "the request that was answered")
 		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
-		require.True(t, s.Continuable("x", job.WorkDir))
+		require.True(t, continuable(s, "x", job.WorkDir))
 		before := server.count()
 		if c.isolation == IsolationRequired {
-			moved := b.dir + "-another-host"
-			require.NoError(t, os.Rename(b.dir, moved))
-			b.dir = moved
-			job.WorkDir = b.job().WorkDir
+			job.WorkDir = b.elsewhere(s)
+			if c.preset == preset.Gemini {
+				geminiSettings(t, b)
+			}
 		}
 
 		second := &ledger{}
@@ -305,7 +311,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		server := c.serve(t, c.answers("echo hello > made.txt"))
 		b, s := c.agent(t, server.url)
 		job := b.job()
-		require.NoError(t, preset.Conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}.Write(job.Home))
+		require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}))
 		job.Continues = true
 		job.Brief.Requirement = "The requirement is said anew."
 		out, err := s.Run(t.Context(), job)

@@ -5,13 +5,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // notes is a shell script's beginning that notes its arguments and its prompt,
@@ -24,6 +27,36 @@ func (b *bench) noted(name string) []string {
 	data, err := os.ReadFile(filepath.Join(b.dir, name))
 	require.NoError(b.t, err)
 	return strings.Split(strings.TrimSuffix(string(data), "---\n"), "---\n")
+}
+
+func continuable(s *Set, agent string, dir session.WorkDir) bool {
+	_, ok := s.Conversation(agent, dir)
+	return ok
+}
+
+// elsewhere moves the bench to other directories, with what a store keeps of a conversation,
+// and removes its own.
+func (b *bench) elsewhere(s *Set) session.WorkDir {
+	b.t.Helper()
+	was := b.job().WorkDir
+	c, ok := s.Conversation("x", was)
+	require.True(b.t, ok)
+	dir := b.t.TempDir()
+	blobs, err := storage.NewDirectory(dir, time.Now)
+	require.NoError(b.t, err)
+	store := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: dir})
+	tree, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Tree})
+	require.NoError(b.t, err)
+	home, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Home, Only: s.ConversationFiles("x", c.Preset), Secrets: s.Secrets()})
+	require.NoError(b.t, err)
+	require.NotEmpty(b.t, home.Changed)
+	require.NoError(b.t, os.RemoveAll(b.dir))
+	b.dir = newBench(b.t).dir
+	now := b.job().WorkDir
+	require.NoError(b.t, store.Materialise(b.t.Context(), tree.Output, now.Tree))
+	require.NoError(b.t, store.Materialise(b.t.Context(), home.Output, now.Home))
+	require.NoError(b.t, s.NoteConversation(now, c))
+	return now
 }
 
 func TestConversationGoesOn(t *testing.T) {
@@ -40,12 +73,12 @@ func TestConversationGoesOn(t *testing.T) {
 			job := b.job()
 			job.Brief.Requirement = "Build it."
 			dir := job.WorkDir
-			require.False(t, s.Continuable("x", dir))
+			require.False(t, continuable(s, "x", dir))
 			job.Continues = true // with nothing to continue
 			_, err := s.Run(t.Context(), job)
 			require.NoError(t, err)
-			require.True(t, s.Continuable("x", dir))
-			require.False(t, s.Continuable("y", dir))
+			require.True(t, continuable(s, "x", dir))
+			require.False(t, continuable(s, "y", dir))
 			info, err := os.Stat(filepath.Join(b.dir, preset.ConversationFile))
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -73,6 +106,33 @@ func TestConversationGoesOn(t *testing.T) {
 	}
 }
 
+// TestConversationMovesWithItsUsage: on another host, what was used before counts as booked.
+func TestConversationMovesWithItsUsage(t *testing.T) {
+	t.Parallel()
+	ends := map[string]string{
+		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds),
+	}
+	for program, files := range conversationFiles {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			f := "$HOME/" + files.path
+			s := b.standIn(program, "echo login > $HOME/login; mkdir -p $(dirname "+f+"); n=1; case \"$*\" in *resume*) n=2;; esac;"+
+				"if [ $n = 1 ]; then cat > "+f+" <<'EOF'\n"+files.line(1)+"EOF\nelse cat >> "+f+" <<'EOF'\n"+files.line(2)+"EOF\nfi\n"+ends[program])
+			job := b.job()
+			job.Calls = calls
+			_, err := s.Run(t.Context(), job)
+			require.NoError(t, err)
+			job.WorkDir, job.Continues = b.elsewhere(s), true
+			_, err = s.Run(t.Context(), job)
+			require.NoError(t, err)
+			require.Len(t, calls.settled, 2)
+			require.Equal(t, answerCost, counted(calls.settled[0]))
+			require.Equal(t, answerCost, counted(calls.settled[1]))
+		})
+	}
+}
+
 func TestUnknownConversationBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for program, c := range map[string]struct{ refusal, begins, ends string }{
@@ -90,7 +150,7 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 			job := b.job()
 			job.Calls, job.Continues = calls, true
 			job.Brief.Requirement = "Build it."
-			require.NoError(t, preset.Conversation{Preset: program, ID: "c0"}.Write(job.Home))
+			require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: program, ID: "c0"}))
 			_, err := s.Run(t.Context(), job)
 			require.NoError(t, err)
 			prompts := b.noted("prompts")
@@ -112,7 +172,7 @@ func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 	s := b.standIn(preset.Claude, notes+"echo 'No conversation found with session ID: c0' >&2; exit 1")
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, preset.Conversation{Preset: preset.Claude, ID: "c0"}.Write(job.Home))
+	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.Unknown, failure(t, err).Category)
 	require.Len(t, b.noted("args"), 2)
@@ -204,7 +264,7 @@ func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
 	job := b.job()
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.ContextOverflow, failure(t, err).Category)
-	require.False(t, s.Continuable("x", session.WorkDir{Home: job.Home}))
+	require.False(t, continuable(s, "x", job.WorkDir))
 }
 
 func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
@@ -212,7 +272,7 @@ func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
 	b := newBench(t)
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, preset.Conversation{Preset: preset.Claude, ID: "c0"}.Write(job.Home))
+	require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: preset.Claude, ID: "c0"}))
 	_, err := b.shell("true").Run(t.Context(), job)
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join(b.dir, preset.ConversationFile))

@@ -225,7 +225,7 @@ func TestPresetFailures(t *testing.T) {
 func TestPresetsStartTheirPrograms(t *testing.T) {
 	t.Parallel()
 	const results = "/w/result"
-	goesOn := preset.Conversation{ID: "c1"}
+	goesOn := session.Conversation{ID: "c1"}
 	for _, c := range []struct {
 		name, preset string
 		argv         []string
@@ -402,7 +402,7 @@ func TestPresetThatIsCutOff(t *testing.T) {
 			out, err := s.Run(ctx, job)
 			require.ErrorIs(t, err, stop)
 			require.Equal(t, c.used, out.Usage)
-			require.True(t, s.Continuable("x", session.WorkDir{Home: job.Home}))
+			require.True(t, continuable(s, "x", job.WorkDir))
 			if c.rest == (cost.Usage{}) {
 				require.Equal(t, []cost.Usage{c.used}, calls.settled)
 				return

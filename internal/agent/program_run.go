@@ -30,7 +30,7 @@ func (d Definition) withPreset() Definition {
 }
 
 // invocation returns the parameters of an agent's run on a job.
-func invocation(d Definition, job session.Job, at place, resumed preset.Conversation) preset.Invocation {
+func invocation(d Definition, job session.Job, at place, resumed session.Conversation) preset.Invocation {
 	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Conversation: resumed}
 	if program := preset.For(d.Preset); len(d.Gateway) > 0 {
 		names := variablesOf[program.API()]
@@ -58,7 +58,7 @@ func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *st
 // resume runs the program and resumes its last conversation if the job permits it. If the
 // program does not know the conversation any more, resume starts a new one, once.
 func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
-	var last preset.Conversation
+	var last session.Conversation
 	if job.Continues {
 		last, _ = preset.ReadConversation(job.Home, d.Preset)
 		last.Booked = last.Booked.Max(st.call.log.Messages[last.ID]) // it may have been cut off since
@@ -73,7 +73,7 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 	// What it spent on another conversation before it was stopped is paid, too.
 	st.call.spent = got.out.Usage
 	job.Begun = time.Time{} // the first run's log has what was said before
-	again, _, err := s.runOnce(ctx, d, job, st, preset.Conversation{})
+	again, _, err := s.runOnce(ctx, d, job, st, session.Conversation{})
 	again.out.Log = append(append(got.out.Log, '\n'), again.out.Log...)
 	return again, err
 }
@@ -82,7 +82,7 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
 
 // runOnce runs the program once. lost: it did not know the conversation to resume.
-func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed preset.Conversation) (got ran, lost bool, err error) {
+func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed session.Conversation) (got ran, lost bool, err error) {
 	subject := "agent " + job.Agent
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	p, halt := st.process(d, job)
@@ -109,7 +109,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	if run.Total != (cost.Usage{}) && (resumed.ID == "" || resumed.ID == run.ConversationID) {
 		// The next run counts from here on. If this cannot be written, the next run counts
 		// too much rather than too little.
-		_ = preset.Conversation{Preset: d.Preset, ID: run.ConversationID, Booked: run.Total}.Write(job.Home)
+		_ = preset.WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: run.ConversationID, Booked: run.Total, Home: resumed.Home})
 	}
 	lost = resumed.ID != "" && (e.Stopped == errLost || run.ConversationID == "" && program.ConversationUnknown(stderr))
 	got, err = s.runOutcome(subject, e, st.box, run)
@@ -117,7 +117,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 }
 
 // newRun prepares a run. Spending above the budget and a wrong conversation stop the program.
-func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed preset.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
+func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed session.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
 	stop := func(f *failures.Failure) {
 		select {
 		case halt <- f:
@@ -130,7 +130,7 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed p
 		case resumed.ID != "" && id != resumed.ID:
 			stop(errLost)
 		case resumed.ID == "" && preset.ValidConversationID(id):
-			if err := (preset.Conversation{Preset: d.Preset, ID: id}).Write(job.Home); err != nil {
+			if err := preset.WriteConversation(job.Home, session.Conversation{Preset: d.Preset, ID: id}); err != nil {
 				run.Warn(err.Error())
 			}
 		}
@@ -239,15 +239,28 @@ func (s *Set) streamFailure(subject string, run *preset.Run, e procgroup.Result)
 	return &f
 }
 
-// Continuable says whether the directory has a conversation of the agent that an attempt
-// can resume, see [session.Job.Continues].
-func (s *Set) Continuable(agent string, dir session.WorkDir) bool {
-	d, ok := s.config.Agents[agent]
-	if !ok || d.Preset == "" {
-		return false
+// Conversation returns the conversation of the agent in the directory's HOME. ok is false if
+// there is none that an attempt can resume, see [session.Job.Continues].
+func (s *Set) Conversation(agent string, dir session.WorkDir) (c session.Conversation, ok bool) {
+	d := s.config.Agents[agent]
+	if d.Preset == "" {
+		return c, false
 	}
-	_, ok = preset.ReadConversation(dir.Home, d.Preset)
-	return ok
+	return preset.ReadConversation(dir.Home, d.Preset)
+}
+
+// ConversationFiles lists patterns of the files below HOME with which the agent continues a
+// conversation of a preset; none: it continues no such conversation.
+func (s *Set) ConversationFiles(agent, ofPreset string) []string {
+	if d := s.config.Agents[agent]; d.Preset == "" || d.Preset != ofPreset {
+		return nil
+	}
+	return preset.For(ofPreset).ConversationFiles()
+}
+
+// NoteConversation notes a conversation whose files are in a directory's HOME.
+func (s *Set) NoteConversation(dir session.WorkDir, c session.Conversation) error {
+	return preset.WriteConversation(dir.Home, c)
 }
 
 // Forget ends the conversation in an assignment's directory, if there is one.

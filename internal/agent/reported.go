@@ -16,6 +16,8 @@ const usageFile = "usage.json"
 // callBegin is what was known when a call of an agent program began.
 type callBegin struct {
 	Preset string `json:"preset"`
+	// Call is its number in the assignment's journal.
+	Call int64 `json:"call"`
 	// Before is what the files in HOME tell of earlier calls.
 	Before cost.Usage `json:"before"`
 	// Opening is an estimate of what the first request costs.
@@ -40,7 +42,7 @@ type programCall struct {
 	spent cost.Usage
 }
 
-// beginCall notes what is known of the usage before the call begins: what is noted
+// beginCall reads what is known of the usage before the call begins: what is noted
 // later in HOME is the call's.
 func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 	notes := preset.For(d.Preset).UsageFiles()
@@ -55,9 +57,14 @@ func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 		next.InputTokens += int64(len(brief) / bytesPerToken)
 		c.begin.Opening = next
 	}
-	// Without it, a worker that comes after a crash knows only what was reported.
-	_ = preset.WriteNote(filepath.Join(filepath.Dir(job.Home), usageFile), c.begin)
 	return c
+}
+
+// begun notes what was known when the call began, under its number.
+func (c *programCall) begun(home string, paid session.Call) {
+	c.paid, c.begin.Call = paid, paid.ID()
+	// Without it, a worker that comes after a crash knows only what was reported.
+	_ = preset.WriteNote(filepath.Join(filepath.Dir(home), usageFile), c.begin)
 }
 
 // noted is what the files tell of the call so far.
@@ -74,12 +81,12 @@ func (c *programCall) estimate() cost.Usage {
 }
 
 // Reported reads what an agent program has noted in an assignment's directory since
-// its last call began: what that call has used, and an estimate of what the request
+// the call of this number began: what that call has used, and an estimate of what the request
 // that may have been under way costs besides. The program has to be gone. ok is
-// false if nothing is known.
-func (s *Set) Reported(agent string, dir session.WorkDir) (used, estimate cost.Usage, ok bool) {
+// false if nothing is known: the last call that began here is another one.
+func (s *Set) Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
 	var c programCall
-	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) {
+	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) || c.begin.Call != call {
 		return used, estimate, false
 	}
 	dialect := preset.For(c.begin.Preset)

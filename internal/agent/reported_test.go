@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // conversationFiles write what the programs note of messages in their own files, as
@@ -66,38 +67,42 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, f.Close())
 			}
-			reported := func() (cost.Usage, cost.Usage) {
-				used, estimate, ok := s.Reported("x", dir)
+			reported := func(call int64) (cost.Usage, cost.Usage) {
+				used, estimate, ok := s.Reported("x", dir, call)
 				require.True(t, ok)
 				return counted(used), counted(estimate)
 			}
 			next := cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}
-			_, _, ok := s.Reported("x", dir)
+			_, _, ok := s.Reported("x", dir, 0)
 			require.False(t, ok, "no call has begun")
 
 			d := s.config.Agents["x"]
-			s.beginCall(d, job)
-			used, estimate := reported()
+			s.beginCall(d, job).begun(job.Home, &ledger{})
+			used, estimate := reported(0)
 			require.Zero(t, used)
 			require.Positive(t, estimate.InputTokens, "the first request may be under way")
 			add(files.path, files.line(1)+files.line(2)+`{"type":"assistant","message":{"id":"torn","usage":{"input_tok`)
-			used, estimate = reported()
+			used, estimate = reported(0)
 			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 
 			add(files.path, "\n")
 			job.Continues = true
-			opening := s.beginCall(d, job).begin.Opening
+			second := s.beginCall(d, job)
+			second.begun(job.Home, &ledger{reserved: make([]session.CallPlan, 1)})
+			opening := second.begin.Opening
 			require.Greater(t, opening.InputTokens, next.InputTokens, "the conversation and the prompt are read")
-			used, _ = reported()
+			used, _ = reported(1)
 			require.Zero(t, used, "the call before has booked them")
+			_, _, ok = s.Reported("x", dir, 2)
+			require.False(t, ok, "a call on another host has noted nothing here")
 			add(files.path, files.line(2)+files.line(3))
 			if program == preset.Codex {
 				add(files.other, files.line(1))
 			} else { // a copy, and one more
 				add(files.other, files.line(1)+files.line(3)+files.line(4))
 			}
-			used, estimate = reported()
+			used, estimate = reported(1)
 			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 		})
@@ -136,11 +141,11 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				b := newBench(t)
 				s := b.standIn(program, "true")
 				job := b.job()
-				s.beginCall(s.config.Agents["x"], job)
+				s.beginCall(s.config.Agents["x"], job).begun(job.Home, &ledger{})
 				path := filepath.Join(job.Home, files.path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				put(t, path)
-				used, estimate, ok := s.Reported("x", job.WorkDir)
+				used, estimate, ok := s.Reported("x", job.WorkDir, 0)
 				require.True(t, ok)
 				require.Zero(t, used.Tokens())
 				require.Positive(t, estimate.Tokens())

@@ -264,8 +264,13 @@ func (i instant) Offered(name string) spec.OfferedAgent { return i.OfferedAgents
 func (instant) OfferedAgents() map[string]spec.OfferedAgent {
 	return map[string]spec.OfferedAgent{agentName: {Kind: agent.KindCommand, Concurrency: slots, Breaker: agentName}}
 }
-func (instant) Continuable(string, session.WorkDir) bool { return false }
-func (instant) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
+
+func (instant) Conversation(string, session.WorkDir) (c session.Conversation, ok bool) {
+	return c, false
+}
+func (instant) ConversationFiles(string, string) []string                    { return nil }
+func (instant) NoteConversation(session.WorkDir, session.Conversation) error { return nil }
+func (instant) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
 func (instant) Sweep(session.WorkDir) error           { return nil }

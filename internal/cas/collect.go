@@ -50,9 +50,11 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only), checkPatterns(req.Protected)); err != nil {
 		return out, err
 	}
-	base, err := s.Tree(ctx, req.Base)
-	if err != nil {
-		return out, err
+	base := s.emptyTree()
+	if req.Base != "" {
+		if base, err = s.Tree(ctx, req.Base); err != nil {
+			return out, err
+		}
 	}
 	before := base // what the directory is taken to hold besides req.Only
 	if len(req.Only) > 0 && req.On != "" {
@@ -115,7 +117,11 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 	if err := in.put(name, data); err != nil {
 		return "", fmt.Errorf("store a delta: %w", err)
 	}
-	return name, in.saveTree(ctx, target, base.top, name)
+	known := base.top
+	if !known.stored {
+		known = nil
+	}
+	return name, in.saveTree(ctx, target, known, name)
 }
 
 // saveTree stores a tree, without the directories that are as those of known, and makes all of

@@ -85,6 +85,13 @@ func TestWhatIsCollected(t *testing.T) {
 					require.Len(t, data, int(e.Size), p)
 				}
 			}
+			if len(c.base) == 0 {
+				alone := newStore(t)
+				of, err := alone.Collect(t.Context(), session.Collect{Dir: dir, Ignore: c.ignore, Produces: c.produces})
+				require.NoError(t, err)
+				require.Equal(t, out, of, "without a base")
+				require.NoError(t, alone.Intact(t.Context(), of.Output))
+			}
 		})
 	}
 }

@@ -41,12 +41,12 @@ func newCheckpointsExport(a *app) *cobra.Command {
 		Use:   "export SESSION",
 		Short: "Export a session to a file, for another store",
 		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is verified. " +
-			"`checkpoints import` imports it into another store. Transcripts are included only with --logs.",
+			"`checkpoints import` imports it into another store. Transcripts, stored answers and the conversations of agent programs are included only with --transcripts.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&c.out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
-	cmd.Flags().BoolVar(&c.transcripts, "transcripts", false, "include the transcripts of agents")
+	cmd.Flags().BoolVar(&c.transcripts, "transcripts", false, "include transcripts and conversations of agents")
 	a.addStoreFlags(cmd)
 	return cmd
 }

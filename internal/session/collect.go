@@ -6,7 +6,7 @@ import (
 
 // Collect asks for what changed in a directory.
 type Collect struct {
-	// Base is the manifest that the directory was filled from.
+	// Base is the manifest that the directory was filled from; empty: it was empty.
 	Base spec.Digest
 	// Dir is the directory.
 	Dir string

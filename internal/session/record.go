@@ -36,6 +36,9 @@ type Record struct {
 	// Began is the epoch that the incarnation began with; zero: Epoch is.
 	Began  int           `json:"began,omitempty"`
 	Rounds []RoundRecord `json:"rounds"`
+	// Conversation is the newest one of an agent program that a later attempt may continue, as
+	// an attempt has left it; nil: there is none.
+	Conversation *Conversation `json:"conversation,omitempty"`
 	// Merge is how far the checks of the phase's merged tree have come, which work in the
 	// integrator's directory under its lock; nil: none were ever started.
 	Merge *MergeLog `json:"merge,omitempty"`
@@ -172,8 +175,10 @@ func (r Record) Passes() []int {
 	return passes
 }
 
-// WithoutTranscripts is the record without the transcripts of its attempts.
+// WithoutTranscripts is the record without the transcripts of its attempts, and without the
+// conversation, which has the same.
 func (r Record) WithoutTranscripts() Record {
+	r.Conversation = nil
 	r.Rounds = slices.Clone(r.Rounds)
 	for i, round := range r.Rounds {
 		round.Attempts = slices.Clone(round.Attempts)

@@ -124,20 +124,22 @@ func (a agents) Check(ctx context.Context, job session.CheckJob) (session.Outcom
 }
 
 // Reported: no program notes what it has used.
-func (a agents) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
+func (a agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
 
-func (a agents) Continuable(string, session.WorkDir) bool { return false }
-func (a agents) Sweep(session.WorkDir) error              { return nil }
-func (a agents) Removed(session.WorkDir) int64            { return 0 }
-func (a agents) EndStopped()                              {}
-func (a agents) Forget(session.WorkDir) error             { return nil }
-func (a agents) Offered(name string) spec.OfferedAgent    { return a.p.world.offered(name) }
-func (a agents) Keep(string) []string                     { return nil }
-func (a agents) Breaker(name string) spec.Breaker         { return spec.Breaker{}.For(name) }
-func (a agents) Mask(text string) string                  { return text }
-func (a agents) Secrets() []string                        { return nil }
+func (a agents) Conversation(string, session.WorkDir) (c session.Conversation, ok bool) {
+	return c, false
+}
+func (a agents) Sweep(session.WorkDir) error           { return nil }
+func (a agents) Removed(session.WorkDir) int64         { return 0 }
+func (a agents) EndStopped()                           {}
+func (a agents) Forget(session.WorkDir) error          { return nil }
+func (a agents) Offered(name string) spec.OfferedAgent { return a.p.world.offered(name) }
+func (a agents) Keep(string) []string                  { return nil }
+func (a agents) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
+func (a agents) Mask(text string) string               { return text }
+func (a agents) Secrets() []string                     { return nil }
 
 func (w *world) offered(name string) spec.OfferedAgent {
 	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}

@@ -39,12 +39,17 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 		e.Checkpoint = head
 		e.Phases = []session.PhaseStatus{{Name: "deploy", Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Attempts: 1}}}}}
 	}))
+	left := snapshot(t, s, map[string]string{"half.txt": "left by " + key.Session})
 	require.NoError(t, s.PutRecord(key, session.Record{
 		Assignment: spec.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
+		Conversation: &session.Conversation{
+			Preset: "claude", ID: "c1", Files: left,
+			Home: snapshot(t, s, map[string]string{".claude/projects/-workspace/c1.jsonl": "conversation with the log of " + key.Session}),
+		},
 		Rounds: []session.RoundRecord{{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
 			{
 				Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "no"}, Log: put("failed log of " + key.Session),
-				Diff: put("half of the log of " + key.Session), Left: snapshot(t, s, map[string]string{"half.txt": "left by " + key.Session}),
+				Diff: put("half of the log of " + key.Session), Left: left,
 			},
 		}}}},
 	}))

@@ -134,6 +134,35 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 	}
 }
 
+// TestPruningKeepsAConversationThatMayContinue: a session that has failed can be resumed, one
+// that is completed has nothing to continue.
+func TestPruningKeepsAConversationThatMayContinue(t *testing.T) {
+	t.Parallel()
+	for state, keeps := range map[session.State]bool{session.Failed: true, session.WasCancelled: true, session.Completed: false} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			model := newStore(t)
+			busySession(t, model, webSession)
+			require.NoError(t, model.UpdateExecution(webSession, func(e *session.Execution) {
+				started := now
+				e.Status.Status, e.StartedAt, e.ClosedAt = state, &started, &started
+			}))
+			s := later(t, model, tenDays)
+			_, err := s.Prune(t.Context(), session.PruneOptions{})
+			require.NoError(t, err)
+			r, err := s.Record(webSession, spec.AssignmentID{Phase: "deploy", Persona: "bob"})
+			require.NoError(t, err)
+			err = s.Content.Intact(t.Context(), r.Conversation.Home)
+			if keeps {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, session.ErrNotFound)
+			}
+			sound(t, s)
+		})
+	}
+}
+
 func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)

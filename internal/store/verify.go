@@ -336,6 +336,9 @@ func (v *verification) checkpoint(ctx context.Context, c StoredCheckpoint, by st
 
 func (v *verification) record(ctx context.Context, key session.Key, r session.Record) error {
 	by := "the record of " + r.Assignment.String() + " of session " + key.Session
+	if err := v.conversation(ctx, key, r.Conversation, by); err != nil {
+		return err
+	}
 	for _, round := range r.Rounds {
 		for _, log := range round.Logs() {
 			if !v.withoutTranscripts {
@@ -354,6 +357,19 @@ func (v *verification) record(ctx context.Context, key session.Key, r session.Re
 		}
 	}
 	return nil
+}
+
+// conversation notes what a conversation continues with. A completed session has no more
+// attempts that could.
+func (v *verification) conversation(ctx context.Context, key session.Key, c *session.Conversation, by string) error {
+	if session.HomeOf(c) == "" || v.withoutTranscripts {
+		return nil
+	}
+	e, err := v.store.Execution(key)
+	if err == nil && e.Status.Status == session.Completed {
+		return nil
+	}
+	return v.contents(ctx, []spec.Digest{c.Home, c.Files}, nil, by+" for its conversation")
 }
 
 // contents notes manifests and deltas and what they name.

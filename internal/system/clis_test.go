@@ -65,12 +65,12 @@ var conversingCLIs = map[string]conversing{
 }
 
 // converse prepares a team whose only persona is the program, and returns its file
-// and what starts a worker.
-func (w *world) converse(c conversing, url string) (teamFile string, start func() *process) {
+// and what starts a worker, whose file has more in front of its agents.
+func (w *world) converse(c conversing, url, more string) (teamFile string, start func() *process) {
 	w.t.Helper()
 	bin, err := installedCLIs()
 	require.NoError(w.t, err)
-	w.write("agents.yaml", "version: 1\nagents:\n  coder: "+c.agent(bin, url)+"\n")
+	w.write("agents.yaml", "version: 1\n"+more+"agents:\n  coder: "+c.agent(bin, url)+"\n")
 	teamFile = w.write("team.yaml", `version: 1
 name: writers
 personas: {writer: {role: Writer, agent: coder, instructions: Write all parts.}}
@@ -126,7 +126,7 @@ func TestConversationOutlivesItsWorker(t *testing.T) {
 				}
 				return providertest.Reply{Text: "All is done.", Usage: callCost}
 			})
-			teamFile, start := w.converse(c, server.URL())
+			teamFile, start := w.converse(c, server.URL(), "")
 			worker := start()
 			w.must("run", teamFile, "parts", "--session", "talk")
 			select {
@@ -188,7 +188,7 @@ func TestKilledProgramsAreBooked(t *testing.T) {
 				delivered++
 				return reply
 			})
-			teamFile, start := w.converse(c, server.URL())
+			teamFile, start := w.converse(c, server.URL(), "")
 			worker := start()
 			w.must("run", teamFile, "parts", "--session", "talk")
 			for range steps[1:] {

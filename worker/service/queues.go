@@ -114,8 +114,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 // has by then.
 type programUsage struct{ worker *Worker }
 
-func (p programUsage) Reported(name string, dir session.WorkDir) (used, estimate cost.Usage, ok bool) {
-	return p.worker.plan.Load().agents.Reported(name, dir)
+func (p programUsage) Reported(name string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
+	return p.worker.plan.Load().agents.Reported(name, dir, call)
 }
 
 // pruning prunes the worker's store.

@@ -49,6 +49,8 @@ func (claude) Argv(argv []string, r Invocation) []string {
 	return argv
 }
 
+func (claude) ConversationFiles() []string { return []string{".claude/projects/**"} }
+
 func (claude) ConversationUnknown(stderr string) bool {
 	return strings.Contains(stderr, "No conversation found with session ID")
 }

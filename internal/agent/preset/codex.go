@@ -53,6 +53,8 @@ func (codex) Argv(argv []string, r Invocation) []string {
 	return append(argv, "-") // the prompt is on standard input
 }
 
+func (codex) ConversationFiles() []string { return []string{".codex/sessions/**"} }
+
 func (codex) ConversationUnknown(stderr string) bool {
 	return strings.Contains(stderr, "no rollout found for thread id") || strings.Contains(stderr, "thread/resume failed")
 }

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -22,16 +22,6 @@ const (
 	maxConversation = 4 << 10
 )
 
-// Conversation identifies a conversation that an agent program keeps in its HOME.
-type Conversation struct {
-	// Preset names the program, and ID is the program's id of the conversation.
-	Preset string `json:"preset"`
-	ID     string `json:"id"`
-	// Booked is the usage at the end of earlier runs, for programs that report the
-	// conversation's total.
-	Booked cost.Usage `json:"booked"`
-}
-
 // ValidConversationID reports whether an id may be passed as an argument.
 func ValidConversationID(id string) bool { return conversationID.MatchString(id) }
 
@@ -41,16 +31,16 @@ var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
 
 // ReadConversation returns the preset's conversation in a HOME. An invalid file counts as none.
-func ReadConversation(home, preset string) (c Conversation, ok bool) {
+func ReadConversation(home, preset string) (c session.Conversation, ok bool) {
 	if !ReadNote(conversationPath(home), &c) || c.Preset != preset ||
 		!ValidConversationID(c.ID) || c.Booked.Validate() != nil {
-		return Conversation{}, false
+		return session.Conversation{}, false
 	}
 	return c, true
 }
 
-// Write records the conversation atomically.
-func (c Conversation) Write(home string) error {
+// WriteConversation notes the conversation in a HOME atomically.
+func WriteConversation(home string, c session.Conversation) error {
 	if err := WriteNote(conversationPath(home), c); err != nil {
 		return fmt.Errorf("note the conversation: %w", err)
 	}

@@ -40,6 +40,8 @@ func (gemini) Argv(argv []string, r Invocation) []string {
 	return argv
 }
 
+func (gemini) ConversationFiles() []string { return []string{".gemini/tmp/**"} }
+
 func (gemini) ConversationUnknown(stderr string) bool {
 	return strings.Contains(stderr, "Error resuming session")
 }

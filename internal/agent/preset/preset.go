@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -27,6 +28,9 @@ type Program interface {
 	Parser(r Invocation) Parser
 	// UsageFiles describes the files below HOME in which the program records usage.
 	UsageFiles() UsageFiles
+	// ConversationFiles lists patterns of the files below HOME with which the program
+	// continues a conversation under a HOME that has nothing else.
+	ConversationFiles() []string
 	// ConversationUnknown says whether stderr reports that the conversation to resume does
 	// not exist.
 	ConversationUnknown(stderr string) bool
@@ -55,7 +59,7 @@ type Invocation struct {
 	BaseURL, KeyVariable string
 	// Conversation is the one to resume; its zero: start a new one. Its Booked is the
 	// usage of earlier runs.
-	Conversation Conversation
+	Conversation session.Conversation
 }
 
 // The presets that a worker file may name.

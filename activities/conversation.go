@@ -1,0 +1,95 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// storeWithin bounds, for an attempt that is stopped, how long it takes to store its
+// conversation: a stopping worker does not wait for long.
+const storeWithin = 5 * time.Second
+
+// converses reports whether the attempt's agent keeps a conversation in its HOME.
+func (a *attempt) converses() bool {
+	return a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
+}
+
+// storeConversation stores what the attempt's conversation continues with on another host, for
+// the next record: its files below HOME, and the tree that it is about. A conversation with a
+// secret, or too large, continues on this host only. An error of the store leaves what the record
+// had: a later attempt elsewhere continues from there.
+func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
+	if end.dir.Tree == "" || !a.converses() || errors.Is(context.Cause(ctx), session.ErrFenced) {
+		return
+	}
+	c, ok := a.exec.agents.Conversation(a.log.agent, end.dir)
+	if !ok {
+		a.log.setConversation(nil)
+		return
+	}
+	if ctx.Err() != nil {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+		defer cancel()
+		ctx = bounded
+	}
+	logger, before := activity.GetLogger(ctx), a.log.conversation()
+	var err error
+	c.Home, c.Files, err = a.collectConversation(ctx, c.Preset, end)
+	switch refused, ok := asFailure(err); {
+	case ok:
+		if before == nil || before.Home != "" {
+			logger.Warn("the conversation continues on this host only, because it cannot be stored", "why", refused.Message)
+		}
+		c.Home, c.Files = "", ""
+	case err != nil:
+		logger.Warn("the conversation is not stored; on another host it continues from an earlier point", "error", err)
+		return
+	}
+	a.log.setConversation(&c)
+}
+
+// collectConversation stores a conversation's files below HOME, and the tree unless the attempt
+// has collected that.
+func (a *attempt) collectConversation(ctx context.Context, preset string, end attemptEnd) (home, files spec.Digest, err error) {
+	a.exec.dir.restoreAccess()
+	if files = end.files; files == "" {
+		collected, err := a.files.Collect(ctx, a.collection(end.dir))
+		if err != nil {
+			return "", "", err
+		}
+		files = collected.Output
+	}
+	collected, err := a.files.Collect(ctx, session.Collect{
+		Dir: end.dir.Home, Only: a.exec.agents.ConversationFiles(a.log.agent, preset), Secrets: a.exec.agents.Secrets(),
+	})
+	return collected.Output, files, err
+}
+
+// noteConversation notes beside HOME which stored conversation HOME has, once the record has
+// it. Without the note, the next attempt restores it from the store.
+func (a *attempt) noteConversation(dir session.WorkDir) {
+	stored := a.log.conversation()
+	if dir.Home == "" || stored == nil {
+		return
+	}
+	if here, ok := a.exec.agents.Conversation(a.log.agent, dir); ok && here.Home != stored.Home {
+		here.Home = stored.Home
+		_ = a.exec.agents.NoteConversation(dir, here)
+	}
+}
+
+// restoreConversation gives HOME the files of a stored conversation, in place of all that it has.
+func (a *attempt) restoreConversation(ctx context.Context, dir session.WorkDir, c session.Conversation) error {
+	if err := a.files.Materialise(ctx, c.Home, dir.Home); err != nil {
+		return err
+	}
+	activity.GetLogger(ctx).Info("conversation restored from the store", "files", c.Home.Short())
+	c.Files = ""
+	return a.exec.agents.NoteConversation(dir, c)
+}
