@@ -181,7 +181,7 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 }
 
 func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ spec.Digest, err error) {
-	f, err := openRegular(a.root, p, info, false)
+	f, _, err := openRegular(a.root, p, info, false)
 	if err != nil {
 		return "", err
 	}

@@ -156,32 +156,33 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
-	if err := sc.scan(ctx); err != nil {
+	files, err := sc.scan(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if lower != nil && len(req.Only) == 0 {
-		if err := lower.check(ctx, sc.files, s.limits, sc.most); err != nil {
+		if err := lower.check(ctx, files, s.limits, sc.most); err != nil {
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: root, secrets: secrets.New(req.Secrets), mend: true}
+	in := &ingestion{store: s, root: root, files: files, secrets: secrets.New(req.Secrets), mend: true}
 	if !req.Unseen && lower == nil {
 		in.index = s.loadIndex(dir, s.in)
 	}
-	return in, in.run(ctx, sc.files)
+	return in, in.run(ctx)
 }
 
 // target is the tree that a collection ends with.
 func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
 	switch {
 	case lower != nil && len(only) > 0:
-		return lower.over(ctx, before, in.tree, only)
+		return lower.over(ctx, before, in.manifest(), only)
 	case lower != nil:
-		return lower.with(ctx, in.tree)
+		return lower.with(ctx, in.manifest())
 	case len(only) > 0:
-		return overlay(ctx, before, in.tree, only)
+		return overlay(ctx, before, in.manifest(), only)
 	}
-	return in.store.treeOf(in.tree), nil
+	return in.tree(), nil
 }
 
 // overlay returns the tree in which the paths that match only are as found.

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -23,19 +24,33 @@ type stamp struct {
 	Size, Modified, Changed int64
 }
 
-// indexed is a file whose content was known when it bore the stamp.
+// indexed is a file of a directory, whose content was known when it bore the stamp.
 type indexed struct {
-	stamp  stamp
+	name   string
 	digest spec.Digest
+	stamp  stamp
 }
 
 // index is what the store remembers of a directory, so that an unchanged file
 // need not be read again. It is a cache: without it everything is read.
 type index struct {
-	// manifest is a tree that holds every content in files. While it is in the
+	// manifest is a tree that holds every content in the files. While it is in the
 	// store, so are they.
 	manifest spec.Digest
-	files    map[string]indexed
+	// dirs has the files by their directories, sorted by name, and count is how many they are.
+	dirs  map[string][]indexed
+	count int
+}
+
+func newIndex(manifest spec.Digest) *index {
+	return &index{manifest: manifest, dirs: map[string][]indexed{}}
+}
+
+// add adds a file that the index does not have.
+func (x *index) add(p string, s stamp, digest spec.Digest) {
+	dir, name := path.Split(p)
+	x.dirs[dir] = append(x.dirs[dir], indexed{name, digest, s})
+	x.count++
 }
 
 // known returns the digest of the file at the path if it is as it was.
@@ -43,18 +58,20 @@ func (x *index) known(p string, s stamp) (spec.Digest, bool) {
 	if x == nil {
 		return "", false
 	}
-	f, ok := x.files[p]
-	if !ok || f.stamp != s {
+	dir, name := path.Split(p)
+	files := x.dirs[dir]
+	i, ok := slices.BinarySearchFunc(files, name, func(f indexed, name string) int { return strings.Compare(f.name, name) })
+	if !ok || files[i].stamp != s {
 		return "", false
 	}
-	return f.digest, true
+	return files[i].digest, true
 }
 
 // indexes has what is remembered of directories of this host, in a directory; without one
 // nothing is.
 type indexes struct{ dir string }
 
-const indexMagic = "maestro.index/v1\n"
+const indexMagic = "maestro.index/v2\n"
 
 // indexPath is where the index of a directory lies.
 func (s indexes) indexPath(dir string) string {
@@ -105,23 +122,29 @@ func (s indexes) DropIndex(dir string) error {
 func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
 
 func encodeIndex(x *index) []byte {
-	b := make([]byte, 0, 128+len(x.files)*128)
+	b := make([]byte, 0, 128+x.count*128)
 	b = append(b, indexMagic...)
 	b = append(b, x.manifest...)
-	b = binary.AppendUvarint(b, uint64(len(x.files)))
-	for _, p := range slices.Sorted(maps.Keys(x.files)) {
-		f := x.files[p]
-		b = binary.AppendUvarint(b, uint64(len(p)))
-		b = append(b, p...)
-		b, _ = hex.AppendDecode(b, []byte(f.digest))
-		b = binary.AppendUvarint(b, f.stamp.Device)
-		b = binary.AppendUvarint(b, f.stamp.Inode)
-		b = binary.AppendVarint(b, f.stamp.Size)
-		b = binary.AppendVarint(b, f.stamp.Modified)
-		b = binary.AppendVarint(b, f.stamp.Changed)
+	b = binary.AppendUvarint(b, uint64(len(x.dirs)))
+	for _, dir := range slices.Sorted(maps.Keys(x.dirs)) {
+		files := x.dirs[dir]
+		slices.SortFunc(files, func(a, b indexed) int { return strings.Compare(a.name, b.name) })
+		b = appendText(b, dir)
+		b = binary.AppendUvarint(b, uint64(len(files)))
+		for _, f := range files {
+			b = appendText(b, f.name)
+			b = append(b, f.digest...)
+			for _, n := range []uint64{f.stamp.Device, f.stamp.Inode, uint64(f.stamp.Size), uint64(f.stamp.Modified), uint64(f.stamp.Changed)} { //nolint:gosec // read back as they were
+				b = binary.LittleEndian.AppendUint64(b, n)
+			}
+		}
 	}
 	sum := sha256.Sum256(b)
 	return append(b, sum[:]...)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
 // decodeIndex returns nil for anything but the whole of what encodeIndex wrote.
@@ -133,27 +156,24 @@ func decodeIndex(data []byte) *index {
 	if sum := sha256.Sum256(data[:body]); !bytes.Equal(sum[:], data[body:]) {
 		return nil
 	}
-	r := &indexReader{rest: data[:body]}
-	if string(r.take(len(indexMagic))) != indexMagic {
+	r := &indexReader{rest: string(data[:body])} // names and digests are parts of it
+	if r.take(len(indexMagic)) != indexMagic {
 		return nil
 	}
-	x := &index{manifest: spec.Digest(r.take(64))}
-	n := r.uvarint()
-	if n > uint64(len(data)) || !x.manifest.Valid() {
+	x := newIndex(spec.Digest(r.take(64)))
+	if !x.manifest.Valid() {
 		return nil
 	}
-	x.files = make(map[string]indexed, n)
-	for range n {
-		p := string(r.take(int(min(r.uvarint(), MaxPath)))) // bounded
-		x.files[p] = indexed{
-			digest: spec.Digest(hex.EncodeToString(r.take(sha256.Size))),
-			stamp: stamp{
-				Device: r.uvarint(), Inode: r.uvarint(),
-				Size: r.varint(), Modified: r.varint(), Changed: r.varint(),
-			},
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		dir := r.text()
+		files := make([]indexed, r.count())
+		for i := range files {
+			files[i] = indexed{name: r.text(), digest: spec.Digest(r.take(64)), stamp: r.stamp()}
 		}
+		x.dirs[dir] = files
+		x.count += len(files)
 	}
-	if r.bad || len(r.rest) > 0 {
+	if r.bad || r.rest != "" {
 		return nil
 	}
 	return x
@@ -161,41 +181,37 @@ func decodeIndex(data []byte) *index {
 
 // indexReader takes an index apart; bad once there was too little.
 type indexReader struct {
-	rest []byte
+	rest string
 	bad  bool
 }
 
-func (r *indexReader) take(n int) []byte {
+func (r *indexReader) take(n int) string {
 	if n > len(r.rest) {
-		r.bad, r.rest = true, nil
-		return nil
+		r.bad, r.rest = true, ""
+		return ""
 	}
 	out := r.rest[:n]
 	r.rest = r.rest[n:]
 	return out
 }
 
-func (r *indexReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	r.skip(n)
-	return v
-}
-
-func (r *indexReader) varint() int64 {
-	v, n := binary.Varint(r.rest)
-	r.skip(n)
-	return v
-}
-
-func (r *indexReader) skip(n int) {
-	if n <= 0 {
-		r.bad, r.rest = true, nil
-		return
+// count is a number of things, of which each takes up a byte at least.
+func (r *indexReader) count() int {
+	n, width := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	if width <= 0 || n > uint64(len(r.rest)) {
+		r.bad, r.rest = true, ""
+		return 0
 	}
-	r.rest = r.rest[n:]
+	r.rest = r.rest[width:]
+	return int(n) //nolint:gosec // bounded
 }
 
-// holds reports whether the index says exactly this already.
-func (x *index) holds(manifest spec.Digest, files map[string]indexed) bool {
-	return x != nil && x.manifest == manifest && maps.Equal(x.files, files)
+func (r *indexReader) text() string { return r.take(r.count()) }
+
+func (r *indexReader) stamp() stamp {
+	var n [5]uint64
+	for i, b := 0, r.take(40); i < len(n) && b != ""; i, b = i+1, b[8:] {
+		n[i] = binary.LittleEndian.Uint64([]byte(b[:8]))
+	}
+	return stamp{Device: n[0], Inode: n[1], Size: int64(n[2]), Modified: int64(n[3]), Changed: int64(n[4])} //nolint:gosec // as they were
 }

@@ -33,11 +33,11 @@ type ingestion struct {
 	secrets *secrets.Set
 	mend    bool
 
+	// files are what was found, and unchanged how many of them are as the index says.
+	files     []found
+	unchanged int
+
 	mu sync.Mutex
-	// tree is what was found.
-	tree Manifest
-	// seen is what can be remembered of it.
-	seen map[string]indexed
 	// unflushed lists the blobs that must yet be made durable.
 	unflushed []spec.Digest
 	// stored are the blobs of this ingestion, as it has made them; nil:
@@ -45,28 +45,28 @@ type ingestion struct {
 	stored map[spec.Digest]*storage.BlobInfo
 }
 
-// run fills tree and seen from the scanned files. A file is only read where the
-// index does not vouch for it.
-func (in *ingestion) run(ctx context.Context, files []found) error {
-	in.tree = make(Manifest, len(files))
-	in.seen = make(map[string]indexed, len(files))
+// run stores the scanned files. A file is only read where the index does not vouch for it.
+func (in *ingestion) run(ctx context.Context) error {
 	in.stored = map[spec.Digest]*storage.BlobInfo{}
-	var batches [][]found
-	for _, f := range files {
-		if f.link != "" {
+	var batches [][]*found
+	for i := range in.files {
+		f := &in.files[i]
+		if f.Link != "" {
 			if err := in.link(f); err != nil {
 				return err
 			}
 			continue
 		}
-		if digest, ok := in.index.known(f.path, f.stamp); ok && f.stamped {
-			in.keep(f, Entry{SHA256: digest, Size: f.size, Executable: f.executable}, &f.stamp)
+		stamp, stamped := stampOf(f.info)
+		if digest, ok := in.index.known(f.path, stamp); ok && stamped {
+			f.Entry, f.kept = Entry{SHA256: digest, Size: f.info.Size(), Executable: f.executable()}, true
+			in.unchanged++
 			continue
 		}
 		if n := len(batches); n > 0 && len(batches[n-1]) < batchSize && path.Dir(batches[n-1][0].path) == path.Dir(f.path) {
 			batches[n-1] = append(batches[n-1], f)
 		} else {
-			batches = append(batches, []found{f})
+			batches = append(batches, []*found{f})
 		}
 	}
 	if len(batches) == 0 {
@@ -81,30 +81,58 @@ func (in *ingestion) run(ctx context.Context, files []found) error {
 	return g.Wait()
 }
 
-// keep notes an entry, and its stamp where that can be relied on.
-func (in *ingestion) keep(f found, e Entry, s *stamp) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.tree[f.path] = e
-	if s != nil {
-		in.seen[f.path] = indexed{stamp: *s, digest: e.SHA256}
+// manifest is what was found.
+func (in *ingestion) manifest() Manifest {
+	m := make(Manifest, len(in.files))
+	for _, f := range in.files {
+		m[f.path] = f.Entry
 	}
+	return m
 }
 
-func (in *ingestion) link(f found) error {
-	e := Entry{Link: f.link}
-	if f.old != e {
-		if err := checkNames(in.secrets, f.path, f.link); err != nil {
-			return err
+// tree is what was found, as a whole tree.
+func (in *ingestion) tree() *Tree {
+	return in.store.treeOf(func(yield func(string, Entry) bool) {
+		for i := range in.files {
+			if !yield(in.files[i].path, in.files[i].Entry) {
+				return
+			}
+		}
+	})
+}
+
+// remembered is the index of a directory that holds a tree as it was found; nil: the one
+// that the ingestion has says the same.
+func (in *ingestion) remembered(tree spec.Digest) *index {
+	same := in.index != nil && in.index.manifest == tree && in.index.count == in.unchanged
+	var kept []*found
+	for i := range in.files {
+		if f := &in.files[i]; f.kept {
+			kept = append(kept, f)
 		}
 	}
-	in.keep(f, e, nil)
-	return nil
+	if same && len(kept) == in.unchanged {
+		return nil
+	}
+	x := newIndex(tree)
+	for _, f := range kept {
+		if stamp, ok := stampOf(f.info); ok {
+			x.add(f.path, stamp, f.SHA256)
+		}
+	}
+	return x
+}
+
+func (in *ingestion) link(f *found) error {
+	if f.before() == f.Entry {
+		return nil
+	}
+	return checkNames(in.secrets, f.path, f.Link)
 }
 
 // batch stores files of one directory. clock is the time by which files are
 // stamped, from before the batch was read.
-func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trusted bool) (err error) {
+func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, trusted bool) (err error) {
 	dir, err := in.root.OpenRoot(path.Dir(files[0].path))
 	if err != nil {
 		return ofTree(path.Dir(files[0].path), "opened", err)
@@ -114,7 +142,7 @@ func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trus
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, s, err := in.file(ctx, dir, f)
+		err := in.file(ctx, dir, f)
 		var refused *RefusedError
 		switch {
 		case errors.As(err, &refused):
@@ -124,54 +152,45 @@ func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trus
 		}
 		// What was changed after the clock was read bears a later time: a
 		// stamp from before it cannot hide a change.
-		if trusted && s != nil && s.Changed < clock {
-			in.keep(f, e, s)
-		} else {
-			in.keep(f, e, nil)
+		if s, ok := stampOf(f.info); !ok || !trusted || s.Changed >= clock {
+			f.kept = false
 		}
 	}
 	return nil
 }
 
-// file stores one file and returns its entry, with the stamp that it bore while
-// it was read; nil if it changed meanwhile.
-func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, s *stamp, err error) {
-	if f.size > in.store.limits.FileBytes && (!f.had || f.old.Size != f.size) {
-		return e, nil, tooLarge(f.path, f.size, in.store.limits.FileBytes)
+// file stores one file. It is kept if it has not changed while it was read.
+func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
+	if size := f.info.Size(); size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
+		return tooLarge(f.path, size, in.store.limits.FileBytes)
 	}
-	if !f.had {
+	if f.old == nil {
 		if err := checkNames(in.secrets, f.path, ""); err != nil {
-			return e, nil, err
+			return err
 		}
 	}
-	src, err := openRegular(dir, path.Base(f.path), f.info, in.mend)
+	src, before, err := openRegular(dir, path.Base(f.path), f.info, in.mend)
 	if err != nil {
-		return e, nil, ofTree(f.path, "opened", err)
+		return ofTree(f.path, "opened", err)
 	}
 	defer src.Close() //nolint:errcheck // only read
-	before, err := src.Stat()
-	if err != nil {
-		return e, nil, err
-	}
+	executable := f.executable()
 	if before.Size() < storage.BufferSize {
-		e, err = in.small(ctx, src, f)
+		f.Entry, err = in.small(ctx, src, f)
 	} else {
-		e, err = in.large(ctx, src, f)
+		f.Entry, err = in.large(ctx, src, f)
 	}
 	if err != nil {
-		return e, nil, err
+		return err
 	}
-	e.Executable = f.executable
-	after, err := src.Stat()
-	if err != nil {
-		return e, nil, err
+	f.Executable = executable
+	if f.info, err = src.Stat(); err != nil {
+		return err
 	}
 	s1, ok1 := stampOf(before)
-	s2, ok2 := stampOf(after)
-	if ok1 && ok2 && s1 == s2 && s1.Size == e.Size {
-		return e, &s1, nil
-	}
-	return e, nil, nil
+	s2, ok2 := stampOf(f.info)
+	f.kept = ok1 && ok2 && s1 == s2 && s1.Size == f.Size
+	return nil
 }
 
 func tooLarge(p string, size, limit int64) error {
@@ -179,7 +198,7 @@ func tooLarge(p string, size, limit int64) error {
 }
 
 // small stores a file through memory. What the base has is not stored again.
-func (in *ingestion) small(ctx context.Context, src io.Reader, f found) (Entry, error) {
+func (in *ingestion) small(ctx context.Context, src io.Reader, f *found) (Entry, error) {
 	buf, release := storage.Buffer()
 	defer release()
 	n, err := io.ReadFull(src, buf)
@@ -191,7 +210,7 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, f found) (Entry, 
 	}
 	data := buf[:n]
 	e := Entry{SHA256: DigestOf(data), Size: int64(n)}
-	if e.SHA256 == f.old.SHA256 {
+	if e.SHA256 == f.before().SHA256 {
 		return e, nil
 	}
 	if in.secrets.InBytes(data) {
@@ -248,9 +267,8 @@ func (in *ingestion) withdraw() error {
 
 // large stores a file through a temporary file, hashing what it writes. A file
 // that may be the base's is first only hashed.
-func (in *ingestion) large(ctx context.Context, src *os.File, f found) (Entry, error) {
-	old := f.old
-	if old.SHA256 != "" && old.Size == f.size {
+func (in *ingestion) large(ctx context.Context, src *os.File, f *found) (Entry, error) {
+	if old := f.before(); old.SHA256 != "" && old.Size == f.info.Size() {
 		h := sha256.New()
 		n, err := storage.Copy(ctx, h, src)
 		if err != nil {
@@ -269,7 +287,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found) (Entry, e
 	return in.stream(ctx, src, f)
 }
 
-func (in *ingestion) stream(ctx context.Context, src io.Reader, f found) (e Entry, err error) {
+func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
 	temp, err := in.store.in.NewBlob()
 	if err != nil {
 		return e, err
@@ -284,7 +302,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found) (e Entr
 	}
 	e.SHA256 = digestFrom(h)
 	switch {
-	case e.SHA256 == f.old.SHA256:
+	case e.SHA256 == f.before().SHA256:
 		return e, nil
 	case e.Size > limit:
 		return e, tooLarge(f.path, e.Size, limit)

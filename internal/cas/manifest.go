@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -50,6 +51,17 @@ type deltaDocument struct {
 
 // Paths lists the manifest's paths, sorted bytewise.
 func (m Manifest) Paths() []string { return slices.Sorted(maps.Keys(m)) }
+
+// sorted are the manifest's entries by their paths, sorted bytewise.
+func (m Manifest) sorted() iter.Seq2[string, Entry] {
+	return func(yield func(string, Entry) bool) {
+		for _, p := range m.Paths() {
+			if !yield(p, m[p]) {
+				return
+			}
+		}
+	}
+}
 
 // Check refuses manifests that no directory could hold.
 func (m Manifest) Check() error {
@@ -214,7 +226,7 @@ func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error)
 	if err := m.Check(); err != nil {
 		return "", fmt.Errorf("write a tree: %w", err)
 	}
-	return s.putTree(ctx, s.treeOf(m))
+	return s.putTree(ctx, s.treeOf(m.sorted()))
 }
 
 // Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is no delta is

@@ -67,7 +67,7 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}
-	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), before: before, seen: make(map[string]indexed, len(m))}
+	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), before: before, seen: make(map[string]stamp, len(m))}
 	if err := f.clear(ctx, root, "."); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
@@ -78,7 +78,11 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		return nil
 	}
 	if _, trusted := fileClock(root); trusted && awaitTick(f.latest) {
-		s.saveIndex(dir, &index{manifest: manifest, files: f.seen})
+		x := newIndex(manifest)
+		for p, st := range f.seen {
+			x.add(p, st, m[p].SHA256)
+		}
+		s.saveIndex(dir, x)
 	}
 	return nil
 }
@@ -92,7 +96,7 @@ func (s *Store) Fill(ctx context.Context, m Manifest, dir string, instead func(p
 		return err
 	}
 	defer closing(root, &err)
-	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead, seen: make(map[string]indexed, len(m))}
+	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead, seen: make(map[string]stamp, len(m))}
 	if err := f.fill(ctx); err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
 	}
@@ -157,7 +161,7 @@ type filling struct {
 	mu sync.Mutex
 	// seen holds the files that are as wanted, latest the latest time of a
 	// change among them, in nanoseconds.
-	seen   map[string]indexed
+	seen   map[string]stamp
 	latest int64
 }
 
@@ -172,15 +176,11 @@ func (f *filling) clear(ctx context.Context, root *os.Root, dir string) error {
 	}
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
 		_, needed := f.dirs[p]
 		switch {
-		case info.IsDir() && needed:
-			err = f.clearBelow(ctx, root, p, info)
-		case f.stays(p, info):
+		case e.IsDir() && needed:
+			err = f.clearBelow(ctx, root, p, e)
+		case f.stays(p, e):
 		default:
 			err = bounded.RemoveAll(root, e.Name())
 		}
@@ -221,14 +221,14 @@ func (f *filling) stays(p string, info fs.FileInfo) bool {
 	if !ok || digest != want.SHA256 {
 		return false
 	}
-	f.note(p, st, digest)
+	f.note(p, st)
 	return true
 }
 
-func (f *filling) note(p string, st stamp, digest spec.Digest) {
+func (f *filling) note(p string, st stamp) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.seen[p] = indexed{stamp: st, digest: digest}
+	f.seen[p] = st
 	f.latest = max(f.latest, st.Changed)
 }
 
@@ -303,7 +303,7 @@ func (f *filling) batch(ctx context.Context, dir string, files []string) (err er
 			return fmt.Errorf("write %q: %w", p, err)
 		}
 		if st, ok := stampOf(info); ok {
-			f.note(p, st, f.want[p].SHA256)
+			f.note(p, st)
 		}
 	}
 	return nil

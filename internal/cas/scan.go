@@ -11,21 +11,47 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // found is a file or link that a scan came upon.
 type found struct {
-	path       string
-	executable bool
-	link       string // empty for a file
-	size       int64
-	stamp      stamp
-	stamped    bool
-	info       fs.FileInfo
-	// old is what is stored already of the file or link at the path, if had.
-	old Entry
-	had bool
+	path string
+	// Entry is what it is; of a file, once it is stored.
+	Entry
+	// info is what was seen of it last. kept: the content can be remembered by that.
+	info fs.FileInfo
+	kept bool
+	// old is what is stored already of the file or link at the path; nil: nothing is.
+	old *Entry
+}
+
+func (f *found) executable() bool { return f.info.Mode()&0o100 != 0 }
+
+// before is what is stored already; the zero value: nothing is.
+func (f *found) before() Entry {
+	if f.old == nil {
+		return Entry{}
+	}
+	return *f.old
+}
+
+// listing is what a scan came upon in a directory, and in those below it.
+type listing struct {
+	files []found
+	below []*listing
+}
+
+// all lists the files of a directory, and then those of each below it.
+func (l *listing) all(to []found) []found {
+	to = append(to, l.files...)
+	for _, sub := range l.below {
+		to = sub.all(to)
+	}
+	return to
 }
 
 // scanner walks a directory and lists what belongs to its tree.
@@ -47,12 +73,16 @@ type scanner struct {
 	// skipped is told what is passed over as ignored; may be nil. Directories
 	// end in a slash.
 	skipped func(p string)
-	limits  Limits
-	// fix lets the scan make what the directory's owner may not read readable.
+	// beside has directories scanned side by side, which then call leaveOut and skipped at the
+	// same time; nil: one follows the other.
+	beside *errgroup.Group
+	limits Limits
+	// mend lets the scan make what the directory's owner may not read readable.
 	mend  bool
-	files []found
+	count atomic.Int64
 	// bytes is the size of the files together, and most what it may be; zero: any.
-	bytes, most int64
+	bytes atomic.Int64
+	most  int64
 }
 
 // openDir opens a directory as the top of a tree, and not what a link in its
@@ -74,13 +104,21 @@ func openDir(dir string) (_ *os.Root, err error) {
 	return openSubdir(above, name, info, true)
 }
 
-// scan lists the tree below the root.
-func (sc *scanner) scan(ctx context.Context) error {
+// scan lists the tree below the root: a directory's files follow each other.
+func (sc *scanner) scan(ctx context.Context) ([]found, error) {
 	at := scope{rules: cacheRules(), base: sc.base.top}
 	if sc.lower != nil {
 		at.lower = sc.lower.top
 	}
-	return sc.dir(ctx, sc.root, ".", at)
+	var top listing
+	err := sc.dir(ctx, sc.root, ".", at, &top)
+	if sc.beside != nil {
+		err = errors.Join(err, sc.beside.Wait())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return top.all(make([]found, 0, sc.count.Load())), nil
 }
 
 // scope is what a directory takes over from those above it.
@@ -97,21 +135,21 @@ type scope struct {
 
 // had returns the file or link that the trees have of a name, and whether they have a
 // directory of it.
-func (at scope) had(name string) (old Entry, file, below bool) {
-	for _, d := range []*treeDir{at.lower, at.base} {
+func (at scope) had(name string) (file *Entry, below bool) {
+	for _, d := range [...]*treeDir{at.lower, at.base} {
 		switch e := d.entry(name); {
 		case e == nil:
 		case e.sub != nil:
 			below = true
-		case !file:
-			old, file = e.Entry, true
+		case file == nil:
+			file = &e.Entry
 		}
 	}
-	return old, file, below
+	return file, below
 }
 
-// dir lists one directory.
-func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope) error {
+// dir lists one directory, and those below it.
+func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope, into *listing) error {
 	entries, err := list(root)
 	if err != nil {
 		return ofTree(dir, "listed", err)
@@ -125,25 +163,26 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope)
 			return err
 		}
 	}
+	into.files = make([]found, 0, len(entries))
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := path.Join(dir, e.Name())
-		info, err := e.Info()
-		if err != nil {
-			return ofTree(p, "read", err)
+		p := e.Name()
+		if dir != "." {
+			p = dir + "/" + p
 		}
-		if sc.lower.covered(p, info, at.lower) || isGitDir(e.Name()) {
+		if sc.lower.covered(p, e, at.lower) || isGitDir(e.Name()) {
 			continue
 		}
-		if _, file, below := at.had(e.Name()); sc.leaveOut != nil && sc.leaveOut(p, info, file && !info.IsDir() || below && info.IsDir()) {
+		file, below := at.had(e.Name())
+		if sc.leaveOut != nil && sc.leaveOut(p, e, file != nil && !e.IsDir() || below && e.IsDir()) {
 			continue
 		}
-		if info.IsDir() {
-			err = sc.subdir(ctx, root, p, info, at)
+		if e.IsDir() {
+			err = sc.subdir(ctx, root, p, e, at, into)
 		} else {
-			err = sc.file(root, p, info, at)
+			err = sc.file(root, p, e, at, into)
 		}
 		if err != nil {
 			return err
@@ -152,42 +191,38 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope)
 	return nil
 }
 
-// list returns a directory's entries, sorted.
-func list(root *os.Root) ([]fs.DirEntry, error) {
+// list returns what is in a directory, sorted.
+func list(root *os.Root) ([]fs.FileInfo, error) {
 	f, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	entries, err := f.ReadDir(-1)
+	entries, err := f.Readdir(-1)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(entries, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, nil
 }
 
 // rulesOf adds a directory's own .gitignore to the rules above it. Links to
 // such files do not count, as with git.
-func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at scope, entries []fs.DirEntry) (*ignoreRules, error) {
-	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e fs.DirEntry, name string) int {
+func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at scope, entries []fs.FileInfo) (*ignoreRules, error) {
+	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e fs.FileInfo, name string) int {
 		return strings.Compare(e.Name(), name)
 	})
 	if !ok && !at.opaque {
 		return sc.lower.rulesOf(ctx, dir, at)
 	}
-	if !ok || !entries[i].Type().IsRegular() {
+	if !ok || !entries[i].Mode().IsRegular() {
 		return at.rules, nil
 	}
-	p := path.Join(dir, ignoreFile)
-	info, err := entries[i].Info()
-	if err != nil {
-		return nil, ofTree(p, "read", err)
-	}
+	p, info := path.Join(dir, ignoreFile), entries[i]
 	if info.Size() > maxIgnoreFile {
 		return nil, ignoreFileTooLarge(p, info.Size())
 	}
-	f, err := openRegular(root, ignoreFile, info, sc.mend)
+	f, _, err := openRegular(root, ignoreFile, info, sc.mend)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -207,14 +242,14 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 	return out
 }
 
-func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.FileInfo, at scope) error {
+func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.FileInfo, at scope, into *listing) error {
 	if !at.ignored && sc.isIgnored(p, info.Mode(), at.rules) {
 		at.ignored = true
 		if sc.skipped != nil {
 			sc.skipped(p + "/")
 		}
 	}
-	_, _, had := at.had(path.Base(p))
+	_, had := at.had(info.Name())
 	if at.ignored && !sc.wanted.below(p) && !had || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
 	}
@@ -230,20 +265,28 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 			return err
 		}
 	}
-	sub, err := openSubdir(root, path.Base(p), info, sc.mend)
+	sub, err := openSubdir(root, info.Name(), info, sc.mend)
 	if err != nil {
 		return ofTree(p, "opened", err)
 	}
-	defer sub.Close() //nolint:errcheck // only read
-	return sc.dir(ctx, sub, p, at)
+	found := &listing{}
+	into.below = append(into.below, found)
+	scan := func() error {
+		defer sub.Close() //nolint:errcheck // only read
+		return sc.dir(ctx, sub, p, at, found)
+	}
+	if sc.beside != nil && sc.beside.TryGo(scan) {
+		return nil
+	}
+	return scan()
 }
 
-func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope) error {
+func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope, into *listing) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
-	old, had, _ := at.had(path.Base(p))
-	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && !had {
+	old, _ := at.had(info.Name())
+	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && old == nil {
 		if !at.ignored && sc.skipped != nil {
 			sc.skipped(p)
 		}
@@ -252,30 +295,28 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope) err
 	if err := CheckPath(p); err != nil {
 		return &RefusedError{p, "cannot be kept: " + err.Error()}
 	}
-	if len(sc.files) >= sc.limits.Files {
+	if sc.count.Add(1) > int64(sc.limits.Files) {
 		return tooManyFiles(p, sc.limits.Files)
 	}
-	f := found{path: p, size: info.Size(), info: info, old: old, had: had}
+	f := found{path: p, info: info, old: old}
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
-		if sc.bytes += f.size; sc.most > 0 && sc.bytes > sc.most {
+		if bytes := sc.bytes.Add(info.Size()); sc.most > 0 && bytes > sc.most {
 			return treeTooLarge(p, sc.most)
 		}
-		f.executable = mode&0o100 != 0
-		f.stamp, f.stamped = stampOf(info)
 	case mode&fs.ModeSymlink != 0:
-		target, err := root.Readlink(path.Base(p))
+		target, err := root.Readlink(info.Name())
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
 		if err := CheckLink(p, target); err != nil {
 			return &RefusedError{p, "cannot be kept: " + err.Error()}
 		}
-		f.link = target
+		f.Link = target
 	default:
 		return &RefusedError{p, "is a " + kindOf(mode) + "; only files and links can be kept: remove it, or ignore it"}
 	}
-	sc.files = append(sc.files, f)
+	into.files = append(into.files, f)
 	return nil
 }
 
@@ -305,7 +346,7 @@ func kindOf(mode fs.FileMode) string {
 var errChanged = errors.New("it is being changed at the same time")
 
 // openSubdir opens a directory that was seen as info, and nothing else that has
-// taken its place. fix lets it make the directory accessible to its owner.
+// taken its place. mend lets it make the directory accessible to its owner.
 func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Root, error) {
 	if perm := info.Mode().Perm(); mend && perm&0o700 != 0o700 {
 		if err := root.Chmod(name, perm|0o700); err != nil {
@@ -328,24 +369,24 @@ func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Ro
 }
 
 // openRegular opens a file that was seen as info, and nothing else that has
-// taken its place. fix lets it make the file readable by its owner.
-func openRegular(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.File, error) {
+// taken its place, and returns what it is now. mend lets it make the file readable by its owner.
+func openRegular(root *os.Root, name string, info fs.FileInfo, mend bool) (_ *os.File, now fs.FileInfo, err error) {
 	if perm := info.Mode().Perm(); mend && perm&0o400 == 0 {
 		if err := root.Chmod(name, perm|0o600); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	now, err := f.Stat()
+	now, err = f.Stat()
 	if err == nil && !os.SameFile(now, info) {
 		err = errChanged
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, now, nil
 }

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -74,29 +77,32 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	defer closing(root, &err)
+	left := &leftOut{}
 	sc := &scanner{
 		root: root, limits: s.limits, wanted: o.Include,
-		base:    s.emptyTree(),
-		extra:   parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
-		skipped: func(p string) { snap.Ignored = append(snap.Ignored, p) },
+		base:  s.emptyTree(),
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), skipped: left.ignored, beside: &errgroup.Group{},
 	}
+	sc.beside.SetLimit(Workers())
 	for _, p := range o.Known {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
 		}
 	}
-	if sc.leaveOut, err = s.private(&snap, o.Include); err != nil {
+	if sc.leaveOut, err = s.private(left, o.Include); err != nil {
 		return snap, err
 	}
-	if err := sc.scan(ctx); err != nil {
+	files, err := sc.scan(ctx)
+	if err != nil {
 		return snap, err
 	}
+	snap.Ignored, snap.Private = left.sorted()
 	before := s.loadIndex(dir, s.in)
-	in := &ingestion{store: s, root: root, index: before, secrets: secrets.New(nil)}
-	if err := in.run(ctx, sc.files); err != nil {
+	in := &ingestion{store: s, root: root, files: files, index: before, secrets: secrets.New(nil)}
+	if err := in.run(ctx); err != nil {
 		return snap, err
 	}
-	t := s.treeOf(in.tree)
+	t := in.tree()
 	var known *treeDir
 	if before != nil {
 		known = &treeDir{blob: before.manifest}
@@ -106,15 +112,39 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	}
 	snap.Manifest = t.top.blob
 	snap.Files, snap.Bytes = t.Files(), t.Bytes()
-	if !before.holds(snap.Manifest, in.seen) {
-		s.saveIndex(dir, &index{manifest: snap.Manifest, files: in.seen})
+	if x := in.remembered(snap.Manifest); x != nil {
+		s.saveIndex(dir, x)
 	}
 	return snap, nil
 }
 
+// leftOut is what a snapshot leaves out.
+type leftOut struct {
+	mu              sync.Mutex
+	skipped, secret []string
+}
+
+func (l *leftOut) ignored(p string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.skipped = append(l.skipped, p)
+}
+
+func (l *leftOut) private(p string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secret = append(l.secret, p)
+}
+
+func (l *leftOut) sorted() (ignored, private []string) {
+	slices.Sort(l.skipped)
+	slices.Sort(l.secret)
+	return l.skipped, l.secret
+}
+
 // private returns what tells which files a snapshot leaves out as private. It
 // leaves out stores as well.
-func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileInfo, bool) bool, error) {
+func (s *Store) private(left *leftOut, include patterns) (func(string, fs.FileInfo, bool) bool, error) {
 	own, err := os.Stat(s.dir)
 	if err != nil {
 		return nil, err
@@ -122,11 +152,11 @@ func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileI
 	return func(p string, info fs.FileInfo, had bool) bool {
 		if info.IsDir() {
 			if os.SameFile(own, info) {
-				snap.Ignored = append(snap.Ignored, p+"/")
+				left.ignored(p + "/")
 				return true
 			}
 			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) && !had {
-				snap.Private = append(snap.Private, p+"/")
+				left.private(p + "/")
 				return true
 			}
 			return false
@@ -134,7 +164,7 @@ func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileI
 		if !isPrivate(p) || include.match(p) || had {
 			return false
 		}
-		snap.Private = append(snap.Private, p)
+		left.private(p)
 		return true
 	}, nil
 }

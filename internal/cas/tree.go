@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -26,11 +27,39 @@ func (s trees) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
 	return t, t.read(ctx, t.top, ".")
 }
 
-// treeOf makes a tree of a manifest that a directory could hold.
-func (s *blobs) treeOf(m Manifest) *Tree {
+// treeOf makes a tree of files and links that a directory could hold. Those below a directory
+// follow each other.
+func (s *blobs) treeOf(files iter.Seq2[string, Entry]) *Tree {
 	t := s.emptyTree()
-	_ = t.setAll(context.Background(), m) // nothing has to be read
+	at, dirs := "", []*treeDir{t.top}
+	for p, e := range files {
+		dir, name := path.Split(p)
+		for !strings.HasPrefix(dir, at) {
+			at = at[:strings.LastIndexByte(at[:len(at)-1], '/')+1]
+			dirs = dirs[:len(dirs)-1]
+		}
+		for at != dir {
+			sub := &treeDir{read: true, owner: t}
+			below, _, _ := strings.Cut(dir[len(at):], "/")
+			d := dirs[len(dirs)-1]
+			d.entries = append(d.entries, dirEntry{name: below, sub: sub})
+			at, dirs = at+below+"/", append(dirs, sub)
+		}
+		d := dirs[len(dirs)-1]
+		d.entries = append(d.entries, dirEntry{name: name, Entry: e})
+	}
+	t.top.sort()
 	return t
+}
+
+// sort sorts the entries of a directory, and of those below it.
+func (d *treeDir) sort() {
+	slices.SortFunc(d.entries, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
+	for _, e := range d.entries {
+		if e.sub != nil {
+			e.sub.sort()
+		}
+	}
 }
 
 func (s *blobs) emptyTree() *Tree {
@@ -197,8 +226,8 @@ func (t *Tree) set(ctx context.Context, p string, e Entry) error {
 
 // setAll sets entries, of which none lies below another.
 func (t *Tree) setAll(ctx context.Context, m Manifest) error {
-	for _, p := range m.Paths() {
-		if err := t.set(ctx, p, m[p]); err != nil {
+	for p, e := range m.sorted() {
+		if err := t.set(ctx, p, e); err != nil {
 			return err
 		}
 	}

@@ -67,10 +67,8 @@ func (l *lowerTree) rulesOf(ctx context.Context, p string, at scope) (*ignoreRul
 func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, most int64) error {
 	sizes := make(Manifest, len(files))
 	for _, f := range files {
-		if f.link != "" {
-			sizes[f.path] = Entry{Link: f.link}
-		} else {
-			sizes[f.path] = Entry{Size: f.size}
+		if sizes[f.path] = f.Entry; f.Link == "" {
+			sizes[f.path] = Entry{Size: f.info.Size()}
 		}
 	}
 	t, err := l.with(ctx, sizes)
