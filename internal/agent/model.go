@@ -52,6 +52,9 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
 		Log: c.Stdout,
+		Enter: func(ctx context.Context, tokens int64) (leave func(used int64), err error) {
+			return s.gateway.Enter(ctx, d.Provider, tokens)
+		},
 	}
 	out, err := a.Run(ctx, job)
 	_ = c.Stdout.Close() // it writes what it has, and cannot fail

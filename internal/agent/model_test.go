@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -174,4 +176,40 @@ func TestModelsAreOffered(t *testing.T) {
 	before := c.Digest("x")
 	c.Agents["x"] = Definition{Kind: KindModel, Provider: "p", Model: "n"}
 	require.NotEqual(t, before, c.Digest("x"))
+}
+
+// TestModelsKeepToTheLimitsOfTheirProvider has two attempts work side by side at a provider that
+// takes one call at a time, and that waits for a second one.
+func TestModelsKeepToTheLimitsOfTheirProvider(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		concurrent, most int64
+		wait             time.Duration
+	}{"one call at a time": {1, 1, 300 * time.Millisecond}, "no limit": {0, 2, time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var under, most atomic.Int64
+			server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+				defer under.Add(-1)
+				for n, end := under.Add(1), time.Now().Add(c.wait); most.Load() < 2 && time.Now().Before(end); n = under.Load() {
+					most.Store(max(n, most.Load()))
+					time.Sleep(time.Millisecond)
+				}
+				return done(r)
+			})
+			b := newBench(t)
+			s := b.set(modelConfig(Provider{Format: wire.Anthropic, BaseURL: server.URL(), Limits: ProviderLimits{Concurrent: c.concurrent}}))
+			var attempts errgroup.Group
+			for range 2 {
+				job := b.job()
+				job.Calls = &purse{left: 1_000_000}
+				attempts.Go(func() error {
+					_, err := s.Run(t.Context(), job)
+					return err
+				})
+			}
+			require.NoError(t, attempts.Wait())
+			require.Equal(t, c.most, most.Load())
+		})
+	}
 }

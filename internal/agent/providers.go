@@ -32,15 +32,15 @@ type Provider struct {
 	// cost. A name that ends in * stands for all names that begin so; the longest wins. Left out,
 	// every model may be called, what it costs is not known, and budgets of tokens only hold.
 	Models map[string]cost.Prices `json:"models,omitempty" yaml:"models,omitempty" jsonschema:"maxProperties=1000" keys:"filled"`
-	// Limits bound the calls of all agents with a gateway to the provider together.
+	// Limits bound the calls of all agents of the worker to the provider together.
 	Limits ProviderLimits `json:"limits,omitzero" yaml:"limits,omitempty"`
 	// Breaker is how the circuit breaker is set that all agents of the provider share. Its name
 	// is by default the provider's.
 	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
 }
 
-// ProviderLimits bound the calls that the gateway of a worker passes on to a provider. Left
-// out (zero), nothing does. A call waits for them, and after a minute the attempt does.
+// ProviderLimits bound the calls of a worker to a provider. Left out (zero), nothing does. A call
+// waits for them; one through the gateway is refused as too many after a minute.
 type ProviderLimits struct {
 	// RequestsPerMinute is how many calls may begin in a minute.
 	RequestsPerMinute int64 `json:"requests_per_minute,omitempty" yaml:"requests_per_minute,omitempty" jsonschema:"minimum=1,maximum=1000000000"`

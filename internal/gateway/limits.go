@@ -8,6 +8,26 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// Enter waits until a call that does not pass through the gateway may begin within the limits of
+// its provider, with a prompt of so many tokens. leave is told at its end how many tokens it took.
+// An error says that the context ends before.
+func (g *Gateway) Enter(ctx context.Context, provider string, tokens int64) (leave func(used int64), err error) {
+	g.mu.Lock()
+	p := g.providers[provider]
+	g.mu.Unlock()
+	if p == nil {
+		return func(int64) {}, nil
+	}
+	end, counted, err := p.limits.enter(ctx, tokens)
+	if err != nil {
+		return nil, err
+	}
+	return func(used int64) {
+		end()
+		p.limits.used(g.o.Now(), used-counted)
+	}, nil
+}
+
 // limiter holds calls to the limits of a provider.
 type limiter struct {
 	requests, tokens *rate.Limiter // nil: no limit

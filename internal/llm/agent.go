@@ -31,6 +31,9 @@ type Agent struct {
 	Provider          Provider
 	// Transport carries the calls.
 	Transport http.RoundTripper
+	// Enter waits until a call may begin within the provider's limits, with a prompt of so many
+	// tokens; leave takes how many the call took. nil: there are no limits.
+	Enter func(ctx context.Context, tokens int64) (leave func(used int64), err error)
 	// Prices are what tokens cost; nil: nothing that is known.
 	Prices *cost.Prices
 	// Scale is what was learned of how the provider counts; nil: nothing is.

@@ -47,6 +47,12 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *session.StoredTurn, error) {
 	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
 	f.Learned = r.Scale.Learned()
+	leave, err := r.enter(ctx, f.Guess())
+	if err != nil {
+		return Answer{}, nil, err
+	}
+	var used cost.Usage
+	defer func() { leave(used.Tokens()) }()
 	call, err := r.job.Calls.Begin(ctx, session.CallPlan{
 		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
 		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
@@ -57,11 +63,13 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
 	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
 	if err != nil {
+		used = spent.used
 		if noted := abandon(noting, call, spent); noted != nil {
 			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
 		return Answer{}, nil, err
 	}
+	used = answer.Usage
 	if u := answer.Usage; answer.Counted {
 		r.Scale.Learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.Total)
 	}
@@ -70,6 +78,21 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	}
 	r.usage = r.usage.Add(answer.Usage)
 	return answer, &session.StoredTurn{Call: call.ID()}, nil
+}
+
+// enter waits until the provider's limits permit a call.
+func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), err error) {
+	if r.Enter == nil {
+		return func(int64) {}, nil
+	}
+	leave, err = r.Enter(ctx, tokens)
+	if err == nil {
+		return leave, nil
+	}
+	if stopped := ended(ctx); stopped != nil {
+		return nil, stopped
+	}
+	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call in the time left: %v", err)
 }
 
 // abandon notes what a call without an answer has cost.
