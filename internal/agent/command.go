@@ -70,7 +70,7 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 	}
 	halt = make(chan *failures.Failure, 1)
 	if st.via != nil {
-		halt, p.Secrets = st.via.halt, st.via.secrets
+		halt, p.Secrets, p.Captured = st.via.halt, st.via.secrets, st.via.log.Store
 	}
 	p.Halt = halt
 	return p, halt
@@ -147,8 +147,17 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	}
 	p, _ := st.process(d, job)
 	p.Argv, p.Stdin = s.resolve(d.Argv), brief
-	e := s.launcher.Run(ctx, p)
+	e := s.launch(ctx, p, st)
 	return s.judge("agent "+job.Agent, e, st.box)
+}
+
+// launch runs the agent's process. With a gateway, its log has all calls then.
+func (s *Set) launch(ctx context.Context, p procgroup.Process, st *stage) procgroup.Result {
+	e := s.launcher.Run(ctx, p)
+	if st.via != nil {
+		st.via.Wait()
+	}
+	return e
 }
 
 func smaller(a, b time.Duration) time.Duration {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
@@ -182,17 +184,19 @@ type passage struct {
 	bill bill
 	// secrets are the set's, and the token.
 	secrets *secrets.Set
+	// log is the log of the process at work; nil: there is none.
+	log atomic.Pointer[procgroup.Capture]
 	// failed gets the failure that ends the attempt, and halt stops its program then.
 	failed, halt chan *failures.Failure
 }
 
 // openPassage gives an attempt access to the gateway until it is closed.
-func (s *Set) openPassage(d Definition, job session.Job) *passage {
+func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *passage {
 	via := &passage{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
-	via.Access = s.gateway.Open(gateway.Attempt{
-		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Mask: mask,
+	via.Access = s.gateway.Open(ctx, gateway.Attempt{
+		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {
@@ -203,6 +207,14 @@ func (s *Set) openPassage(d Definition, job session.Job) *passage {
 	})
 	via.secrets = secrets.New(append(s.secrets.Values(), via.Token))
 	return via
+}
+
+// Write adds an item of the transcript to the log.
+func (via *passage) Write(item []byte) (int, error) {
+	if log := via.log.Load(); log != nil {
+		log.Print(strings.TrimSuffix(string(item), "\n"))
+	}
+	return len(item), nil
 }
 
 // connect has the programs of a place reach the gateway.

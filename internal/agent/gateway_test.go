@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
@@ -23,14 +24,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// askArgument makes the test binary an agent that sends prompts, its arguments, to the provider of
-// its environment. It prints its environment and the answers. The prompt "stay" has it stay, whatever
-// the provider answers, and "claim" report that it has used five tokens.
+// askArgument makes the test binary an agent that sends prompts, its arguments up to a flag, to the
+// provider of its environment. It prints its environment and the answers, and a prompt that is JSON.
+// The prompt "stay" has it stay, whatever the provider answers,
+// and "claim" report that it has used five tokens.
 const askArgument = "__test-ask"
 
 func ask(prompts []string) (exit int) {
 	fmt.Println(strings.Join(os.Environ(), "\n"))
 	for _, prompt := range prompts {
+		switch prompt[0] {
+		case '-':
+			return exit
+		case '{':
+			fmt.Println(prompt)
+			continue
+		}
 		switch prompt {
 		case "stay":
 			time.Sleep(time.Hour)
@@ -175,6 +184,61 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			require.Zero(t, calls.open)
 		})
 	}
+}
+
+// TestTheLogOfAnAgentHasItsCalls reads the log of an agent at work, which is killed then.
+func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	hostile := "I \x1b[2Jlook\u202e. The key is " + realKey + "."
+	s, _ := b.asker(func(r providertest.Request) providertest.Reply {
+		if r.N == 2 {
+			return providertest.Reply{Text: strings.Repeat("half an answer ", 200), Fault: providertest.Fault{Stall: time.Hour}}
+		}
+		return providertest.Reply{Text: hostile, Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}}}
+	}, nil, "one", "two")
+	job, calls := b.job(), &purse{left: 1_000_000}
+	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if live, _ := os.ReadFile(job.LiveLog); strings.Contains(string(live), "\n? user: two\n") {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	out, err := s.Run(ctx, job)
+	require.Error(t, err)
+	log := string(out.Log)
+	require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log)
+	require.Contains(t, log, "\n? user: one\nI look. The key is ***.\n> run ls\n-- call 1: tool_use after ")
+	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")
+	require.NotContains(t, log, "\x1b")
+	require.Zero(t, calls.open)
+}
+
+// TestAPresetsTalkIsInTheLogOnce has a program print what its model says, too.
+func TestAPresetsTalkIsInTheLogOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("I look.") }, nil)
+	d := s.config.Agents["x"]
+	d.Preset, d.Argv = preset.Claude, []string{
+		d.Argv[0], askArgument, `{"type":"system","subtype":"init","session_id":"c1"}`, "one",
+		`{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"I look."},{"type":"tool_use","name":"Read","input":{}}]}}`,
+		`{"type":"system","subtype":"api_retry","error":"overloaded"}`, `{"type":"result","subtype":"success","result":"Done."}`,
+	}
+	s.config.Agents["x"] = d
+	job := b.job()
+	job.Calls = &purse{left: 1_000_000}
+	out, err := s.Run(t.Context(), job)
+	require.NoError(t, err, string(out.Log))
+	require.Equal(t, 1, strings.Count(string(out.Log), "\nI look.\n"), string(out.Log))
+	require.NotContains(t, string(out.Log), "> Read")
+	require.Contains(t, string(out.Log), "! the provider failed (overloaded); asking again\n")
+	require.Equal(t, "Done.", out.Summary)
 }
 
 // TestARoomDoesNotShowKeys looks for the file of a key below a directory that the room shows.

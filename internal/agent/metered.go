@@ -18,7 +18,7 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 	if job.Calls == nil {
 		return session.Outcome{}, errors.New("an agent with a gateway needs a journal for its calls")
 	}
-	via := s.openPassage(d, job)
+	via := s.openPassage(ctx, d, job)
 	defer via.Close()
 	var call *programCall
 	if d.Preset != "" {

@@ -87,6 +87,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	p, halt := st.process(d, job)
 	run, parser := s.newRun(d, job, st.call.paid, resumed, p.Progress, halt), program.Parser(r)
+	run.Recorded = st.via != nil
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
 	if st.call.paid != nil {
@@ -101,7 +102,7 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 			}
 		}}
 	}
-	e := s.launcher.Run(ctx, p)
+	e := s.launch(ctx, p, st)
 	stop()
 	stderr := e.Stderr.Tail()
 	parser.End(e.Exit, stderr, run)
@@ -235,7 +236,7 @@ func (s *Set) streamFailure(subject string, run *preset.Run, e procgroup.Result)
 		f.RetryAfter = preset.LimitReset(&f, run.ResetsAt, s.now())
 	}
 	f.Message = s.message("%s: %s", subject, f.Message)
-	f.Output = e.Stdout.Tail()
+	f.Output = e.Tail()
 	return &f
 }
 

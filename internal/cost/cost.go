@@ -159,6 +159,15 @@ func (u Usage) Max(v Usage) Usage {
 	}
 }
 
+// Text is the usage for people.
+func (u Usage) Text() string {
+	text := fmt.Sprintf("tokens: %d in, %d out, %d from and %d into the cache", u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens)
+	if u.CostUSD != 0 {
+		text += fmt.Sprintf("; %s USD", u.CostUSD)
+	}
+	return text
+}
+
 // Tokens is the number of all tokens, read or written, cached or not: what
 // budgets of tokens count. Reasoning is part of the output.
 func (u Usage) Tokens() int64 {

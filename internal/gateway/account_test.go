@@ -18,6 +18,8 @@ type account struct {
 	left int64
 	// settled, abandoned and estimated are the sums of what was booked.
 	settled, abandoned, unsettled, estimated cost.Usage
+	// each is what was settled, call by call.
+	each []cost.Usage
 
 	begun, ended int
 	plans        []session.CallPlan
@@ -69,6 +71,12 @@ func (a *account) Begin(_ context.Context, plan session.CallPlan) (session.Call,
 	return &booking{account: a, id: int64(a.begun), plan: plan, grant: grant}, nil
 }
 
+func (a *account) settledAt(i int) cost.Usage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.each[i]
+}
+
 // sum is the state of the account, once all calls have ended.
 func (a *account) sum() (settled, unsettled cost.Usage, open int) {
 	a.mu.Lock()
@@ -111,6 +119,7 @@ func (b *booking) Settle(_ context.Context, answer []byte, used cost.Usage) erro
 	b.end(&b.settled, used)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.each = append(b.each, used)
 	if answer != nil {
 		b.lose(b.plan.Request, session.StoredTurn{Call: b.id, Answer: answer, Usage: used})
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -220,12 +221,18 @@ func (a *answer) settle(facts wire.Facts) {
 			document = nil
 		}
 	}
+	a.recorded(cmp.Or(facts.Stop, "complete"), used)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
 	defer cancel()
 	a.spent = a.call.Settle(ctx, document, used)
 	a.booked = true
 	a.note(a.spent)
 	a.count(used)
+}
+
+// recorded adds the answer to the transcript, before the program has the end of it.
+func (a *answer) recorded(how string, used cost.Usage) {
+	a.record.answered(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
 }
 
 // unsettle books what is known of a broken call, and an estimate of the rest.
@@ -238,6 +245,14 @@ func (a *answer) unsettle(facts wire.Facts) {
 	if !facts.Counted && facts.Bytes == 0 {
 		spent = a.forecast.Estimate()
 	}
+	how := "broken off"
+	switch {
+	case facts.Fault != nil:
+		how += ": " + facts.Fault.Error()
+	case a.spent != nil:
+		how += ": " + a.spent.Error()
+	}
+	a.recorded(how, spent)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
 	defer cancel()
 	a.note(a.call.Unsettle(ctx, used, spent.Minus(used)))

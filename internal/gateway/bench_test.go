@@ -82,14 +82,16 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 }
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
-	return b.gateway.Open(gateway.Attempt{
+	return b.gateway.Open(context.Background(), gateway.Attempt{
 		Agent: "x", Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
-		Failed: func(f *failures.Failure) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.failed = append(b.failed, f)
-		},
+		Failed: b.fail,
 	})
+}
+
+func (b *bench) fail(f *failures.Failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = append(b.failed, f)
 }
 
 // format is a wire format as a program uses it.

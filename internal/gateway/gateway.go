@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -63,6 +64,12 @@ type Attempt struct {
 	Providers []string
 	// Mask replaces secrets in a text. An answer with one is not stored.
 	Mask func(string) string
+	// Log gets the transcript of the calls, see package transcript; nil: nobody does. Secrets in it
+	// are masked, control characters are not removed.
+	Log io.Writer
+	// Continues: the program may go on with the conversation of an earlier attempt, which is not
+	// written again.
+	Continues bool
 	// Failed is told, once, of a failure that ends the attempt: the program has got the error
 	// in its provider's words. It may call Close of the attempt's [Access] in another goroutine only.
 	Failed func(f *failures.Failure)
@@ -164,12 +171,13 @@ type Access struct {
 	// Token is what the program has in the place of a key.
 	Token string
 
-	attempt Attempt
-	gateway *Gateway
-	id      [sha256.Size]byte
-	slots   chan struct{}
-	ctx     context.Context //nolint:containedctx // it ends the calls of all requests
-	cancel  context.CancelFunc
+	attempt  Attempt
+	gateway  *Gateway
+	recorder *recorder
+	id       [sha256.Size]byte
+	slots    chan struct{}
+	ctx      context.Context //nolint:containedctx // it ends the calls of all requests
+	cancel   context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -177,13 +185,13 @@ type Access struct {
 	failed sync.Once
 }
 
-// Open gives an attempt access until Close.
-func (g *Gateway) Open(a Attempt) *Access {
+// Open gives an attempt access until Close. Calls have the values of the context, not its end.
+func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
-	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, slots: make(chan struct{}, maxCalls)}
+	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls)}
 	access.id = sha256.Sum256([]byte(access.Token))
-	access.ctx, access.cancel = context.WithCancel(context.Background())
+	access.ctx, access.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.open[access.id] = access
@@ -199,6 +207,10 @@ func (a *Access) URL(address, provider string) (string, error) {
 	}
 	return p.API.ClientBase(address + "/" + provider), nil
 }
+
+// Wait returns when no request of the attempt is under way. The program must have ended: the
+// transcript is complete then.
+func (a *Access) Wait() { a.calls.Wait() }
 
 // Close makes the token invalid, cancels the attempt's calls, and returns when they are booked.
 func (a *Access) Close() {

@@ -31,6 +31,7 @@ type paid struct {
 	digest   spec.Digest
 	scale    *wire.Scale
 	forecast wire.Forecast
+	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
 }
@@ -59,6 +60,8 @@ func (q *request) paid() {
 	if p.forecast.MaxOutput == 0 {
 		p.forecast.MaxOutput = wire.UnstatedOutput
 	}
+	p.record = q.recorder.begin(q.provider.Name, asked)
+	defer func() { <-p.record.asked }()
 	// The call ends with its attempt, and while it waits with the program, too.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
@@ -97,6 +100,7 @@ func (p *paid) replay(ctx context.Context) bool {
 	if json.Unmarshal(turn.Answer, &answer) != nil {
 		return false
 	}
+	p.record.answered(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
 	p.w.WriteHeader(http.StatusOK)
@@ -124,6 +128,7 @@ func (p *paid) unavailable(ctx context.Context, err error) {
 	if f.Category == failures.TokenBudget {
 		why = wire.BudgetSpent
 	}
+	p.record.failed(f.Message)
 	p.refuse(why, f.Message, f.RetryAfter.Std())
 	p.fail(f)
 }
@@ -169,7 +174,9 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
 	if err != nil {
 		if ctx.Err() == nil {
-			p.refuse(wire.RateLimited, "the limits of provider "+p.provider.Name+" in the worker file are reached", 10*time.Second)
+			why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
+			p.record.failed(why)
+			p.refuse(wire.RateLimited, why, 10*time.Second)
 		}
 		return nil, nil
 	}
@@ -178,6 +185,7 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
 		f.RetryAfter = textfmt.Duration(open)
+		p.record.failed(f.Message)
 		p.fail(f)
 		return nil, nil
 	}
@@ -265,6 +273,7 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	}
 	p.note(err)
 	failure := wire.Failure(u.err, p.gateway.o.Now())
+	p.record.failed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)
 	}

@@ -21,13 +21,7 @@ func (r *run) tell(answer Answer, said bool, calls int) {
 
 // tellCost writes how an answer ended, and what it cost.
 func (r *run) tellCost(turn int, answer Answer) {
-	u := answer.Usage
-	cost := ""
-	if u.CostUSD != 0 {
-		cost = fmt.Sprintf("; %s USD", u.CostUSD)
-	}
-	r.log.Turn("turn %d: %s; tokens: %d in, %d out, %d from and %d into the cache%s",
-		turn, answer.Stop, u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, cost)
+	r.log.Turn("turn %d: %s; %s", turn, answer.Stop, answer.Usage.Text())
 }
 
 // tellCall writes a tool call, and returns it in a few words.

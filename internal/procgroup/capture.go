@@ -39,6 +39,8 @@ type Capture struct {
 	// active gets a token at each output, and full one when the limit is exceeded.
 	active, full   chan struct{}
 	Stdout, Stderr *Stream
+	// printed is what Print adds.
+	printed *Stream
 
 	mu    sync.Mutex
 	total int64
@@ -74,6 +76,7 @@ func NewCapture(set *secrets.Set, limit int64) *Capture {
 	}
 	c.Stdout = &Stream{capture: c, masked: set.Stream(), tail: headTail{tail: tailBytes}}
 	c.Stderr = &Stream{capture: c, masked: set.Stream(), tail: headTail{tail: tailBytes}}
+	c.printed = &Stream{capture: c}
 	return c
 }
 
@@ -98,6 +101,14 @@ func (s *Stream) Print(text string) {
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
 	s.add(s.within([]byte(text)))
+}
+
+// Print adds a text to the log and the kept end of both streams. It does not count for the limit.
+func (c *Capture) Print(text string) {
+	text = c.secrets.Mask(safetext.Block(text)) + "\n"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.printed.add([]byte(text))
 }
 
 // Writer returns a writer that prints each write as a text.

@@ -84,6 +84,8 @@ type Process struct {
 	Begun   time.Time
 	// Secrets, if not nil, are masked in the place of the launcher's.
 	Secrets *secrets.Set
+	// Captured, if not nil, gets the capture before the process starts.
+	Captured func(c *Capture)
 	// Events, if not nil, returns the reader of stdout, a stream of events; out gets texts for
 	// the log.
 	Events func(out *Stream) *Lines
@@ -147,6 +149,9 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 			c.Stdout.onLine = p.Progress.Line
 		}
 		defer p.Progress.Close()
+	}
+	if p.Captured != nil {
+		p.Captured(c)
 	}
 	if p.Events != nil {
 		c.Stdout.events = p.Events(c.Stdout)

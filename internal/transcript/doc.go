@@ -2,6 +2,8 @@
 // that it calls, and what they bring, one item after the other, written as it happens.
 //
 //	-- turn 3
+//	? user: Bring the documents up to date.
+//	~ The tests say what is missing.
 //	I look at the tests first.
 //	> edit docs/a.md
 //	  │ - TODO
@@ -10,7 +12,7 @@
 //	! the provider failed; asking again
 //
 // A line that begins with > is a tool call, with < what it brought, with ! a warning;
-// -- marks the turns of a model. Lines that begin with two spaces and a bar belong to the
-// item above them. What the agent says has no mark. Nothing reads a transcript back: an
-// agent may print lines of any form.
+// -- marks the turns or calls of a model, ? what it is asked, and ~ what it thinks. Lines
+// that begin with two spaces and a bar belong to the item above them. What the agent says has
+// no mark. Nothing reads a transcript back: an agent may print lines of any form.
 package transcript

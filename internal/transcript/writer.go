@@ -90,6 +90,19 @@ func (w *Writer) Text(text string) {
 // Turn marks the turns of a model, and what is known of them.
 func (w *Writer) Turn(format string, args ...any) { w.item("-- ", fmt.Sprintf(format, args...), "") }
 
+// Asked is a part of what a model is asked: who says it, or what it is, and the text.
+func (w *Writer) Asked(who, text string) {
+	text = strings.TrimSpace(text)
+	if first, rest, more := strings.Cut(text, "\n"); !more {
+		w.item("? ", who+": "+text, "")
+	} else {
+		w.item("? ", who+": "+first, rest)
+	}
+}
+
+// Thought is what a model thinks.
+func (w *Writer) Thought(text string) { w.item("~ ", text, "") }
+
 // Call is a tool call: its gist in a few words, and all there is to it, which may be
 // empty.
 func (w *Writer) Call(gist, detail string) { w.item("> ", gist, detail) }

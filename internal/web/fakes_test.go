@@ -368,11 +368,18 @@ func sampleWork() control.Work {
 	return w
 }
 
-const sampleTranscript = `-- turn 1, 12000 tokens
+const sampleTranscript = `-- call 1 at 09:12:04 to anthropic: claude-sonnet-4-5
+? tools: Bash, Edit, Read
+? system: You are a backend developer in a team.
+  │ Work in /workspace.
+? user: Store notes in SQLite, with tests.
+~ The tests show what the store has to do.
 I look at the tests first, then I change the store.
 
 There are two places that matter.
 > read internal/store/store_test.go
+-- call 1: tool_use after 4.2s; tokens: 12000 in, 210 out, 0 from and 11000 into the cache; 0.08 USD
+-- call 2 at 09:12:09 to anthropic: claude-sonnet-4-5; 6 items as before
 < read internal/store/store_test.go
   │ package store
   │ 
@@ -381,12 +388,12 @@ There are two places that matter.
   │ - return nil
   │ + return s.insert(note)
 < edit internal/store/store.go: Wrote internal/store/store.go: 1822 bytes.
--- turn 2, 14000 tokens
+-- call 2: tool_use after 2.1s; tokens: 900 in, 95 out, 12000 from and 900 into the cache; 0.02 USD
 > run go test ./...
 < run go test ./...
   │ failed: exit status 1
   │ --- FAIL: TestStore (0.02s)
-! the provider failed; asking again
+! call 3: the provider failed: status 529: Overloaded
 maestro: the attempt continues after 12 s
 The test was wrong about the order. I mend it.
 `

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -69,4 +71,81 @@ func (anthropicMessages) ended(m *Meter) {
 
 func (anthropicMessages) usage(c counts) usageOf {
 	return usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}
+}
+
+type anthropicBlock struct {
+	Type, Text, Thinking, ID, Name string
+
+	ToolUseID      string `json:"tool_use_id"`
+	Input, Content json.RawMessage
+	IsError        bool `json:"is_error"`
+}
+
+func (b anthropicBlock) item(kind ItemKind) Item {
+	switch {
+	case b.Type == "text":
+		return Item{Kind: kind, Text: b.Text}
+	case b.Type == "thinking":
+		return Item{Kind: Thought, Text: b.Thinking}
+	case b.Type == "redacted_thinking":
+		return Item{Kind: Thought}
+	case strings.HasSuffix(b.Type, "tool_use"):
+		return Item{Kind: ToolCall, ID: b.ID, Name: b.Name, Text: string(b.Input)}
+	case strings.HasSuffix(b.Type, "tool_result"):
+		return Item{Kind: ToolResult, ID: b.ToolUseID, Text: textOf(b.Content), Failed: b.IsError}
+	}
+	return Item{Kind: kind, Text: "(" + b.Type + ")"}
+}
+
+// anthropicBlocks takes a content apart: a text, or blocks.
+func anthropicBlocks(kind ItemKind, content json.RawMessage) (items []Item) {
+	var blocks []anthropicBlock
+	if len(content) > 0 && content[0] == '[' && decode(content, &blocks) {
+		for _, b := range blocks {
+			items = appendItem(items, b.item(kind))
+		}
+		return items
+	}
+	return appendItem(nil, Item{Kind: kind, Text: textOf(content)})
+}
+
+type anthropicMessage struct {
+	Role    string
+	Content json.RawMessage
+}
+
+func (anthropicMessages) items(kind ItemKind, raw []byte) []Item {
+	if kind == Instructions {
+		return anthropicBlocks(kind, raw)
+	}
+	var m anthropicMessage
+	decode(raw, &m)
+	return anthropicBlocks(kindOf(m.Role), m.Content)
+}
+
+func (anthropicMessages) answered(a *answer, document []byte) {
+	var e struct {
+		anthropicMessage
+		Type  string
+		Index int
+		Block anthropicBlock `json:"content_block"`
+		Delta struct {
+			Text, Thinking string
+			PartialJSON    string `json:"partial_json"`
+		}
+	}
+	decode(document, &e)
+	place := strconv.Itoa(e.Index)
+	switch e.Type {
+	case "message":
+		a.add(anthropicBlocks(Said, e.Content)...)
+	case "content_block_start":
+		begin := e.Block.item(Said)
+		if begin.Text == "{}" { // the arguments follow
+			begin.Text = ""
+		}
+		a.at(place, begin)
+	case "content_block_delta":
+		a.write(place, Said, e.Delta.Text+e.Delta.Thinking+e.Delta.PartialJSON)
+	}
 }

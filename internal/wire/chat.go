@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 )
@@ -93,4 +95,60 @@ func (chatCompletions) usage(c counts) usageOf { return partOfInput(c) }
 func partOfInput(c counts) usageOf {
 	cached := min(c.cacheRead.n, c.input.n)
 	return usageOf{input: c.input.n - cached, output: c.output.n, read: cached, reasoning: min(c.reasoning.n, c.output.n)}
+}
+
+type chatMessage struct {
+	Role, Refusal, Reasoning string
+
+	Content    json.RawMessage
+	ReasonedAs string     `json:"reasoning_content"`
+	ToolCallID string     `json:"tool_call_id"`
+	ToolCalls  []chatCall `json:"tool_calls"`
+}
+
+type chatCall struct {
+	Index    int
+	ID       string
+	Function struct{ Name, Arguments string }
+	Custom   struct{ Name, Input string }
+}
+
+func (c chatCall) item() Item {
+	return Item{Kind: ToolCall, ID: c.ID, Name: c.Function.Name + c.Custom.Name, Text: c.Function.Arguments + c.Custom.Input}
+}
+
+func (m chatMessage) items(kind ItemKind) []Item {
+	items := appendItem(nil, Item{Kind: Thought, Text: m.Reasoning + m.ReasonedAs})
+	items = appendItem(items, Item{Kind: kind, ID: m.ToolCallID, Text: textOf(m.Content) + m.Refusal})
+	for _, c := range m.ToolCalls {
+		items = append(items, c.item())
+	}
+	return items
+}
+
+func (chatCompletions) items(_ ItemKind, raw []byte) []Item {
+	var m chatMessage
+	decode(raw, &m)
+	return m.items(kindOf(m.Role))
+}
+
+func (chatCompletions) answered(a *answer, document []byte) {
+	var chunk struct {
+		Choices []struct {
+			Index          int
+			Message, Delta chatMessage
+		}
+	}
+	decode(document, &chunk)
+	for _, c := range chunk.Choices {
+		a.add(c.Message.items(Said)...)
+		d := c.Delta
+		a.write(fmt.Sprint(c.Index, Thought), Thought, d.Reasoning+d.ReasonedAs)
+		a.write(fmt.Sprint(c.Index, Said), Said, textOf(d.Content)+d.Refusal)
+		for _, call := range d.ToolCalls {
+			it := call.item()
+			g := a.at(fmt.Sprint(c.Index, call.Index, ToolCall), Item{Kind: ToolCall, ID: it.ID, Name: it.Name})
+			g.text.WriteString(it.Text)
+		}
+	}
 }

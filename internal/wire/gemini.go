@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -86,4 +88,73 @@ func (geminiContent) usage(c counts) usageOf {
 func geminiCount(path string) string {
 	model, _, _ := strings.Cut(path, ":")
 	return model + ":countTokens"
+}
+
+type geminiMessage struct {
+	Role  string
+	Parts []struct {
+		Text         string
+		Thought      bool
+		FunctionCall *struct {
+			ID, Name string
+			Args     json.RawMessage
+		}
+		FunctionResponse *struct {
+			ID, Name string
+			Response json.RawMessage
+		}
+		InlineData, FileData struct{ MimeType string }
+	}
+}
+
+func (m geminiMessage) items(kind ItemKind) (items []Item) {
+	for _, p := range m.Parts {
+		switch {
+		case p.FunctionCall != nil:
+			items = append(items, Item{Kind: ToolCall, ID: p.FunctionCall.ID, Name: p.FunctionCall.Name, Text: string(p.FunctionCall.Args)})
+		case p.FunctionResponse != nil:
+			items = append(items, Item{Kind: ToolResult, ID: p.FunctionResponse.ID, Name: p.FunctionResponse.Name, Text: geminiResult(p.FunctionResponse.Response)})
+		case p.Thought:
+			items = appendItem(items, Item{Kind: Thought, Text: p.Text})
+		default:
+			items = appendItem(items, Item{Kind: kind, Text: cmp.Or(p.Text, p.InlineData.MimeType, p.FileData.MimeType)})
+		}
+	}
+	return items
+}
+
+// geminiResult is the text of a tool's result, which most programs have as its output.
+func geminiResult(raw json.RawMessage) string {
+	var result struct{ Output string }
+	if decode(raw, &result) && result.Output != "" {
+		return result.Output
+	}
+	return string(raw)
+}
+
+func (geminiContent) items(kind ItemKind, raw []byte) []Item {
+	var m geminiMessage
+	decode(raw, &m)
+	if kind == Asked {
+		kind = kindOf(m.Role)
+	}
+	return m.items(kind)
+}
+
+// answered: a stream has a text in pieces, and other parts whole.
+func (geminiContent) answered(a *answer, document []byte) {
+	var chunk struct {
+		Candidates []struct{ Content geminiMessage }
+	}
+	decode(document, &chunk)
+	for _, c := range chunk.Candidates {
+		for _, it := range c.Content.items(Said) {
+			last := len(a.all) - 1
+			if last < 0 || a.all[last].Kind != it.Kind || it.Kind == ToolCall {
+				a.add(it)
+				continue
+			}
+			a.all[last].text.WriteString(it.Text)
+		}
+	}
 }

@@ -19,6 +19,8 @@ type Facts struct {
 	// Ended: nothing follows, as far as the format says.
 	Stop         string
 	Whole, Ended bool
+	// ID is the provider's name for the answer, and Model for what wrote it; empty: it has not said.
+	ID, Model string
 	// Fault is an error in the place of an answer, or within it; nil: none.
 	Fault *Fault
 }
@@ -101,11 +103,17 @@ func (m *Meter) leaf(path string, l leaf) {
 	if m.format.content(path) {
 		m.facts.Bytes += l.size
 	}
+	switch path {
+	case "id", "message.id", "response.id", "responseId", "[].responseId":
+		m.facts.ID = l.text()
+	case "model", "message.model", "response.model", "modelVersion", "[].modelVersion":
+		m.facts.Model = l.text()
+	}
 	m.format.take(m, path, l)
 }
 
 // container ends a document: that of an event, the whole answer, or an element of a list.
-func (m *Meter) container(path string, _ int64, opens bool) {
+func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	if opens || path != "" && path != "[]" {
 		return
 	}

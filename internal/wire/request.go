@@ -35,6 +35,10 @@ type Request struct {
 	seen     map[string]bool
 	twice    string
 	settings int64 // the place after the brace of Gemini's generationConfig; zero: there is none
+	// parts are the messages of the conversation, head its instructions and tools, begun is where
+	// the containers at hand begin.
+	parts, head []part
+	begun       [3]int64
 
 	usageAsked    bool
 	usageAt       span
@@ -61,6 +65,10 @@ type format interface {
 	content(path string) bool
 	// ended notes whether the answer has ended, after each document of it.
 	ended(m *Meter)
+	// items takes apart a message, or the instructions, of a request.
+	items(kind ItemKind, raw []byte) []Item
+	// answered adds what a document of an answer says.
+	answered(a *answer, document []byte)
 	usage(c counts) usageOf
 }
 
@@ -114,10 +122,18 @@ func (q *Request) leaf(path string, l leaf) {
 	case "stream_options":
 		q.streamOptions = span{l.start, l.start + l.size}
 	}
+	if l.quoted {
+		q.note(path, span{l.start, l.start + l.size + 2})
+	}
 	q.format.ask(q, path, l)
 }
 
-func (q *Request) container(path string, at int64, opens bool) {
+func (q *Request) container(path string, depth int, at int64, opens bool) {
+	if opens {
+		q.begun[depth] = at
+	} else {
+		q.note(path, span{q.begun[depth], at + 1})
+	}
 	if !opens || path == "" || strings.ContainsAny(path, ".[") {
 		return
 	}

@@ -1,6 +1,10 @@
 package wire
 
-import "strings"
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+)
 
 // openaiResponses is OpenAI's Responses.
 type openaiResponses struct{}
@@ -81,3 +85,57 @@ func (openaiResponses) ended(m *Meter) {
 }
 
 func (openaiResponses) usage(c counts) usageOf { return partOfInput(c) }
+
+type responsesItem struct {
+	Type, Role, ID, Name, Arguments, Input string
+
+	CallID  string `json:"call_id"`
+	Content json.RawMessage
+	Output  json.RawMessage
+	Action  json.RawMessage
+	Summary json.RawMessage
+}
+
+func (i responsesItem) item() Item {
+	switch {
+	case i.Type == "message" || i.Type == "" && i.Role != "":
+		return Item{Kind: kindOf(i.Role), Text: textOf(i.Content)}
+	case i.Type == "reasoning":
+		return Item{Kind: Thought, Text: textOf(i.Summary)}
+	case strings.HasSuffix(i.Type, "_call"):
+		return Item{Kind: ToolCall, ID: cmp.Or(i.CallID, i.ID), Name: cmp.Or(i.Name, i.Type), Text: i.Arguments + i.Input + string(i.Action)}
+	case strings.HasSuffix(i.Type, "_output"):
+		return Item{Kind: ToolResult, ID: i.CallID, Text: textOf(i.Output)}
+	}
+	return Item{Kind: Asked, Text: "(" + i.Type + ")"}
+}
+
+func (openaiResponses) items(kind ItemKind, raw []byte) []Item {
+	if raw[0] == '"' {
+		return appendItem(nil, Item{Kind: kind, Text: textOf(raw)})
+	}
+	var i responsesItem
+	decode(raw, &i)
+	return appendItem(nil, i.item())
+}
+
+func (openaiResponses) answered(a *answer, document []byte) {
+	var e struct {
+		Type, Delta string
+		ItemID      string `json:"item_id"`
+		Item        responsesItem
+		Output      []responsesItem
+	}
+	decode(document, &e)
+	for _, i := range e.Output { // no event
+		a.add(appendItem(nil, i.item())...)
+	}
+	switch e.Type {
+	case "response.output_text.delta":
+		a.write(e.ItemID, Said, e.Delta)
+	case "response.output_item.done":
+		g := a.at(e.Item.ID, Item{})
+		g.Item = e.Item.item()
+		g.text.Reset()
+	}
+}

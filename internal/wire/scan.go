@@ -66,9 +66,9 @@ type scanner struct {
 	// leaf is told of each leaf by its path, like "choices[].delta.content". raw is valid
 	// until it returns.
 	leaf func(path string, l leaf)
-	// container is told where an object or an array begins and ends that is the document, or a
-	// part of it; nil: nobody is.
-	container func(path string, at int64, opens bool)
+	// container is told where an object or an array begins and ends that is the document (depth 0),
+	// a part of it, or a part of a part; nil: nobody is.
+	container func(path string, depth int, at int64, opens bool)
 
 	path   []byte
 	frames []frame
@@ -196,8 +196,8 @@ func (s *scanner) open(object bool) {
 		s.wantsKey = false
 		return
 	}
-	if s.container != nil && len(s.frames) < 2 {
-		s.container(string(s.path), s.at, true)
+	if depth := len(s.frames); s.container != nil && depth < 3 {
+		s.container(string(s.path), depth, s.at, true)
 	}
 	if !object {
 		s.path = append(s.path, "[]"...)
@@ -220,8 +220,8 @@ func (s *scanner) close() {
 	if !last.object {
 		s.path = s.path[:last.length-len("[]")]
 	}
-	if s.container != nil && len(s.frames) < 2 {
-		s.container(string(s.path), s.at, false)
+	if depth := len(s.frames); s.container != nil && depth < 3 {
+		s.container(string(s.path), depth, s.at, false)
 	}
 }
 

@@ -85,6 +85,9 @@ func TestTheMeterCountsWhatTheProviderCounts(t *testing.T) {
 				if stream {
 					want = c.streamStop
 				}
+				require.NotEmpty(t, facts.ID)
+				require.Equal(t, "m", facts.Model)
+				facts.ID, facts.Model = "", ""
 				require.Equal(t, wire.Facts{Usage: reply().Usage, Counted: true, Stop: want, Whole: true, Ended: true}, facts)
 				require.Equal(t, reply().Usage, s.Served(1).Usage)
 

@@ -45,6 +45,8 @@ type Run struct {
 	// GivenUp: the program was stopped because it waited without end.
 	GivenUp bool
 
+	// Recorded: the gateway writes the transcript, so that Log gets warnings only.
+	Recorded bool
 	// Log gets the transcript, OnLine a progress line, OnConversation the id when it is
 	// known, OnUsage each change of Used; Stop ends the program. All are required.
 	Log            *transcript.Writer
@@ -70,26 +72,34 @@ func (s *Run) text(text string) {
 		return
 	}
 	s.Summary = text
-	s.Log.Text(text)
+	if !s.Recorded {
+		s.Log.Text(text)
+	}
 	s.OnLine(firstLine(text))
 }
 
 // toolStarted reports that a tool runs.
 func (s *Run) toolStarted(tool, what string) {
-	s.Log.Call(tool+" "+what, "")
+	if !s.Recorded {
+		s.Log.Call(tool+" "+what, "")
+	}
 	s.OnLine(strings.TrimSpace(tool + " " + firstLine(what)))
 }
 
 // toolCall reports a call of a tool; the arguments are a JSON object.
 func (s *Run) toolCall(tool string, arguments json.RawMessage) {
 	gist, detail := transcript.Gist(tool, arguments)
-	s.Log.Call(gist, detail)
+	if !s.Recorded {
+		s.Log.Call(gist, detail)
+	}
 	s.OnLine(firstLine(gist))
 }
 
 // toolResult reports what a tool returned.
 func (s *Run) toolResult(text string, failed bool) {
-	s.Log.Result("", text, failed)
+	if !s.Recorded {
+		s.Log.Result("", text, failed)
+	}
 }
 
 // Warn reports a problem that did not end the run.

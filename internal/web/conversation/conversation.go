@@ -18,6 +18,8 @@ type Kind string
 const (
 	Said    Kind = "said"
 	Turn    Kind = "turn"
+	Asked   Kind = "asked"
+	Thought Kind = "thought"
 	Call    Kind = "call"
 	Result  Kind = "result"
 	Warning Kind = "warning"
@@ -28,7 +30,7 @@ const (
 var marks = []struct {
 	prefix string
 	kind   Kind
-}{{"-- ", Turn}, {"> ", Call}, {"< ", Result}, {"! ", Warning}, {"maestro: ", Note}}
+}{{"-- ", Turn}, {"? ", Asked}, {"~ ", Thought}, {"> ", Call}, {"< ", Result}, {"! ", Warning}, {"maestro: ", Note}}
 
 // bar begins the lines that belong to the item above them.
 const bar = "  │"

@@ -22,6 +22,8 @@ func TestATranscriptIsTakenApart(t *testing.T) {
 	t.Parallel()
 	text := written(func(w *transcript.Writer) {
 		w.Turn("turn %d", 1)
+		w.Asked("user", "Do it\nwell.")
+		w.Thought("Hm.")
 		w.Text("I look.\n\nThen I edit.")
 		w.Call("edit a.md", "- old\n+ new\nplain")
 		w.Result("edit a.md", "Wrote a.md.", false)
@@ -32,12 +34,14 @@ func TestATranscriptIsTakenApart(t *testing.T) {
 	items := conversation.WindowOf(text, 0, 100).Items
 	require.Equal(t, []conversation.Item{
 		{Kind: conversation.Turn, Line: 1, Head: "turn 1"},
-		{Kind: conversation.Said, Line: 2, Head: "I look.\n\nThen I edit."},
-		{Kind: conversation.Call, Line: 5, Head: "edit a.md", Body: []conversation.BodyLine{{"-", "- old"}, {"+", "+ new"}, {"", "plain"}}},
-		{Kind: conversation.Result, Line: 9, Head: "edit a.md: Wrote a.md."},
-		{Kind: conversation.Result, Line: 10, Head: "run make", Body: []conversation.BodyLine{{"", "failed: it"}, {"", "broke"}}, Failed: true},
-		{Kind: conversation.Warning, Line: 13, Head: "again"},
-		{Kind: conversation.Note, Line: 14, Head: "stopped"},
+		{Kind: conversation.Asked, Line: 2, Head: "user: Do it", Body: []conversation.BodyLine{{"", "well."}}},
+		{Kind: conversation.Thought, Line: 4, Head: "Hm."},
+		{Kind: conversation.Said, Line: 5, Head: "I look.\n\nThen I edit."},
+		{Kind: conversation.Call, Line: 8, Head: "edit a.md", Body: []conversation.BodyLine{{"-", "- old"}, {"+", "+ new"}, {"", "plain"}}},
+		{Kind: conversation.Result, Line: 12, Head: "edit a.md: Wrote a.md."},
+		{Kind: conversation.Result, Line: 13, Head: "run make", Body: []conversation.BodyLine{{"", "failed: it"}, {"", "broke"}}, Failed: true},
+		{Kind: conversation.Warning, Line: 16, Head: "again"},
+		{Kind: conversation.Note, Line: 17, Head: "stopped"},
 	}, items)
 }
 

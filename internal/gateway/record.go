@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/transcript"
+	"github.com/maestro-hive/maestro/internal/wire"
+)
+
+const (
+	// maxSeen is how many items of conversations are told from new ones, and maxGists how many
+	// tool calls are without a result.
+	maxSeen, maxGists = 1 << 17, 1 << 10
+)
+
+// recorder writes the transcript of an attempt's calls. A request repeats its conversation: an
+// item is written once.
+type recorder struct {
+	now       func() time.Time
+	continues bool
+
+	mu  sync.Mutex
+	log *transcript.Writer
+	// calls counts the calls, and last is the one that the last lines are about.
+	calls, last int
+	seed        maphash.Seed
+	seen        map[uint64]bool
+	// gists are tool calls in a few words, by their ids, until their results come.
+	gists map[string]string
+}
+
+func newRecorder(a Attempt, now func() time.Time) *recorder {
+	if a.Log == nil {
+		a.Log = io.Discard
+	}
+	return &recorder{
+		now: now, continues: a.Continues, log: transcript.New(a.Log, a.Mask),
+		seed: maphash.MakeSeed(), seen: map[uint64]bool{}, gists: map[string]string{},
+	}
+}
+
+// record is the part of a transcript that is about a call.
+type record struct {
+	*recorder
+	format wire.Format
+	number int
+	begun  time.Time
+	// asked is closed when the request is written.
+	asked chan struct{}
+}
+
+// begin writes what is new in a request, while the call is made.
+func (r *recorder) begin(provider string, q *wire.Request) *record {
+	c := &record{recorder: r, format: q.Format, begun: r.now(), asked: make(chan struct{})}
+	go func() {
+		defer close(c.asked)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.calls++
+		c.number, r.last = r.calls, r.calls
+		items, known := r.news(q)
+		before := ""
+		if known > 0 {
+			before = "; " + textfmt.Count(known, "item") + " as before"
+		}
+		r.log.Turn("call %d at %s to %s: %s%s", c.number, c.begun.UTC().Format(time.TimeOnly), provider, q.Model, before)
+		for _, it := range items {
+			r.ask(it)
+		}
+	}()
+	return c
+}
+
+// news are the items of a request that are not written yet, and how many are.
+func (r *recorder) news(q *wire.Request) (items []wire.Item, known int) {
+	times := map[uint64]int{}
+	for it := range q.Items() {
+		if !r.isNew(it, times) {
+			known++
+			continue
+		}
+		if r.continues && it.Kind.OfModel() { // an earlier attempt has got it, and asked what is before it
+			known, items = known+len(items)+1, nil
+			continue
+		}
+		if len(it.Text) > 2*transcript.MaxItem { // the rest of it is not written
+			it.Text = strings.Clone(it.Text[:2*transcript.MaxItem])
+		}
+		items = append(items, it)
+	}
+	return items, known
+}
+
+// isNew notes an item. times counts how often a conversation has the item: one that is said again
+// is another.
+func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
+	key := maphash.Comparable(r.seed, [4]string{string(it.Kind), it.ID, it.Name, strings.TrimSpace(it.Text)})
+	if it.Kind == wire.ToolCall && it.ID != "" { // programs write the arguments in other ways than the model
+		key = maphash.Comparable(r.seed, it.ID)
+	}
+	times[key]++
+	key = maphash.Comparable(r.seed, [2]uint64{key, uint64(times[key])}) //nolint:gosec // positive
+	if r.seen[key] {
+		return false
+	}
+	if len(r.seen) >= maxSeen {
+		clear(r.seen)
+	}
+	r.seen[key] = true
+	return true
+}
+
+// ask writes an item of a request.
+func (r *recorder) ask(it wire.Item) {
+	switch it.Kind {
+	case wire.ToolResult:
+		gist := r.gists[it.ID]
+		if delete(r.gists, it.ID); gist == "" {
+			gist = it.Name
+		}
+		r.log.Result(gist, it.Text, it.Failed)
+	case wire.ToolCall:
+		gist, detail := transcript.Gist(it.Name, json.RawMessage(it.Text))
+		r.log.Asked("earlier call", gist+"\n"+detail)
+	default:
+		r.log.Asked(string(it.Kind), it.Text)
+	}
+}
+
+// answered writes what the answer says, how it has ended, and what is booked for it.
+func (c *record) answered(contentType string, body []byte, how string, used cost.Usage) {
+	<-c.asked
+	items := wire.ReadAnswer(c.format, contentType, body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != c.number {
+		c.log.Turn("call %d is answered", c.number)
+		c.last = c.number
+	}
+	times := map[uint64]int{}
+	for _, it := range items {
+		c.isNew(it, times)
+		switch it.Kind {
+		case wire.Thought:
+			c.log.Thought(it.Text)
+		case wire.ToolCall:
+			gist, detail := transcript.Gist(it.Name, json.RawMessage(it.Text))
+			if len(c.gists) >= maxGists {
+				clear(c.gists)
+			}
+			if it.ID != "" {
+				c.gists[it.ID] = gist
+			}
+			c.log.Call(gist, detail)
+		default:
+			c.log.Text(it.Text)
+		}
+	}
+	c.log.Turn("call %d: %s after %s; %s", c.number, how, c.now().Sub(c.begun).Round(time.Millisecond), used.Text())
+}
+
+// failed writes why a try of the call has no answer.
+func (c *record) failed(message string) {
+	<-c.asked
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))
+}
