@@ -234,6 +234,9 @@ func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }
 // Isolation is how agents and checks are separated from the host.
 func (s *Set) Isolation() spec.Isolation {
 	i := spec.Isolation{Rooms: s.rooms, User: "the worker's user"}
+	if version := room.Landlock(); !s.rooms && version >= room.FloorVersion {
+		i.Landlock = version
+	}
 	if u := s.launcher.User; u != nil {
 		i.User = "user " + u.Name
 	}
@@ -250,7 +253,7 @@ func (s *Set) Isolation() spec.Isolation {
 // limits lists what each attempt may use, and what enforces that.
 func (s *Set) limits() []spec.Limit {
 	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
-	return append(s.launcher.Bounds(s.rooms, s.noCgroups), disk)
+	return slices.Concat(s.launcher.Bounds(s.rooms, s.noCgroups), []spec.Limit{disk}, s.floorLimits())
 }
 
 func (s *Set) makeCacheRoot() error {

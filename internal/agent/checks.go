@@ -40,7 +40,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		return session.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
+		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
 	var out session.Outcome

@@ -195,7 +195,7 @@ func TestCLIDoesTheWork(t *testing.T) {
 		job.Brief.Requirement = "Make made.txt, as only this requirement says."
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
-		require.FileExists(t, b.path("made.txt"))
+		require.FileExists(t, b.path("made.txt"), string(out.Log))
 		require.Equal(t, "made it", out.Summary)
 		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 		require.Equal(t, 3, server.count())
@@ -316,7 +316,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		job.Brief.Requirement = "The requirement is said anew."
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
-		require.FileExists(t, b.path("made.txt"))
+		require.FileExists(t, b.path("made.txt"), string(out.Log))
 		require.Contains(t, string(server.requests()[0].Body), "The requirement is said anew.")
 		require.Equal(t, times(answerCost, 2), counted(out.Usage))
 	})

@@ -65,7 +65,7 @@ type stage struct {
 // that halt gets.
 func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, halt chan *failures.Failure) {
 	p = procgroup.Process{
-		Dir: st.inside.Tree, Room: st.room, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(),
+		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(),
 		Lock: job.Lock, Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	}
 	halt = make(chan *failures.Failure, 1)
@@ -87,7 +87,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *pas
 	if err := checkDirs(dirs); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
-	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network})
+	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network, mounts: d.mounts()})
 	if via != nil {
 		err := s.connect(&at, d, via)
 		if program := preset.For(d.Preset); program != nil && err == nil {

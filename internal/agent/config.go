@@ -46,10 +46,11 @@ type Config struct {
 	// Isolation says whether agents and checks work in rooms: namespaces of their own, in
 	// which they see the system's programs, their workspace, HOME and TMPDIR, and nothing else
 	// of the host. auto uses rooms if the host permits them; required refuses to start if it
-	// does not; none uses no rooms.
+	// does not; none uses no rooms. Without rooms the kernel's Landlock bounds them.
 	Isolation string `json:"isolation,omitempty" yaml:"isolation,omitempty" jsonschema:"enum=auto,enum=required,enum=none"`
 	// Mounts are paths of the host that rooms show besides /usr, /etc, /opt and the
-	// directories of the agents' and checks' programs.
+	// directories of the agents' and checks' programs. Without rooms, agents and checks may
+	// read those in the worker's HOME, and change the writable ones.
 	Mounts []Mount `json:"mounts,omitempty" yaml:"mounts,omitempty" jsonschema:"maxItems=100"`
 	// RunAs is the user that agents and checks run as. The worker has to be root, and
 	// directories and caches are then beside the store, in a directory named like it with

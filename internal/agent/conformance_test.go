@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -29,8 +30,10 @@ type bench struct {
 	// isolation is that of worker files without one, and of workers that are processes of
 	// their own.
 	isolation string
-	mu        sync.Mutex
-	said      []string
+	// without is what the kernel lacks for these.
+	without proctest.Feature
+	mu      sync.Mutex
+	said    []string
 }
 
 func newBench(t *testing.T) *bench {

@@ -19,12 +19,12 @@ import (
 
 // notes is a shell script's beginning that notes its arguments and its prompt,
 // those of every run.
-const notes = `printf '%s\n' "$@" "---" >> ../args; cat >> ../prompts; echo "---" >> ../prompts;`
+const notes = `printf '%s\n' "$@" "---" >> "$HOME/args"; cat >> "$HOME/prompts"; echo "---" >> "$HOME/prompts";`
 
 // noted returns what the runs were given, one entry a run.
 func (b *bench) noted(name string) []string {
 	b.t.Helper()
-	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	data, err := os.ReadFile(filepath.Join(b.dir, "home", name))
 	require.NoError(b.t, err)
 	return strings.Split(strings.TrimSuffix(string(data), "---\n"), "---\n")
 }

@@ -38,7 +38,7 @@ func (s *Set) commit(ctx context.Context, at place, env []string, lock session.L
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
 	e := s.launcher.Run(ctx, procgroup.Process{
-		Argv: []string{"sh", "-c", gitScript}, Dir: at.inside.Tree, Room: at.room, Timeout: gitTimeout, Lock: lock,
+		Argv: []string{"sh", "-c", gitScript}, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Timeout: gitTimeout, Lock: lock,
 		Env: append(env[:len(env):len(env)],
 			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),

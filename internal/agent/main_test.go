@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -31,6 +33,7 @@ const dialArgument = "__test-dial"
 
 func TestMain(m *testing.M) {
 	room.Shim()
+	proctest.RunWithout()
 	if len(os.Args) == 2 && os.Args[1] == keysArgument {
 		_, session := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
 		_, user := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
@@ -38,7 +41,11 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if len(os.Args) == 3 && os.Args[1] == dialArgument {
-		c, err := net.Dial("tcp", os.Args[2])
+		network, address := "tcp", os.Args[2]
+		if path, ok := strings.CutPrefix(address, "unix:"); ok {
+			network, address = "unix", path
+		}
+		c, err := net.Dial(network, address)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

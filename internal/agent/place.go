@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // place is where a process works: directories on the host, and the paths by which the process
@@ -15,6 +17,8 @@ import (
 type place struct {
 	host, inside session.WorkDir
 	room         *room.Layout
+	// floor bounds a process without a room; nil in a room.
+	floor *room.Floor
 	// services are servers of the worker in the room, and variables what they need in the
 	// environment.
 	services  []procgroup.Service
@@ -37,12 +41,14 @@ type needs struct {
 	argv    []string
 	caches  []string
 	network Network
+	// mounts: its program makes a sandbox with mounts.
+	mounts bool
 }
 
 // place returns where a process works, in a room if the set uses rooms.
 func (s *Set) place(dirs session.WorkDir, n needs) place {
 	if !s.rooms {
-		return place{host: dirs, inside: dirs}
+		return place{host: dirs, inside: dirs, floor: s.floor(dirs, n)}
 	}
 	inside := session.WorkDir{Tree: room.Workspace, Home: room.Home, Tmp: room.Tmp}
 	l := room.NewLayout(s.launcher.User)
@@ -61,18 +67,66 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	for _, name := range n.caches {
 		own(filepath.Join(s.cacheRoot, name), filepath.Join(room.Caches, name))
 	}
-	for _, dir := range s.programDirs(n.argv) {
-		l.Mounts = append(l.Mounts, room.Mount{Source: dir, Target: dir})
-	}
-	for _, m := range s.config.Mounts {
-		l.Mounts = append(l.Mounts, room.Mount{Source: m.Path, Target: m.Path, Writable: m.Writable})
-	}
+	l.Mounts = append(l.Mounts, s.shown(n)...)
 	at := place{host: dirs, inside: inside, room: l}
 	if hosts := n.network.hosts(); hosts != nil {
 		at.allowOnly(hosts, s)
 		at.trust(hosts, dirs, s)
 	}
 	return at
+}
+
+// shown are the paths of the host that a process sees besides the system's and its own.
+func (s *Set) shown(n needs) (mounts []room.Mount) {
+	for _, dir := range s.programDirs(n.argv) {
+		mounts = append(mounts, room.Mount{Source: dir, Target: dir})
+	}
+	for _, m := range s.config.Mounts {
+		mounts = append(mounts, room.Mount{Source: m.Path, Target: m.Path, Writable: m.Writable})
+	}
+	return mounts
+}
+
+// floor is what a process without a room may change and read. Toolchains in the worker's HOME are
+// more than PATH's directories: the whole directory of HOME that contains one is shown.
+func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
+	f := &room.Floor{
+		Own:   []string{dirs.Tree, dirs.Home, dirs.Tmp, resultDir(dirs.Home)},
+		Shown: s.shown(n), Hidden: slices.Clone(s.hidden), Home: s.getenv("HOME"), Mounts: n.mounts,
+	}
+	for _, dir := range filepath.SplitList(s.path()) {
+		if below, ok := strings.CutPrefix(dir, f.Home+"/"); ok && f.Home != "" {
+			top, _, _ := strings.Cut(below, "/")
+			f.Shown = append(f.Shown, room.Mount{Source: filepath.Join(f.Home, top)})
+		}
+	}
+	for _, name := range n.caches {
+		f.Own = append(f.Own, filepath.Join(s.cacheRoot, name))
+	}
+	for _, p := range s.config.Providers {
+		if p.KeyFile != "" {
+			f.Hidden = append(f.Hidden, s.relative(p.KeyFile))
+		}
+	}
+	return f
+}
+
+// floorLimits are what the floor bounds.
+func (s *Set) floorLimits() []spec.Limit {
+	if s.rooms {
+		return nil
+	}
+	version := room.Landlock()
+	limit := func(of, most string, bounded bool, needs int) spec.Limit {
+		if bounded {
+			return spec.Limit{Of: of, Most: most, By: fmt.Sprintf("Landlock %d", version)}
+		}
+		return spec.Limit{Of: of, Most: "all of its user", By: fmt.Sprintf("nothing, because the kernel has no Landlock %d", needs)}
+	}
+	return []spec.Limit{
+		limit("files", "its own and what it is shown", version >= room.FloorVersion, room.FloorVersion),
+		limit("signals", "its own processes", version >= room.ScopeVersion, room.ScopeVersion),
+	}
 }
 
 // programDirs lists the directories of an argv's program and of its interpreter's script that

@@ -151,7 +151,7 @@ func (v *validator) mounts() {
 			v.add(path, "is %q, which is not an absolute path", textfmt.Shorten(m.Path, 80))
 		case filepath.Clean(m.Path) != m.Path:
 			v.add(path, "is %q; write %s", textfmt.Shorten(m.Path, 80), filepath.Clean(m.Path))
-		case m.Path == "/" || room.Reserved(m.Path):
+		case v.config.Isolation != IsolationNone && (m.Path == "/" || room.Reserved(m.Path)):
 			v.add(path, "is %s, which a room makes itself; name a path below another directory", m.Path)
 		}
 	}

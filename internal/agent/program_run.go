@@ -29,6 +29,12 @@ func (d Definition) withPreset() Definition {
 	return d
 }
 
+// mounts reports whether the agent's program makes a sandbox with mounts.
+func (d Definition) mounts() bool {
+	program := preset.For(d.Preset)
+	return program != nil && program.Mounts(d.Argv)
+}
+
 // invocation returns the parameters of an agent's run on a job.
 func invocation(d Definition, job session.Job, at place, resumed session.Conversation) preset.Invocation {
 	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Conversation: resumed}

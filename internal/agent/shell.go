@@ -45,7 +45,7 @@ func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	if len(d.Argv) > 0 {
 		shows = s.resolve(d.Argv)
 	}
-	at := s.place(job.WorkDir, needs{argv: shows, caches: d.Caches, network: d.Network})
+	at := s.place(job.WorkDir, needs{argv: shows, caches: d.Caches, network: d.Network, mounts: d.mounts()})
 	names := slices.Clone(d.Env)
 	if !job.Keys {
 		secret := s.config.secretNames()
@@ -79,7 +79,7 @@ func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 		argv = []string{loginShell(env)}
 	}
 	return s.shellStatus(s.launcher.Run(ctx, procgroup.Process{
-		Argv: argv, Dir: at.inside.Tree, Room: at.room, Services: at.services, Env: env, Lock: job.Lock, Streams: job.Streams,
+		Argv: argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Lock: job.Lock, Streams: job.Streams,
 	}))
 }
 

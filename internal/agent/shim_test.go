@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -141,6 +142,9 @@ func (b *bench) worker(script string) (*exec.Cmd, *strings.Builder) {
 	b.t.Helper()
 	var out strings.Builder
 	cmd := exec.Command(os.Args[0], workerArgument, b.dir, script, b.isolation)
+	if b.without != "" {
+		cmd = proctest.Without(b.without, os.Args[0], cmd.Args[1:]...)
+	}
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	require.NoError(b.t, cmd.Start())
 	return cmd, &out
@@ -190,6 +194,7 @@ func TestLockOutlivesAKilledWorker(t *testing.T) {
 func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.without = proctest.Landlock // which keeps signals from the shim
 	cmd, out := b.worker(daemon + "echo $$ > pid; kill -9 $PPID; while :; do sleep 1; done")
 	require.NoError(t, cmd.Wait())
 	require.True(t, dead(b.pid("daemon")), "the worker returned only when all was gone")
@@ -203,8 +208,15 @@ func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
 func TestShimThatIsFrozenIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.shell("kill -STOP $PPID; echo $$ > pid; while :; do sleep 1; done")
+	s := b.shell("echo $PPID > shim; while [ ! -e frozen ]; do sleep 0.01; done; echo $$ > pid; while :; do sleep 1; done")
 	s.launcher.ReportTimeout = time.Second
+	go func() {
+		for b.pid("shim") == 0 && t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		_ = syscall.Kill(b.pid("shim"), syscall.SIGSTOP)
+		_ = os.WriteFile(b.path("frozen"), nil, 0o600)
+	}()
 	_, err := b.cancelled(s, "pid")
 	require.ErrorIs(t, err, errEnough)
 	eventually(t, "the agent dies with its shim", func() bool {

@@ -93,6 +93,8 @@ type Process struct {
 	Halt <-chan *failures.Failure
 	// Room, if not nil, is what the process sees; Dir and Env name places in it.
 	Room *room.Layout
+	// Floor, if not nil, bounds a process without a room.
+	Floor *room.Floor
 	// Services are servers of the worker in a Room with a network of its own, at most
 	// [room.MaxPorts].
 	Services []Service
@@ -205,7 +207,7 @@ func (l *Launcher) orders(p Process) room.Orders {
 	o := room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
 		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
-		Room: p.Room, Ports: ports, Terminal: p.Streams != nil && p.Streams.Terminal,
+		Room: p.Room, Floor: p.Floor, Ports: ports, Terminal: p.Streams != nil && p.Streams.Terminal,
 	}
 	if l.Cgroups == nil {
 		o.MaxMemory = l.MaxMemory

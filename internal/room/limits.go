@@ -55,6 +55,9 @@ func (o *Orders) limit() error {
 	return nil
 }
 
+// asRoot reports whether the argv runs as root.
+func (o *Orders) asRoot() bool { return os.Geteuid() == 0 && (o.User == nil || o.User.UID == 0) }
+
 // sacrifice has the kernel kill this process, and what it starts, before the worker when the
 // host has no memory. Only a dumpable process may write that.
 func sacrifice() {

@@ -65,6 +65,8 @@ type Orders struct {
 	// Room, if not nil, is what the argv sees. The shim must have been started with the
 	// attributes of its [Layout.Namespaces].
 	Room *Layout `json:"room,omitempty"`
+	// Floor, if not nil, bounds an argv without a room.
+	Floor *Floor `json:"floor,omitempty"`
 	// Ports are TCP ports of 127.0.0.1 in a room with a network of its own, at most [MaxPorts].
 	// Before the argv starts, the shim sends the worker sockets that listen there.
 	Ports []uint16 `json:"ports,omitempty"`

@@ -3,7 +3,6 @@ package room
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,26 +29,17 @@ func dropCapabilities() error {
 	return nil
 }
 
-// restrictScope keeps the calling thread, and what it starts, from abstract sockets and
-// signals outside of the room, where the kernel's Landlock can do that. The network
-// namespace of the host has such sockets.
+// restrictScope keeps the calling thread, and what it starts, from abstract sockets outside of
+// the room, where the kernel's Landlock can do that. The network namespace of the host has
+// such sockets.
 func restrictScope() error {
-	const scopeABI = 6
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || version < scopeABI {
-		return nil // no Landlock, or an older one
+	if Landlock() < ScopeVersion {
+		return nil
 	}
-	attr := struct{ fs, net, scoped uint64 }{scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}
-	ruleset, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0) //nolint:gosec // the kernel reads the structure
-	if errno != 0 {
-		return fmt.Errorf("make a Landlock ruleset: %w", errno)
+	var r ruleset
+	if err := r.make(&unix.LandlockRulesetAttr{Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}); err != nil {
+		return err
 	}
-	defer unix.Close(int(ruleset)) //nolint:errcheck // the thread holds it
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("set no_new_privs: %w", err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0, 0); errno != 0 {
-		return fmt.Errorf("apply a Landlock ruleset: %w", errno)
-	}
-	return nil
+	defer unix.Close(r.fd) //nolint:errcheck // the thread holds it
+	return r.enforce()
 }

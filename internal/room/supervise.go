@@ -102,10 +102,7 @@ func (s *supervisor) enterAndRun(worker io.Reader) Report {
 
 func (s *supervisor) run(worker io.Reader) Report {
 	go s.listen(worker)
-	if err := s.orders.limit(); err != nil {
-		return notStarted(err)
-	}
-	pid, err := s.start()
+	pid, err := s.startBounded()
 	silence()
 	if err != nil {
 		return notStarted(err)
@@ -187,6 +184,30 @@ func (s *supervisor) reap(pid int) {
 			s.exited <- status
 		}
 	}
+}
+
+// startBounded starts the argv with its limits. A floor bounds a thread of its own: signals that
+// its processes send to the shim would reach a first thread that it bounds, too.
+func (s *supervisor) startBounded() (pid int, err error) {
+	o := &s.orders
+	begin := func() {
+		if err = errors.Join(o.limit(), o.Floor.apply(o.asRoot())); err == nil {
+			pid, err = s.start()
+		}
+	}
+	if o.Floor == nil {
+		begin()
+		return pid, err
+	}
+	started := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		begin()
+		close(started)
+		select {} // the argv dies with this thread
+	}()
+	<-started
+	return pid, err
 }
 
 func (s *supervisor) start() (int, error) {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -60,6 +61,9 @@ type Isolation struct {
 	WithoutRooms string `json:"without_rooms,omitempty"`
 	// WithoutLayers says why the trees of rooms are copied, where they might be layered.
 	WithoutLayers string `json:"without_layers,omitempty"`
+	// Landlock is the version of the kernel's Landlock that bounds processes without rooms; zero:
+	// nothing does.
+	Landlock int `json:"landlock,omitempty"`
 	// User is who the processes are on the host.
 	User string `json:"user"`
 	// Limits are what each attempt may use, and what enforces that.
@@ -75,12 +79,15 @@ type Limit struct {
 
 func (l Limit) String() string { return strings.TrimSpace(l.Of+" "+l.Most) + " (" + l.By + ")" }
 
-// String is the isolation in two words.
+// String is the isolation in a few words.
 func (i Isolation) String() string {
-	if !i.Rooms {
-		return "no rooms"
+	switch {
+	case i.Rooms:
+		return "rooms"
+	case i.Landlock > 0:
+		return fmt.Sprintf("no rooms, Landlock %d", i.Landlock)
 	}
-	return "rooms"
+	return "no rooms"
 }
 
 // Conversation is where an agent's conversation is kept, so that it can continue.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/proctest"
 )
 
 // daemonScript is an agent that at first leaves a daemon in a session of its own, which ends
@@ -51,6 +53,7 @@ func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 		t.Run(sessionID, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			w.without = proctest.Landlock // which keeps signals from shim and worker
 			script := w.write("agent.sh", strings.NewReplacer("LEDGER", w.ledger("")).Replace(strings.ReplaceAll(daemonScript, "END", end)))
 			w.write("agents.yaml", `{version: 1, isolation: none, agents: {bad: {kind: command, argv: [/bin/sh, "`+script+`"]}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, personas: {dev: {role: r, agent: bad, instructions: do}},

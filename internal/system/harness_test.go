@@ -31,6 +31,7 @@ var programs string
 const fragileWorker = "fragile"
 
 func TestMain(m *testing.M) {
+	proctest.RunWithout()
 	if len(os.Args) == 2 && os.Args[1] == askArgument {
 		os.Exit(askForParts())
 	}
@@ -72,6 +73,8 @@ type world struct {
 	variables []string
 	// credential is who programs run as; nil: who runs the tests.
 	credential *syscall.Credential
+	// without is a feature of the kernel that workers lack; empty: none.
+	without proctest.Feature
 }
 
 // process is a program that a test has started and may kill.
@@ -123,6 +126,9 @@ func (w *world) start(name string, args ...string) *process {
 func (w *world) startWith(variables []string, name string, args ...string) *process {
 	w.t.Helper()
 	p := &process{cmd: exec.Command(name, args...), output: &proctest.Output{}, done: make(chan struct{})}
+	if w.without != "" && filepath.Base(name) == "maestro-worker" {
+		p.cmd = proctest.Without(w.without, name, args...)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.Env = append(w.environment(), variables...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: w.credential}

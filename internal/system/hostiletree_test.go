@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -81,6 +82,8 @@ func hostileTrees(t *testing.T, isolation string) {
 			w, sessionID := newWorld(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
 			if name == "gone" && isolation == agent.IsolationRequired { // a room's workspace cannot be removed, only emptied
 				c.want = session.Completed
+			} else if name == "gone" {
+				w.without = proctest.Landlock // which keeps the directory
 			}
 			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: bad, instructions: do}},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -102,6 +103,7 @@ done
 func TestAgentThatKillsItsWorkerIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.without = proctest.Landlock // which keeps signals from the worker
 	script := w.write("killing.sh", killingAgent)
 	w.write("agents.yaml", "version: 1\nisolation: none\nagents:\n  killing: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
 	teamFile := w.write("team.yaml", `version: 1

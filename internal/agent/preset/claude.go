@@ -26,6 +26,8 @@ func (claude) Settings() (name, text string) { return "", "" }
 
 func (claude) NeedsGit([]string) bool { return false }
 
+func (claude) Mounts([]string) bool { return false }
+
 // DefaultArgv lets Claude Code edit files in its directory and run any command. Unlike
 // --dangerously-skip-permissions it works for root, too.
 func (claude) DefaultArgv() []string {

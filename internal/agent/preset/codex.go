@@ -24,6 +24,11 @@ func (codex) Settings() (name, text string) { return "", "" }
 
 func (codex) NeedsGit(argv []string) bool { return !hasFlag(argv, codexSkipsGit) }
 
+func (codex) Mounts(argv []string) bool {
+	mode, _ := FlagValue(argv, "--sandbox", "-s")
+	return mode != "danger-full-access" && !hasFlag(argv, "--dangerously-bypass-approvals-and-sandbox", "--yolo")
+}
+
 // DefaultArgv lets Codex change files in its directory and run commands, both without access to
 // other files or a network.
 func (codex) DefaultArgv() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }

@@ -24,6 +24,8 @@ func (gemini) Settings() (name, text string) {
 
 func (gemini) NeedsGit([]string) bool { return false }
 
+func (gemini) Mounts([]string) bool { return false }
+
 // DefaultArgv lets Gemini CLI use all of its tools: it has no setting between that and no tools
 // that run commands. The directory is Maestro's, and needs the flag that trusts it.
 func (gemini) DefaultArgv() []string {

@@ -19,6 +19,8 @@ type Program interface {
 	Settings() (name, text string)
 	// NeedsGit says whether the program, started with argv, works in a repository only.
 	NeedsGit(argv []string) bool
+	// Mounts says whether the program, started with argv, makes a sandbox with mounts of its own.
+	Mounts(argv []string) bool
 	// DefaultArgv is the argv of an agent whose definition has none. With it the program
 	// works without confirmations, as far as it can restrict itself.
 	DefaultArgv() []string
