@@ -39,6 +39,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
+	t.Cleanup(func() { _ = removeAll(dir) }) // whatever modes an agent has set
 	for _, d := range []string{"tree", "home", "tmp"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o700))
 	}
