@@ -240,7 +240,7 @@ func TestPresetsStartTheirPrograms(t *testing.T) {
 			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result --resume c1",
 		},
 		{"claude with bounds", preset.Claude, []string{"claude"}, preset.Invocation{Model: "m", MaxTurns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
-		{"codex as usual", preset.Codex, nil, preset.Invocation{}, "codex exec --sandbox workspace-write --json --add-dir /w/result -"},
+		{"codex as usual", preset.Codex, nil, preset.Invocation{}, "codex exec --sandbox workspace-write -c sandbox_workspace_write.exclude_slash_tmp=true --json --add-dir /w/result -"},
 		{"codex goes on", preset.Codex, []string{"codex", "exec", "--json", "-m", "other", "-"}, preset.Invocation{Model: "m", Conversation: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
 		{"codex in a wrapper", preset.Codex, []string{"./codex.sh"}, preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
 		{"gemini as usual", preset.Gemini, nil, preset.Invocation{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},

@@ -30,8 +30,11 @@ func (codex) Mounts(argv []string) bool {
 }
 
 // DefaultArgv lets Codex change files in its directory and run commands, both without access to
-// other files or a network.
-func (codex) DefaultArgv() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }
+// other files or a network. /tmp is not among its directories: outside of a room it is everyone's, and
+// a killed Codex leaves its mount points there, one of which is named .git.
+func (codex) DefaultArgv() []string {
+	return []string{"codex", "exec", "--sandbox", "workspace-write", "-c", "sandbox_workspace_write.exclude_slash_tmp=true"}
+}
 
 func (codex) Argv(argv []string, r Invocation) []string {
 	argv = slices.Clone(argv)
