@@ -109,7 +109,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[[sha256.Size]byte]*Access{}, scales: map[string]*wire.Scale{}}
 	g.server = &http.Server{
 		Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelError), // panics
 	}
 	return g
 }

@@ -73,7 +73,7 @@ agents:
 name: writers
 personas: {writer: {role: Writer, agent: asker, instructions: Write all parts.}}
 phases: [{name: write, personas: [writer], produces: ["part-*.txt"]}]
-budget: {tokens: %d, on_exceeded: ask}
+budget: {tokens: %d, on_exceeded: ask, warn_at: [0.1]}
 `, tokens))
 }
 
