@@ -40,6 +40,8 @@ type Options struct {
 	WorkRoot string
 	// Hidden are directories that no room shows: the store.
 	Hidden []string
+	// Worker: this process is a worker. It moves to a cgroup below its own if that is delegated.
+	Worker bool
 	// Egress are the options of the proxies of rooms. Now is filled in.
 	Egress egress.Options
 	// Gateway is what agents reach their providers through; nil: one of the set's own.
@@ -152,7 +154,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
 		MaxMemory:  int64(cmp.Or(s.config.Limits.Memory, textfmt.ByteSize(procgroup.HostMemory()/memoryShare))),
 	}
-	s.launcher.Cgroups, s.noCgroups = procgroup.FindCgroups()
+	s.launcher.Cgroups, s.noCgroups = procgroup.FindCgroups(opts.Worker)
 	if err := s.isolate(); err != nil {
 		return nil, err
 	}

@@ -173,3 +173,20 @@ func TestAKernelWithoutLandlock(t *testing.T) {
 	require.Equal(t, "null\n", out.String())
 	require.FileExists(t, outside)
 }
+
+// TestAKernelWithoutUserNamespaces has an agent of a worker with isolation auto work without a
+// room, above the floor.
+func TestAKernelWithoutUserNamespaces(t *testing.T) {
+	t.Parallel()
+	hasFloor(t)
+	b := newBench(t)
+	b.isolation, b.without = IsolationAuto, proctest.UserNamespaces
+	outside := filepath.Join(t.TempDir(), "written")
+	cmd, out := b.worker("pwd > place; echo x > " + outside)
+	require.NoError(t, cmd.Wait())
+	require.Contains(t, out.String(), "Permission denied")
+	require.NoFileExists(t, outside)
+	place, err := os.ReadFile(b.path("place"))
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(b.dir, "tree")+"\n", string(place))
+}

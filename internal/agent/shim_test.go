@@ -309,6 +309,13 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 	require.Empty(t, read("traps"))
 }
 
+// letThrough lets other users through to the directories.
+func (b *bench) letThrough() {
+	for dir := b.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
+		require.NoError(b.t, os.Chmod(dir, 0o711))
+	}
+}
+
 func TestRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -330,9 +337,7 @@ func TestRunAsAnotherUser(t *testing.T) {
 	require.Equal(t, failures.ResourceError, f.Category)
 	require.Contains(t, f.Message, "as user nobody: permission denied", "the test's directory is root's alone")
 
-	for dir := b.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
-		require.NoError(t, os.Chmod(dir, 0o711))
-	}
+	b.letThrough()
 	require.NoError(t, os.RemoveAll(b.path(".git")))
 	out, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err)

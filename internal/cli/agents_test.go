@@ -48,10 +48,14 @@ func TestAgentsShowsWhatWorkersOffer(t *testing.T) {
 	d := newDesk(t).withServer()
 	d.set("HOOK", "http://127.0.0.1:9/hook")
 	script := d.file("work.sh", "echo x > code.txt\n")
+	isolation, networks := "no rooms", []string{"-", "-"}
+	if permitsRooms() {
+		isolation, networks = "rooms", []string{`git\.test, \*\.npm\.test`, "host"}
+	}
 	file := d.file("agents.yaml", `
 version: 1
 agents:
-  coder: {kind: command, argv: [sh, `+script+`], concurrency: 2, fallback: spare}
+  coder: {kind: command, argv: [sh, `+script+`], concurrency: 2, fallback: spare, network: [git.test, "*.npm.test"]}
   spare: {kind: command, argv: [sh, `+script+`], breaker: {name: shared}}
 checks:
   has-code: {argv: [test, -f, code.txt]}
@@ -88,6 +92,9 @@ webhook: {url_env: HOOK}
 	table := d.must(0, "agents", "--team", d.file("one.yaml", oneTeam))
 	require.Regexp(t, `spare +desk-\d+ +command +- +4 +shared +open`, table)
 	require.Contains(t, table, "nothing is missing for team solo")
+	require.Regexp(t, ` `+isolation+`[^ ]* +has-code +webhook\n`, table)
+	require.Regexp(t, `coder .* `+networks[0]+`\n`, table)
+	require.Regexp(t, `spare .* `+networks[1]+`\n`, table)
 
 	lacking, code := d.agents("--team", d.file("two.yaml", strings.Replace(planTeam, "go-test", "has-code", 1)))
 	require.Equal(t, 1, code)

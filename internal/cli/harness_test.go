@@ -25,6 +25,7 @@ const asProgram = "MAESTRO_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	cli.Shim()
+	proctest.RunWithout()
 	if bin := os.Getenv(asProgram); bin != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()

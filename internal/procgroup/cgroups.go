@@ -36,11 +36,12 @@ type Cgroups struct {
 
 // FindCgroups returns the cgroups below this process's own, which must be of version 2, with a
 // controller of memory, delegated to this process's user, and without other processes. The
-// error says what is missing. This process then is in a cgroup below.
-func FindCgroups() (*Cgroups, error) { return findCgroups("/proc/self") }
+// error says what is missing. A worker is then in a cgroup below; a process that is no worker
+// stays where it is, and gets none.
+func FindCgroups(worker bool) (*Cgroups, error) { return findCgroups("/proc/self", worker) }
 
 // findCgroups reads a process's directory in /proc.
-func findCgroups(proc string) (*Cgroups, error) {
+func findCgroups(proc string, worker bool) (*Cgroups, error) {
 	dir, err := ownCgroup(proc)
 	if err != nil {
 		return nil, err
@@ -55,6 +56,9 @@ func findCgroups(proc string) (*Cgroups, error) {
 	}
 	if !slices.Contains(controllers, "memory") {
 		return nil, fmt.Errorf("the cgroup %s has no controller of memory", dir)
+	}
+	if !worker {
+		return nil, fmt.Errorf("only a worker uses its cgroup; this one is %s", dir)
 	}
 	controllers = slices.DeleteFunc(controllers, func(name string) bool { return !slices.Contains([]string{"memory", "pids", "cpu"}, name) })
 	c := &Cgroups{dir: dir, controllers: controllers}

@@ -42,7 +42,10 @@ func hostOf(t *testing.T, controllers string, pids ...int) (proc, dir string) {
 func TestCgroupsOfAgents(t *testing.T) {
 	t.Parallel()
 	proc, dir := hostOf(t, "cpuset cpu io memory pids\n", os.Getpid())
-	c, err := findCgroups(proc)
+	_, err := findCgroups(proc, false)
+	require.ErrorContains(t, err, "only a worker uses its cgroup")
+	require.NoDirExists(t, filepath.Join(dir, workerGroup))
+	c, err := findCgroups(proc, true)
 	require.NoError(t, err)
 	content := func(parts ...string) string {
 		data, err := os.ReadFile(filepath.Join(append([]string{dir}, parts...)...))
@@ -75,7 +78,7 @@ func TestCgroupsOfAgents(t *testing.T) {
 	// The worker reloads its file, and finds itself where it has moved to.
 	require.NoError(t, os.WriteFile(filepath.Join(proc, "cgroup"), []byte("0::/slice/unit.service/"+workerGroup+"\n"), 0o600))
 	require.NoError(t, os.Remove(filepath.Join(dir, "cgroup.subtree_control")))
-	again, err := findCgroups(proc)
+	again, err := findCgroups(proc, true)
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 	require.NoFileExists(t, filepath.Join(dir, "cgroup.subtree_control"))
@@ -103,7 +106,7 @@ func TestCgroupsThatAreNotDelegated(t *testing.T) {
 			if c.change != nil {
 				require.NoError(t, c.change(proc, dir))
 			}
-			_, err := findCgroups(proc)
+			_, err := findCgroups(proc, true)
 			require.ErrorContains(t, err, c.why)
 		})
 	}

@@ -34,7 +34,7 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error
 	if p.agents == nil {
-		o := agent.Options{Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Gateway: s.gateway}
+		o := agent.Options{Worker: true, Getenv: s.Getenv, Now: s.Clock, Logger: s.Logger, Gateway: s.gateway}
 		if r := s.Telemetry.Recorder(); r != nil {
 			o.Egress.Observer, o.UsageDiffers = r, r.UsageDiffers
 		}

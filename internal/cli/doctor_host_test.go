@@ -1,0 +1,74 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/secrets"
+)
+
+// permitsRooms reports whether this host permits rooms.
+func permitsRooms() bool {
+	return (&procgroup.Launcher{Secrets: secrets.New(nil), MaxThreads: 100}).TryRoom(nil) == nil
+}
+
+// overlaid becomes the program in its arguments, with a directory that is an overlay.
+const overlaid = `mkdir -p "$1" "$1.upper" "$1.work" && mount -t overlay overlay -o "lowerdir=$1,upperdir=$1.upper,workdir=$1.work" "$1" && shift && exec "$@"`
+
+// TestDoctorNamesWhatTheHostLacks examines this host with one feature of the kernel switched off
+// at a time.
+func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	d := newDesk(t)
+	doctor := func(more string, command func(args ...string) *exec.Cmd) findings {
+		file := d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"+more)
+		cmd := command(self, "doctor", "-o", "json", "--agents", file)
+		cmd.Env = append(d.environ, asProgram+"="+d.bin)
+		out, err := cmd.Output()
+		var doc struct{ Findings findings }
+		require.NoError(t, json.Unmarshal(out, &doc), "%s %v", out, err)
+		return doc.Findings
+	}
+	without := func(f proctest.Feature) func(args ...string) *exec.Cmd {
+		return func(args ...string) *exec.Cmd { return proctest.Without(f, args[0], args[1:]...) }
+	}
+
+	fs := doctor("", without(proctest.UserNamespaces))
+	f := fs.of(t, "processes", "warning")
+	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
+	require.Regexp(t, "the container forbids it|needs Linux 5.12 or later with user namespaces|user namespaces are|AppArmor restricts", f.Message)
+	require.Contains(t, f.Remedy, "isolation: none")
+	f = doctor("isolation: required\n", without(proctest.UserNamespaces)).of(t, "processes", "bad")
+	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
+
+	limits := doctor("isolation: none\n", without(proctest.Landlock)).of(t, "limits", "ok").Message
+	require.Contains(t, limits, "files all of its user (nothing, because the kernel has no Landlock 2)")
+	require.Contains(t, limits, "signals all of its user (nothing, because the kernel has no Landlock 6)")
+	if room.Landlock() >= room.ScopeVersion {
+		limits = fs.of(t, "limits", "ok").Message
+		require.Contains(t, limits, "files its own and what it is shown (Landlock ")
+		require.Contains(t, limits, "signals its own processes (Landlock ")
+	}
+	require.Regexp(t, `^of each attempt: memory \d.* \(measured by the shim, because .*; threads 8192 \(.*; disk 10GB, 1000000 files \(measured by the worker\)`, limits)
+
+	if !permitsRooms() || os.Geteuid() != 0 {
+		return // no overlay can be put where the store is
+	}
+	fs = doctor("", func(args ...string) *exec.Cmd {
+		return exec.Command("unshare", append([]string{"--mount", "sh", "-c", overlaid, "sh", filepath.Clean(d.state)}, args...)...)
+	})
+	fs.of(t, "processes", "ok")
+	f = fs.of(t, "layers", "warning")
+	require.Contains(t, f.Message, "trees are copied for each attempt, because they cannot be layered: an overlay in "+d.state)
+	require.Contains(t, f.Remedy, "keep the store on a volume")
+}
