@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -317,7 +318,8 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 		return nil, err
 	}
 	defer src.Close() //nolint:errcheck // only read
-	dst, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode())
+	// Without O_NONBLOCK, which has no effect here, package os sets it in vain.
+	dst, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, e.mode())
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func blobInfo(info fs.FileInfo) *BlobInfo {
 // marked as used, so that it does not look abandoned, even if it is about to be replaced.
 // What was swept away meanwhile is not stored.
 func (d *Directory) holds(path string, data []byte) (bool, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -180,7 +180,7 @@ func (d *Directory) installBlob(ctx context.Context, temp string, digest spec.Di
 
 // hashFile returns the digest of a file's content.
 func hashFile(ctx context.Context, path string) (spec.Digest, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return "", err
 	}
@@ -235,7 +235,7 @@ func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
