@@ -98,7 +98,7 @@ func (c *agentsCommand) write(doc workerpool.Roster) {
 // writeOffers prints the workers and their agents.
 func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
 	workers := c.table("WORKER", "HOST", "PID", "VERSION", "SINCE", "ISOLATION", "CHECKS", "NOTIFIES")
-	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "NETWORK")
+	agents := c.table("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK", "GATEWAY", "NETWORK")
 	for _, w := range doc.Workers {
 		var notifies []string
 		if w.Jira {
@@ -111,7 +111,8 @@ func (c *agentsCommand) writeOffers(doc workerpool.Roster) {
 			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(notifies, ", "))))
 		for _, o := range w.Agents {
 			agents.Add(terminal.Plain(o.Agent), terminal.Plain(w.Worker), terminal.Plain(o.Kind), terminal.Plain(terminal.Dash(o.Model)), terminal.Plain(strconv.Itoa(o.Concurrency)),
-				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)), terminal.Plain(terminal.Dash(strings.Join(o.Network, ", "))))
+				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)),
+				terminal.Plain(terminal.Dash(strings.Join(o.Gateway, ", "))), terminal.Plain(terminal.Dash(strings.Join(o.Network, ", "))))
 		}
 	}
 	workers.Write(c.stdout)
