@@ -87,9 +87,9 @@ type apiVariables struct {
 }
 
 var variablesOf = map[wire.API]apiVariables{
-	wire.Anthropic: {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}},
+	wire.Anthropic: {"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"}},
 	wire.OpenAI:    {"OPENAI_BASE_URL", "OPENAI_API_KEY", []string{"CODEX_API_KEY"}},
-	wire.Gemini:    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", []string{"GOOGLE_API_KEY"}},
+	wire.Gemini:    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", []string{"GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"}},
 }
 
 // gateway checks what an agent says of its gateway.

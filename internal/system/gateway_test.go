@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,4 +136,34 @@ func TestTheGatewayCounts(t *testing.T) {
 			w.must("checkpoints", "verify", "--all")
 		})
 	}
+}
+
+// TestTheFifthFailedCallOpensTheBreaker of the provider, and no call follows until it is closed. The attempt
+// continues where it was.
+func TestTheFifthFailedCallOpensTheBreaker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var down atomic.Bool
+	down.Store(true)
+	server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		if down.Load() && bytes.Contains(r.Body, []byte("part 02")) {
+			return providertest.Failing(providertest.Fault{Status: 529, Type: "overloaded_error", Message: "busy", Header: http.Header{"Retry-After-Ms": {"1"}}})
+		}
+		return providertest.Reply{Text: "a part", Usage: callCost}
+	})
+	team := w.withAsker(server, "none", 100_000)
+	w.startWorker()
+	w.must("run", team, "parts", "--session", "held")
+	w.waits("held")
+	require.Equal(t, 2+5, server.Count())
+	b := w.breaker("p")
+	require.Equal(t, session.BreakerIsOpen, b.State)
+	require.Equal(t, 5, b.Failures)
+	down.Store(false)
+	w.must("breaker", "reset", "p", "--why", "it works again")
+	s := w.completes("held")
+	require.Equal(t, paidTurns+5, server.Count())
+	require.Equal(t, int64(paidTurns*110), s.Usage.Tokens())
+	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
+	require.Zero(t, s.Unsettled)
 }
