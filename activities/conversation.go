@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -33,12 +34,16 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 		a.log.setConversation(nil)
 		return
 	}
+	before := a.log.conversation()
+	if session.HomeOf(before) != "" && before.ID == c.ID && before.Files == end.files && end.outcome.Usage == (cost.Usage{}) {
+		return // the model has said nothing since: a provider that fails for hours costs no space
+	}
 	if ctx.Err() != nil {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 		defer cancel()
 		ctx = bounded
 	}
-	logger, before := activity.GetLogger(ctx), a.log.conversation()
+	logger := activity.GetLogger(ctx)
 	var err error
 	c.Home, c.Files, err = a.collectConversation(ctx, c.Preset, end)
 	switch refused, ok := asFailure(err); {

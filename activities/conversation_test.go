@@ -162,6 +162,25 @@ func TestLostHostLeavesTheConversationAsItWasStoredLast(t *testing.T) {
 	require.NotEmpty(t, d.record().Conversation.Home, "work that is sent back continues it")
 }
 
+// TestNewConversationEndsTheStoredOne: an attempt that begins anew, and is lost, begins anew
+// elsewhere, too.
+func TestNewConversationEndsTheStoredOne(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = d.talks("one", failures.Failf(failures.Unknown, "no"))
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	require.NotEmpty(t, d.record().Conversation.Home)
+	d.agents.run = d.talks("lost", errKilled)
+	_, err = d.round(activities.Heartbeat{})
+	require.Error(t, err)
+	d.on(newHost(t))
+	h := d.hears(d.talks("two", nil))
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, &heard{tree: []string{}}, h)
+}
+
 // TestConversationOnItsHostIsUsedAsItIs: what was not stored yet is not lost where it is.
 func TestConversationOnItsHostIsUsedAsItIs(t *testing.T) {
 	t.Parallel()
@@ -169,10 +188,11 @@ func TestConversationOnItsHostIsUsedAsItIs(t *testing.T) {
 	d.agents.run = d.talks("one", errCheck)
 	_, err := d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)
-	d.agents.run = d.talks("two", errKilled)
+	h := d.hears(d.talks("two", errKilled))
 	_, err = d.round(activities.Heartbeat{})
 	require.Error(t, err)
-	h := d.hears(d.talks("three", nil))
+	require.Equal(t, &heard{true, "one ", []string{"login", "talk"}, []string{"one.txt"}}, h)
+	h = d.hears(d.talks("three", nil))
 	_, err = d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, &heard{true, "one two ", []string{"login", "talk"}, []string{"one.txt", "two.txt"}}, h)
@@ -214,7 +234,7 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 			d := newDesk(t)
 			var lines bytes.Buffer
 			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
-			d.agents.run = d.talks("one", errCheck)
+			d.agents.run = c.with(d, "one")
 			_, err := d.round(activities.Heartbeat{})
 			requireType(t, err, session.RecoverableError)
 			h := d.hears(c.with(d, "two"))
@@ -233,4 +253,58 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 			require.Equal(t, []string{"one.txt", "two.txt"}, h.tree)
 		})
 	}
+}
+
+// TestProviderThatKeepsFailingCostsNoSpace: a try in which the model has said nothing leaves
+// nothing to store.
+func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.random = func() float64 { return 0 }
+	d.patient(time.Hour, spec.OutageWait)
+	d.holdSlot = time.Nanosecond
+	overloaded := failures.Failf(failures.APIError, "overloaded")
+	talk := d.talks("one", overloaded)
+	d.agents.run = talk
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	stored := d.record().Conversation
+	require.NotEmpty(t, stored.Home)
+
+	tries := 0
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		tries++
+		_, err := talk(ctx, job)
+		return session.Outcome{}, err
+	}
+	require.Eventually(t, func() bool {
+		_, err = d.round(activities.Heartbeat{})
+		return tries > 0
+	}, 20*time.Second, 50*time.Millisecond)
+	requireType(t, err, session.RecoverableError)
+	require.Equal(t, stored, d.record().Conversation)
+	h := d.hears(d.talks("two", nil))
+	require.Eventually(t, func() bool {
+		_, err = d.round(activities.Heartbeat{})
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Equal(t, "one one ", h.said, "here it is used as it is")
+}
+
+// TestFilesOfAnAttemptInAnOutageAreOnAnotherHost, also where a program has no conversation.
+func TestFilesOfAnAttemptInAnOutageAreOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, spec.OutageWait)
+	d.holdSlot = time.Nanosecond
+	d.agents.run = limited(time.Millisecond)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	d.on(newHost(t))
+	h := d.hears(leave("a.txt", "x"))
+	require.Eventually(t, func() bool {
+		_, err = d.round(activities.Heartbeat{})
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Equal(t, []string{"half.txt"}, h.tree)
 }

@@ -17,6 +17,8 @@ type start struct {
 	// not filled, because the execution that was cut off has left it.
 	files  spec.Digest
 	asLeft bool
+	// waited: they are those of the attempt itself, which was interrupted by an outage.
+	waited bool
 	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
 	// none has.
 	begun time.Time
@@ -42,7 +44,7 @@ func (s start) from() failures.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:
 		return failures.FromConversation
-	case s.kept || s.former || s.asLeft:
+	case s.kept || s.former || s.asLeft || s.waited:
 		return failures.FromFiles
 	}
 	return failures.FromInput
@@ -138,7 +140,10 @@ func (f startFacts) decide() start {
 		}
 	}
 	if f.outage != nil && f.outage.Left && f.conversation == "" {
-		s.asLeft = true
+		if s.waited = f.outage.Files != "" && f.intact(f.outage.Files); s.waited { // another host may continue
+			s.files, s.former = f.outage.Files, false
+		}
+		s.asLeft = !s.waited
 	}
 	if f.continuable {
 		cutOff := f.log.Begun == len(f.log.Attempts)+1

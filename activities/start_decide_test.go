@@ -27,6 +27,9 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 		{"after one with a conversation in the directory", startFacts{log: after(failures.APIError), conversation: spec.InDirectory, continuable: true}, "left", failures.FromConversation},
 		{"on the work that was sent back", startFacts{former: "former"}, "former", failures.FromFiles},
 		{"cut off in the first attempt", startFacts{log: session.RoundLog{Begun: 1}, conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{Left: true, Files: "stored"}}, "stored", failures.FromFiles},
+		{"cut off, with a conversation in the store", startFacts{log: session.RoundLog{Begun: 1}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
+		{"after a failing check, with a conversation in the store", startFacts{log: after(failures.TestFailure), conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "left"}}, "left", failures.FromConversation},
 		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{Left: true}}, "input", failures.FromFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {
