@@ -57,22 +57,6 @@ func (a agents) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	return out, failed
 }
 
-// program works without a model: it takes its time and writes its file.
-func (a agents) program(ctx context.Context, id spec.AssignmentID, job session.Job) (session.Outcome, error) {
-	for i := range 3 {
-		if _, err := call(a.p, "Ask", false, func() (any, error) { return nil, nil }); err != nil {
-			return session.Outcome{}, failures.Failf(failures.Unknown, "%v", err)
-		}
-		select {
-		case <-time.After(a.p.world.think(id, i)):
-		case <-ctx.Done():
-			return session.Outcome{}, context.Cause(ctx)
-		}
-	}
-	err := os.WriteFile(filepath.Join(job.Tree, id.Persona+".txt"), []byte(a.p.world.content(job.Brief)), 0o600)
-	return session.Outcome{Summary: "done"}, err
-}
-
 // content is what an agent writes: bad work as often as the plan says, unless a person
 // has said how to do it.
 func (w *world) content(b session.Brief) string {
@@ -128,13 +112,9 @@ func (a agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Us
 	return used, estimate, false
 }
 
-func (a agents) Conversation(string, session.WorkDir) (c session.Conversation, ok bool) {
-	return c, false
-}
 func (a agents) Sweep(session.WorkDir) error           { return nil }
 func (a agents) Removed(session.WorkDir) int64         { return 0 }
 func (a agents) EndStopped()                           {}
-func (a agents) Forget(session.WorkDir) error          { return nil }
 func (a agents) Offered(name string) spec.OfferedAgent { return a.p.world.offered(name) }
 func (a agents) Keep(string) []string                  { return nil }
 func (a agents) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
@@ -144,7 +124,7 @@ func (a agents) Secrets() []string                     { return nil }
 func (w *world) offered(name string) spec.OfferedAgent {
 	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}
 	if slices.Contains(w.plan.Programs, name) {
-		o.Kind, o.Conversation = "command", ""
+		o.Kind, o.Conversation = "command", spec.InDirectory
 	}
 	return o
 }

@@ -22,8 +22,11 @@ type Plan struct {
 	Bad map[string]int `json:"bad,omitempty"`
 	// Turns is, by assignment, how many answers its model needs.
 	Turns map[string]int `json:"turns,omitempty"`
-	// Programs names the agents that are programs; the others are models.
+	// Programs names the agents that are programs, which keep their conversations in HOME;
+	// the others are models.
 	Programs []string `json:"programs,omitempty"`
+	// Hosts is how many hosts the processes are spread over; zero: one.
+	Hosts int `json:"hosts,omitempty"`
 	// Faults, Windows, Limited and Visits are what goes wrong and what people do.
 	Faults  []Fault   `json:"faults,omitempty"`
 	Windows []Window  `json:"windows,omitempty"`
@@ -155,6 +158,10 @@ func newPlan(seed uint64) Plan {
 	p.makeFaults(r, profileOf(seed))
 	if h := hash(seed, "approve", 0); h%4 == 0 {
 		p.Team.Phases[(h>>8)%uint64(len(p.Team.Phases))].Approve = spec.Approval{By: []string{"leads"}, Count: 2}
+	}
+	// Where the store is away, a worker that stops cannot note it, and counts as lost.
+	if h := hash(seed, "programs", 0); h%3 == 0 && profileOf(seed) != "store" {
+		p.addPrograms(r)
 	}
 	if h := hash(seed, "continue", 0); h%3 == 0 {
 		p.Continue = textfmt.Duration(time.Duration(1+(h>>8)%240_000) * time.Millisecond)
@@ -316,6 +323,18 @@ func (p *Plan) addKills(r *rand.Rand, n int) {
 			f.For = minutes(r, 0, 20)
 		}
 		p.Faults = append(p.Faults, f)
+	}
+}
+
+// addPrograms makes an agent a program, on workers of some hosts that die or stop where its
+// conversation is written, stored or restored.
+func (p *Plan) addPrograms(r *rand.Rand) {
+	p.Programs, p.Hosts = []string{"a0"}, 1+r.IntN(3)
+	for range 1 + r.IntN(4) {
+		p.Faults = append(p.Faults, Fault{
+			Kind: pick(r, KillBefore, KillAfter, Stop, Stop), N: 1 + r.IntN(8),
+			Op: pick(r, "Program.work", "Program.note", "Program.end", "Program.conversation", "Materialise", "Collect", "PutRecord"),
+		})
 	}
 }
 

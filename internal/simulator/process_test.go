@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -55,7 +56,7 @@ func (w *world) newProcess() *process {
 	w.processes++
 	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
 	fs, ss, ls := files{s.Content, p}, sessions{s, p}, ledgers{s, p}
-	ws := workDirs{workdir.New(workdir.Options{Root: workdir.DefaultRoot(w.dir), MaxWritten: 10e9, Acquire: p.acquire}), p}
+	ws := workDirs{workdir.New(workdir.Options{Root: filepath.Join(w.dir, "hosts", strconv.Itoa(p.id%max(w.plan.Hosts, 1))), MaxWritten: 10e9, Acquire: p.acquire}), p}
 	bs, as := breakers{p}, agents{p: p}
 	clock := time.Now
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
@@ -240,7 +241,7 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 
 // isStore reports whether an operation is the store's.
 func isStore(op string) bool {
-	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
+	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Program.") && !strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
 }
 
 // begin counts the call and takes its time.
