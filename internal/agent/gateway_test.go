@@ -27,7 +27,7 @@ import (
 // askArgument makes the test binary an agent that sends prompts, its arguments up to a flag, to the
 // provider of its environment. It prints its environment and the answers, and a prompt that is JSON.
 // The prompt "stay" has it stay, whatever the provider answers,
-// and "claim" report that it has used five tokens.
+// "claim" report that it has used five tokens, and "tell" say its token.
 const askArgument = "__test-ask"
 
 func ask(prompts []string) (exit int) {
@@ -45,6 +45,9 @@ func ask(prompts []string) (exit int) {
 			time.Sleep(time.Hour)
 		case "claim":
 			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"usage":{"output_tokens":5}}`), 0o600)
+			continue
+		case "tell":
+			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"summary":"the token is `+os.Getenv("ANTHROPIC_API_KEY")+`"}`), 0o600)
 			continue
 		}
 		path, key := os.Getenv("ANTHROPIC_BASE_URL")+"/v1/messages", os.Getenv("ANTHROPIC_API_KEY")
@@ -164,7 +167,7 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			b := newBench(t)
 			b.isolation = c.isolation
 			b.vars["MODEL"] = realKey
-			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one", "openai two")
+			s, server := b.asker(func(providertest.Request) providertest.Reply { return providertest.Say("yes") }, c.network, "one", "openai two", "tell")
 			job, calls := b.job(), &purse{left: 1_000_000}
 			job.Calls = calls
 			out, err := s.Run(t.Context(), job)
@@ -176,6 +179,7 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			require.NotContains(t, log, realKey)
 			require.Contains(t, log, "PLAIN=seen")
 			require.Contains(t, log, "ANTHROPIC_API_KEY=***", "the token is masked")
+			require.Equal(t, "the token is ***", out.Summary)
 			counted, broken := server.Total()
 			require.Zero(t, broken)
 			require.Equal(t, counted.Tokens(), out.Usage.Tokens())

@@ -20,6 +20,9 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 	}
 	via := s.openPassage(ctx, d, job)
 	defer via.Close()
+	masking := *s
+	masking.secrets = via.secrets
+	s = &masking
 	var call *programCall
 	if d.Preset != "" {
 		call = s.beginCall(d, job)
