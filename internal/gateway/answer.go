@@ -184,7 +184,7 @@ func (a *answer) finish(err error) {
 		a.report(failures.Failf(failures.APIError, "the provider's answer was incomplete: %v", err))
 	}
 	a.deliver()
-	if err != nil {
+	if err != nil || facts.Fault != nil && a.asked.Format == wire.GenerateContent { // Gemini CLI takes an error for the end
 		panic(http.ErrAbortHandler) // the program sees that it broke off
 	}
 }

@@ -92,6 +92,9 @@ func TestEveryFaultIsBooked(t *testing.T) {
 				if response == nil {
 					require.Error(t, err)
 				}
+				if c.fault.InStream {
+					require.Equal(t, f.provider == "gemini", err != nil, "whose program does not see the error")
+				}
 				require.NotContains(t, answer+fmt.Sprint(response), theKey)
 				require.Eventually(t, func() bool { _, _, open := b.account.sum(); return open == 0 }, 30*time.Second, time.Millisecond)
 				settled, unsettled, _ := b.account.sum()
