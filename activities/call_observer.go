@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // callObserver reports the paid calls of a round to its observer. Of a call that
@@ -34,24 +35,33 @@ type observedCall struct {
 
 // begin reports that a call begins. Those that ended before without an answer did not end
 // the attempt.
-func (o *callObserver) begin(ctx context.Context, agent, model string) *observedCall {
+func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observedCall {
 	o.finish(failures.Unknown, func(c *observedCall) bool { return c.over })
 	c := &observedCall{}
-	_, c.ended = o.observer.CallBegun(ctx, o.call(agent, model))
+	_, c.ended = o.observer.CallBegun(ctx, o.call(plan))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open = append(o.open, c)
 	return c
 }
 
-// booked notes what a call has cost. answered: it brought an answer, and stored: that is kept.
+// booked notes what a call has cost. answered: its answer is in the journal, and stored: that is kept.
 func (o *callObserver) booked(call *observedCall, used cost.Usage, answered, stored bool) {
 	o.mu.Lock()
-	call.end, call.over = CallEnd{Usage: used, Stored: stored}, !answered
+	call.end.Usage, call.end.Stored = used, stored
+	said := call.end.Answer
+	call.over = !answered && said == (session.CallAnswer{})
 	o.mu.Unlock()
-	if answered { // how a call that is the whole attempt ended is known at the attempt's end
-		o.finish("", func(c *observedCall) bool { return c == call })
+	if !call.over { // how a call that is the whole attempt ended is known at the attempt's end
+		o.finish(said.Category, func(c *observedCall) bool { return c == call })
 	}
+}
+
+// answered notes what the provider has said.
+func (o *callObserver) answered(call *observedCall, a session.CallAnswer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	call.end.Answer = a
 }
 
 // attemptEnded reports the end of all calls that are open, of which some may have been cut off.
@@ -73,11 +83,13 @@ func (o *callObserver) finish(category failures.Category, which func(*observedCa
 }
 
 // replayed reports an answer that was found in the store.
-func (o *callObserver) replayed(agent string) { o.observer.CallReplayed(o.call(agent, "")) }
+func (o *callObserver) replayed(agent string) {
+	o.observer.CallReplayed(o.call(session.CallPlan{Agent: agent}))
+}
 
-func (o *callObserver) call(agent, model string) Call {
-	offered := o.agents.Offered(agent)
-	return Call{Team: o.team, Session: o.session, Agent: agent, API: offered.API, Model: cmp.Or(model, offered.Model)}
+func (o *callObserver) call(plan session.CallPlan) Call {
+	model := cmp.Or(plan.Model, o.agents.Offered(plan.Agent).Model)
+	return Call{Team: o.team, Session: o.session, Agent: plan.Agent, API: plan.API, Model: model, Server: plan.Server}
 }
 
 // fractions reports which part is spent of the budgets that an assignment draws from.

@@ -91,8 +91,9 @@ type AttemptEnd struct {
 type Call struct {
 	Team, Session string
 	Agent         string
-	// API and Model are the agent's, as its worker offers it.
-	API, Model string
+	// API names the API of the provider, and Server is its host; empty: the call is a whole attempt of
+	// an agent program.
+	API, Model, Server string
 }
 
 // CallEnd is what a paid call has come to.
@@ -103,6 +104,8 @@ type CallEnd struct {
 	Usage cost.Usage
 	// Stored: its answer is in the store, for whoever needs it again.
 	Stored bool
+	// Answer is what the provider has said.
+	Answer session.CallAnswer
 }
 
 // observerOrNone is an observer that is not nil.

@@ -212,6 +212,9 @@ func (c *paidCall) Report(used, estimate cost.Usage) error {
 	return c.Spending(used)
 }
 
+// Answered notes what the provider has said.
+func (c *paidCall) Answered(a session.CallAnswer) { c.spender.observer.answered(c.observed, a) }
+
 // Spending notes what the call has used so far. One that has used more
 // than was set aside for it gets more, as long as there is some, and else is
 // stopped.

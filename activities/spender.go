@@ -125,7 +125,7 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 	if err := c.reserve(ctx); err != nil {
 		return nil, err
 	}
-	c.observed = s.observer.begin(ctx, plan.Agent, plan.Model)
+	c.observed = s.observer.begin(ctx, plan)
 	s.mu.Lock()
 	s.open[c] = cost.Usage{}
 	s.mu.Unlock()

@@ -369,9 +369,6 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
 		Fallback: d.Fallback, Unpriced: s.config.Unpriced(name), Gateway: d.Gateway,
 	}
-	if names := d.providers(); len(names) == 1 {
-		offered.API = string(s.config.Providers[names[0]].Format)
-	}
 	if s.rooms && d.Kind == KindCommand {
 		if offered.Network = d.Network; len(offered.Network) == 0 {
 			offered.Network = []string{string(room.NetworkHost)}

@@ -89,6 +89,8 @@ func (l *ledger) Report(used, estimate cost.Usage) error {
 	return l.Spending(used)
 }
 
+func (*ledger) Answered(session.CallAnswer) {}
+
 func (l *ledger) Spending(used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

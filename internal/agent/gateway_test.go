@@ -123,7 +123,10 @@ func (c *purseCall) Unsettle(ctx context.Context, used, _ cost.Usage) error {
 	return c.Abandon(ctx, used)
 }
 func (*purseCall) Report(cost.Usage, cost.Usage) error { return nil }
-func (*purseCall) Spending(cost.Usage) error           { return nil }
+
+func (*purseCall) Answered(session.CallAnswer) {}
+
+func (*purseCall) Spending(cost.Usage) error { return nil }
 
 const realKey = "sk-of-the-provider-0123456789"
 

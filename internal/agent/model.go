@@ -48,7 +48,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
 	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
-		Name: job.Agent, Kind: string(p.Format), Model: d.Model, Provider: provider, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
+		Name: job.Agent, Kind: string(p.Format), Server: p.Format.Host(p.BaseURL), Model: d.Model, Provider: provider, Transport: s.transport, Prices: prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
 		Log: c.Stdout,

@@ -141,6 +141,8 @@ func (b *booking) Unsettle(_ context.Context, used, estimate cost.Usage) error {
 
 func (b *booking) Report(used, _ cost.Usage) error { return b.Spending(used) }
 
+func (*booking) Answered(session.CallAnswer) {}
+
 func (b *booking) Spending(used cost.Usage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -224,6 +224,7 @@ func (a *answer) settle(facts wire.Facts) {
 	a.recorded(cmp.Or(facts.Stop, "complete"), used)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
 	defer cancel()
+	a.call.Answered(facts.Answer())
 	a.spent = a.call.Settle(ctx, document, used)
 	a.booked = true
 	a.note(a.spent)
@@ -255,6 +256,11 @@ func (a *answer) unsettle(facts wire.Facts) {
 	a.recorded(how, spent)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
 	defer cancel()
+	said := facts.Answer()
+	if said.Category == "" {
+		said.Category = failures.APIError
+	}
+	a.call.Answered(said)
 	a.note(a.call.Unsettle(ctx, used, spent.Minus(used)))
 	a.count(spent)
 }

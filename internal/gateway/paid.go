@@ -218,6 +218,7 @@ func (p *paid) begin(ctx context.Context) (session.Call, error) {
 		f := p.forecast
 		return p.attempt.Account.Begin(ctx, session.CallPlan{
 			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.asked.Model, Request: p.digest,
+			API: string(p.provider.API), Server: p.provider.API.Host(p.provider.BaseURL),
 			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
 		})
 	}
@@ -265,6 +266,8 @@ func (p *paid) measure() bool {
 func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
 	defer cancel()
+	failure := wire.Failure(u.err, p.gateway.o.Now())
+	call.Answered(session.CallAnswer{Category: failure.Category})
 	var err error
 	if wire.Unbilled(u.err) {
 		err = call.Abandon(ctx, cost.Usage{})
@@ -272,7 +275,6 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 		err = call.Unsettle(ctx, cost.Usage{}, f.Estimate())
 	}
 	p.note(err)
-	failure := wire.Failure(u.err, p.gateway.o.Now())
 	p.record.failed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)

@@ -26,9 +26,10 @@ const (
 
 // Agent is a model that works on assignments.
 type Agent struct {
-	// Name is the agent's, Kind that of its provider, Model the model's.
-	Name, Kind, Model string
-	Provider          Provider
+	// Name is the agent's, Kind the API of its provider, Server its host, Model the model's.
+	Name, Kind, Server, Model string
+
+	Provider Provider
 	// Transport carries the calls.
 	Transport http.RoundTripper
 	// Enter waits until a call may begin within the provider's limits, with a prompt of so many

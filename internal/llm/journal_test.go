@@ -170,6 +170,8 @@ func (j *journal) Get(_ context.Context, name spec.Digest) (data []byte, err err
 	return data, err
 }
 
+func (*journalCall) Answered(session.CallAnswer) {}
+
 func (c *journalCall) Spending(used cost.Usage) error {
 	j := c.journal
 	j.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Provider asks a model. It is an adapter: it translates, and nothing else.
@@ -136,4 +137,6 @@ type Answer struct {
 	// Usage is what the provider says the call has cost, without money; zero if
 	// it does not say. The journal keeps it beside the answer.
 	Usage cost.Usage `json:"-"`
+	// Said is what the provider says of the answer besides.
+	Said session.CallAnswer `json:"-"`
 }

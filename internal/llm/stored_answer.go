@@ -54,7 +54,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	var used cost.Usage
 	defer func() { leave(used.Tokens()) }()
 	call, err := r.job.Calls.Begin(ctx, session.CallPlan{
-		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
+		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest, API: r.Kind, Server: r.Server,
 		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
 	})
 	if err != nil {
@@ -70,6 +70,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 		return Answer{}, nil, err
 	}
 	used = answer.Usage
+	call.Answered(answer.Said)
 	if u := answer.Usage; answer.Counted {
 		r.Scale.Learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.Total)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -35,8 +36,9 @@ const AnyTurn = -1
 type CallPlan struct {
 	// Turn is as in [CallKey], or [AnyTurn].
 	Turn int
-	// Agent and Model say who answers.
-	Agent, Model string
+	// Agent and Model say who answers. API names the API of the provider: anthropic, openai or gemini,
+	// and Server is its host; empty: the call is a whole attempt of an agent program.
+	Agent, Model, API, Server string
 	// Request is the digest of all that the answer depends on.
 	Request spec.Digest
 	// Want covers the call whatever it turns out to cost. Least is the least
@@ -45,6 +47,15 @@ type CallPlan struct {
 	// Estimate is booked if nobody ever learns what the call has cost; zero: what
 	// calls of the agent have cost before.
 	Estimate cost.Usage
+}
+
+// CallAnswer is what a provider says of its answer.
+type CallAnswer struct {
+	// ID is its name for the answer, Model what wrote it, and Stop why it ends; empty: unknown.
+	ID, Model, Stop string
+	// Category is that of the failure, where there is no whole answer; empty: there is one, or it is
+	// the attempt's.
+	Category failures.Category
 }
 
 // StoredTurn is a turn that was paid for.
@@ -105,4 +116,7 @@ type Call interface {
 	// passed what was reserved gets more while there is some. A *Failure of category
 	// token_budget says that nothing is left: the agent has to stop.
 	Spending(used cost.Usage) error
+	// Answered is told, before the call ends, what its provider has said. Nothing depends on it
+	// besides traces.
+	Answered(a CallAnswer)
 }

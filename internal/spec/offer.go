@@ -44,8 +44,6 @@ type OfferedAgent struct {
 	Fallback string `json:"fallback,omitempty"`
 	// Gateway names the providers that it reaches through the worker's gateway.
 	Gateway []string `json:"gateway,omitempty"`
-	// API names the API of its one provider: anthropic, openai or gemini; empty: it has none.
-	API string `json:"api,omitempty"`
 	// Network is what it reaches in a room: host, none, or a list of hosts; empty without one.
 	Network []string `json:"network,omitempty"`
 	// Unpriced: it spends tokens, and no prices are configured.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
 )
 
 // askArgument makes the test binary an agent program that asks a model for one part after the other, and
@@ -166,4 +168,51 @@ func TestTheFifthFailedCallOpensTheBreaker(t *testing.T) {
 	require.Equal(t, int64(paidTurns*110), s.Usage.Tokens())
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Zero(t, s.Unsettled)
+}
+
+// TestCallsThroughTheGatewayAreShownAndTraced follows a session, and takes what its worker exports.
+func TestCallsThroughTheGatewayAreShownAndTraced(t *testing.T) {
+	t.Parallel()
+	w, collector := newWorld(t), telemetrytest.Receive(t)
+	release := make(chan struct{})
+	server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		reply := providertest.Reply{Text: "an unmistakable part", Usage: callCost}
+		if bytes.Contains(r.Body, []byte("part 02")) {
+			reply.Fault.Hold = func(int) <-chan struct{} { return release }
+		}
+		return reply
+	})
+	w.variables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}
+	team := w.withAsker(server, "none", 100_000)
+	worker := w.startWorker()
+	w.must("run", team, "parts", "--session", "shown")
+	follower := w.start(filepath.Join(programs, "maestro"), "logs", "shown", "-f")
+	w.eventually("the call that waits for its answer is shown", func() bool {
+		return strings.Contains(follower.output.String(), "write/writer | ? user: write part 02")
+	})
+	require.Equal(t, 2, strings.Count(follower.output.String(), "an unmistakable part"))
+	close(release)
+	w.completes("shown")
+	logs := w.must("logs", "shown", "--full")
+	for part := range paidTurns {
+		require.Regexp(t, fmt.Sprintf(`(?m)^ *-- call %d at \d\d:\d\d:\d\d to p: m\n *\? user: write part %02d\n *an unmistakable part\n *-- call %d: end_turn after .*; tokens: 100 in, 10 out`,
+			part+1, part, part+1), logs)
+	}
+	worker.signal(syscall.SIGTERM)
+	w.dies(worker)
+	attempts := collector.Named("attempt write/writer")
+	require.Len(t, attempts, 1)
+	calls := collector.Named("chat m")
+	require.Len(t, calls, paidTurns)
+	for _, call := range calls {
+		require.Equal(t, attempts[0].SpanId, call.ParentSpanId)
+		require.Equal(t, "anthropic", call.Text("gen_ai.provider.name"))
+		require.Equal(t, "127.0.0.1", call.Text("server.address"))
+		require.Equal(t, "m", call.Text("gen_ai.response.model"))
+		require.NotEmpty(t, call.Text("gen_ai.response.id"))
+		require.EqualValues(t, 10, call.Int("gen_ai.usage.output_tokens"))
+	}
+	for _, body := range collector.Bodies() {
+		require.NotContains(t, string(body), "unmistakable")
+	}
 }

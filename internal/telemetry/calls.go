@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // calls measures paid calls, by OpenTelemetry's conventions for generative AI
@@ -62,10 +63,14 @@ func (r *Recorder) CallBegun(ctx context.Context, call activities.Call) (context
 	attributes := callAttributes(call)
 	ctx, span := r.tracer.Start(ctx, callName(call), trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attributes...), trace.WithAttributes(semconv.GenAIConversationID(call.Session)))
+	if call.Server != "" {
+		span.SetAttributes(semconv.ServerAddress(call.Server))
+	}
 	return ctx, func(end activities.CallEnd) {
 		now := r.clock()
 		r.calls.record(ctx, call, end, attributes, now.Sub(began))
 		span.SetAttributes(usageAttributes(end.Usage)...)
+		span.SetAttributes(answerAttributes(end.Answer)...)
 		fail(span, end.Category)
 		span.End(trace.WithTimestamp(now))
 	}
@@ -121,6 +126,19 @@ func usageAttributes(u cost.Usage) []attribute.KeyValue {
 		semconv.GenAIUsageReasoningOutputTokensKey.Int64(u.ReasoningTokens),
 		attribute.Float64("maestro.cost_usd", float64(u.CostUSD)/1e9),
 	}
+}
+
+func answerAttributes(a session.CallAnswer) (attributes []attribute.KeyValue) {
+	if a.ID != "" {
+		attributes = append(attributes, semconv.GenAIResponseID(a.ID))
+	}
+	if a.Model != "" {
+		attributes = append(attributes, semconv.GenAIResponseModel(a.Model))
+	}
+	if a.Stop != "" {
+		attributes = append(attributes, semconv.GenAIResponseFinishReasons(a.Stop))
+	}
+	return attributes
 }
 
 // providers names the providers as the conventions do, by their API.

@@ -101,6 +101,15 @@ func (a API) Base(address string) string {
 	return address
 }
 
+// Host is the host of the address; empty: it is no address.
+func (a API) Host(address string) string {
+	u, err := url.Parse(a.Base(address))
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // ClientBase is the address that a program is given for an API that is served at an address.
 func (a API) ClientBase(address string) string {
 	if a == OpenAI {

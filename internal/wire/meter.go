@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Facts is what an answer has said so far.
@@ -23,6 +24,15 @@ type Facts struct {
 	ID, Model string
 	// Fault is an error in the place of an answer, or within it; nil: none.
 	Fault *Fault
+}
+
+// Answer is what the provider has said, for traces.
+func (f Facts) Answer() session.CallAnswer {
+	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop}
+	if f.Fault != nil {
+		a.Category = f.Fault.failure().Category
+	}
+	return a
 }
 
 // Meter reads an answer as it passes, a stream of events or one document. It never fails,

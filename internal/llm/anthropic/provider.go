@@ -94,7 +94,7 @@ func (c *collector) call(index int) llm.Call {
 }
 
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: c.meter.Facts().Usage}
+	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: c.meter.Facts().Usage, Said: c.meter.Facts().Answer()}
 	for i, block := range c.message.Content {
 		switch block.Type {
 		case "text":

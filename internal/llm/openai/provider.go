@@ -122,7 +122,7 @@ func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 }
 
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.meter.Facts().Usage}
+	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.meter.Facts().Usage, Said: c.meter.Facts().Answer()}
 	switch {
 	case c.refusal.Len() > 0:
 		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
