@@ -46,6 +46,9 @@ type Files interface {
 	// the first that it has not.
 	Intact(ctx context.Context, manifest spec.Digest) error
 	IntactDelta(ctx context.Context, delta spec.Digest) error
+	// Touched lists the paths that a delta changes or removes and that one of the
+	// patterns matches, sorted.
+	Touched(ctx context.Context, delta spec.Digest, patterns []string) ([]string, error)
 	// Artifacts lists the files that the steps left and that are still in the
 	// folded tree, sorted by path.
 	Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error)

@@ -65,6 +65,21 @@ func TestHalfStaleSequence(t *testing.T) {
 	require.Equal(t, []string{"chain-p.txt"}, paths)
 }
 
+// TestWorkOnFilesThatAreProtectedLater runs again, and no other work.
+func TestWorkOnFilesThatAreProtectedLater(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	p.team.Phases[1].Protected, p.team.Phases[3].Protected = []string{"pair-q*"}, []string{"tests/**"}
+	p.admit(session.Course{})
+	require.Equal(t, `restore root/p: finished before
+restore pair/p: finished before
+run pair/q: changed files that are protected now: pair-q.txt
+run chain/p: depends on pair, which runs again
+run chain/q: depends on pair, which runs again
+restore side/q: finished before`, p.plan())
+}
+
 // TestForkKeepsHalfAPhase: a fork has no records of what it shares, so its
 // checkpoint keeps what stands of a phase that has yet to be done.
 func TestForkKeepsHalfAPhase(t *testing.T) {

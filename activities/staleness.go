@@ -39,7 +39,7 @@ func (v *reuse) assignment(id spec.AssignmentID, selected bool) error {
 	case damage != "":
 		ok, reason = false, damage
 	case reason == "":
-		reason = v.stale(a, id)
+		reason, err = v.stale(a, id)
 	}
 	if err != nil {
 		return err
@@ -69,16 +69,40 @@ func (v *reuse) unfinished(id spec.AssignmentID) string {
 }
 
 // stale says why the work does not stand; empty if it does.
-func (v *reuse) stale(a finished, id spec.AssignmentID) string {
+func (v *reuse) stale(a finished, id spec.AssignmentID) (string, error) {
 	if a.Basis == nil {
-		return ""
+		return "", nil
 	}
 	persona := v.team.Personas[id.Persona]
 	now := session.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, v.decisions(v.withAbove()))
 	if parts := now.Changed(*a.Basis); len(parts) > 0 {
-		return "changed: " + strings.Join(parts, ", ")
+		return "changed: " + strings.Join(parts, ", "), nil
 	}
-	return ""
+	return v.unprotected(a)
+}
+
+// unprotected says which files the work changes that its phase protects by now; empty if none.
+func (v *reuse) unprotected(a finished) (string, error) {
+	if len(v.phase.Protected) == 0 {
+		return "", nil
+	}
+	works, touched := []session.Work{a.Work}, []string(nil)
+	// A person's edit is among what was integrated, and may change what was protected then.
+	if before, _ := v.before.Phase(v.phase.Name); !slices.Equal(before.Protected, v.phase.Protected) {
+		works = append(works, a.Integrated...)
+	}
+	for _, w := range works {
+		paths, err := v.Files.Touched(v.ctx, w.Delta, v.phase.Protected)
+		if err != nil {
+			return "", err
+		}
+		touched = append(touched, paths...)
+	}
+	if len(touched) == 0 {
+		return "", nil
+	}
+	slices.Sort(touched)
+	return "changed files that are protected now: " + firstFew(slices.Compact(touched)), nil
 }
 
 // withAbove lists the phase and all that it builds on.

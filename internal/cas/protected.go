@@ -3,6 +3,8 @@ package cas
 import (
 	"context"
 	"slices"
+
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // matching lists the paths of the delta that match, sorted.
@@ -17,6 +19,15 @@ func (d Delta) matching(globs patterns) (paths []string) {
 	}
 	slices.Sort(paths)
 	return paths
+}
+
+// Touched implements the port of the activities.
+func (s trees) Touched(ctx context.Context, delta spec.Digest, globs []string) ([]string, error) {
+	d, err := s.Delta(ctx, delta)
+	if err != nil {
+		return nil, err
+	}
+	return d.matching(globs), nil
 }
 
 // protect gives a tree what the base has at some paths.
