@@ -3,6 +3,7 @@
 package system
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,13 +79,20 @@ func (w *world) moves(name string) {
 // answered is paid once.
 func TestConversationContinuesOnAnotherHost(t *testing.T) {
 	t.Parallel()
-	for preset, c := range conversingCLIs {
+	clis := maps.Clone(conversingCLIs)
+	clis["claude with a gateway"] = conversing{
+		func(bin, _ string) string {
+			return "{kind: command, preset: claude, argv: [" + bin + "/claude, --permission-mode, acceptEdits, --allowedTools, Bash], gateway: [p], network: none, env: [CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC]}"
+		},
+		conversingCLIs["claude"].run,
+	}
+	for preset, c := range clis {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
 			permitsRooms(t)
 			w, s := newWorld(t), &steps{conversing: c, holds: 2, held: make(chan struct{}, 2)}
 			server := providertest.New(t, s.reply)
-			teamFile, start := w.converse(c, server.URL(), "isolation: required\n")
+			teamFile, start := w.converse(c, server.URL(), "isolation: required\nproviders: {p: {format: anthropic, base_url: '"+server.URL()+"', key_env: CODEX_API_KEY}}\n")
 			first := start()
 			w.must("run", teamFile, "parts", "--session", "talk")
 			s.waits(w)
