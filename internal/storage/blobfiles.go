@@ -55,13 +55,8 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 // makeBlob writes the file of a blob. A durable one is flushed before it gets its name, so
 // that a flush that fails leaves no blob.
 func (d *Directory) makeBlob(path string, data []byte, durability Durability) (*BlobInfo, error) {
-	temp, err := d.writeTempOnce(path, data, durability)
+	temp, info, err := d.writeTempOnce(path, data, durability)
 	if err != nil {
-		return nil, err
-	}
-	info, err := os.Lstat(temp)
-	if err != nil {
-		_ = os.Remove(temp)
 		return nil, err
 	}
 	return blobInfo(info), d.installTemp(temp, path, durability)

@@ -47,24 +47,24 @@ func (d *Directory) installTemp(temp, path string, durability Durability) error 
 // path. On a full disk it uses the reserve.
 func (d *Directory) writeTemp(path string, data []byte, durability Durability) (temp string, err error) {
 	err = d.withReserve(func() error {
-		temp, err = d.writeTempOnce(path, data, durability)
+		temp, _, err = d.writeTempOnce(path, data, durability)
 		return err
 	})
 	return temp, err
 }
 
-// writeTempOnce is as writeTemp, without the reserve.
-func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (string, error) {
+// writeTempOnce is as writeTemp, without the reserve. It returns what it has written, too.
+func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (temp string, info fs.FileInfo, err error) {
 	f, err := d.temp()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	failpoint.Torn(path, f, data)
-	if err := writeAll(f, data, d.limited(durability)); err != nil {
+	if info, err = writeAll(f, data, d.limited(durability)); err != nil {
 		_ = os.Remove(f.Name())
-		return "", err
+		return "", nil, err
 	}
-	return f.Name(), nil
+	return f.Name(), info, nil
 }
 
 // temp makes a temporary file in the file system of the directory.
@@ -94,17 +94,29 @@ func openFile(path string) (*os.File, error) {
 // install renames a temporary file to path. A directory that it has to make is
 // durable in any case: whoever settles the file looks no further up than that.
 func (d *Directory) install(temp, path string, durability Durability) error {
-	err := os.Rename(temp, path)
+	err := rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := d.makeDir(filepath.Dir(path), Durable); err != nil {
 			return err
 		}
-		err = os.Rename(temp, path)
+		err = rename(temp, path)
 	}
 	if err != nil || d.limited(durability) != Durable {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// rename is [os.Rename] without a look at what is replaced, which is never a directory.
+func rename(from, to string) error {
+	for {
+		switch err := syscall.Rename(from, to); {
+		case err == nil:
+			return nil
+		case err != syscall.EINTR:
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		}
+	}
 }
 
 // makeDir makes a directory and its parents below the root.
@@ -130,16 +142,18 @@ func (d *Directory) limited(durability Durability) Durability {
 	return durability && !Durability(d.unflushed)
 }
 
-// writeAll writes data and closes f.
-func writeAll(f *os.File, data []byte, durability Durability) (err error) {
+// writeAll writes data, closes f, and returns what it was then.
+func writeAll(f *os.File, data []byte, durability Durability) (info fs.FileInfo, err error) {
 	defer closing(f, &err)
 	if _, err := f.Write(data); err != nil {
-		return err
+		return nil, err
 	}
 	if durability == Durable {
-		return f.Sync()
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	return f.Stat()
 }
 
 // syncDir makes the names in a directory outlive a power loss.
