@@ -216,3 +216,41 @@ func TestCallsThroughTheGatewayAreShownAndTraced(t *testing.T) {
 		require.NotContains(t, string(body), "unmistakable")
 	}
 }
+
+// TestANewKeyIsUsedAtTheNextCall of an attempt at work, once the worker has read its file again.
+func TestANewKeyIsUsedAtTheNextCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		reply := providertest.Reply{Text: "a part", Usage: callCost}
+		if bytes.Contains(r.Body, []byte("part 02")) {
+			reply.Fault.Hold = func(int) <-chan struct{} {
+				once.Do(func() { close(asked) })
+				return answer
+			}
+		}
+		return reply
+	})
+	team := w.withAsker(server, "none", 100_000)
+	file, err := os.ReadFile(filepath.Join(w.dir, "agents.yaml"))
+	require.NoError(t, err)
+	w.write("agents.yaml", strings.Replace(string(file), "key_env: PROVIDER_KEY", "key_file: keys/key", 1))
+	w.write("keys/key", "sk-the-first-key")
+	worker := w.startWorker()
+	w.must("run", team, "parts", "--session", "rotated")
+	<-asked
+	w.write("keys/key", "sk-the-second-key")
+	worker.signal(syscall.SIGHUP)
+	w.eventually("the file is read", func() bool { return strings.Contains(worker.output.String(), "worker file reloaded") })
+	close(answer)
+	w.completes("rotated")
+	for i, r := range server.Requests() {
+		want := "sk-the-second-key"
+		if i < 3 {
+			want = "sk-the-first-key"
+		}
+		require.Equal(t, want, r.Header.Get("X-Api-Key"), "call %d", i)
+	}
+}
