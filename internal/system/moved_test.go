@@ -130,7 +130,7 @@ func (w *world) madeInSteps() {
 }
 
 // TestConversationContinuesAfterImport: another store and another cluster have the session, and
-// nothing else of the first ones.
+// nothing else of the first ones. The workers are not root.
 func TestConversationContinuesAfterImport(t *testing.T) {
 	t.Parallel()
 	for preset, c := range conversingCLIs {
@@ -141,17 +141,23 @@ func TestConversationContinuesAfterImport(t *testing.T) {
 			server := providertest.New(t, s.reply)
 			from := newWorld(t)
 			teamFile, start := from.converse(c, server.URL(), "isolation: required\n")
+			if os.Geteuid() == 0 {
+				from.asNobody()
+			}
 			worker := start()
 			from.must("run", teamFile, "parts", "--session", "talk")
 			s.waits(from)
 			worker.signal(syscall.SIGTERM)
 			from.dies(worker)
-			archive := filepath.Join(t.TempDir(), "talk.tar.gz")
+			archive := filepath.Join(from.dir, "talk.tar.gz")
 			from.must("checkpoints", "export", "talk", "--transcripts", "--out", archive)
 			require.NoError(t, os.RemoveAll(from.state))
 
 			to := newWorld(t)
 			_, start = to.converse(c, server.URL(), "isolation: required\n")
+			if os.Geteuid() == 0 {
+				to.asNobody()
+			}
 			before := len(server.Requests())
 			start()
 			to.must("checkpoints", "import", archive)
