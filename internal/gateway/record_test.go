@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // notes is a log in memory.
@@ -223,4 +224,20 @@ func TestCallsSideBySideAreToldApart(t *testing.T) {
 	close(release)
 	require.NoError(t, <-slow)
 	require.Regexp(t, `(?s)\? user: slow\n-- call 2 at [^\n]*\n\? user: fast\nanswer to fast\n-- call 2: [^\n]*\n-- call 1 is answered\nanswer to slow\n-- call 1: `, log.String())
+}
+
+// TestATranscriptIsBounded has a program ask with messages that nobody reads, and a provider flood it.
+func TestATranscriptIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		return providertest.Reply{Text: "x", Fault: providertest.Fault{Flood: 1 << 30}}
+	}, -1, func(o *gateway.Options, _ []gateway.Provider) { o.MaxAnswer = 16 << 20 })
+	log := b.recorded(t, nil)
+	deep := strings.Repeat(`{"content":[`, 4000) + strings.Repeat(`]}`, 4000)
+	_, _, _ = post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+deep+
+		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<19)+`"},{"role":"user","content":"the end"}]}`)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, 30*time.Second, time.Millisecond)
+	require.Contains(t, log.String(), "(20971548 bytes, not kept)")
+	require.Contains(t, log.String(), "more bytes are not kept …\n? user: the end\n")
+	require.Less(t, len(log.String()), 5*transcript.MaxItem)
 }
