@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/maestro-hive/maestro/internal/overlayfs"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -24,7 +25,7 @@ func (l *lowerTree) covered(p string, info fs.FileInfo, in *treeDir) (whiteout b
 	if l == nil {
 		return false
 	}
-	whiteout = isWhiteout(info)
+	whiteout = overlayfs.IsWhiteout(info)
 	if e := in.entry(path.Base(p)); e != nil && (whiteout || e.sub == nil || !info.IsDir()) {
 		l.gone = append(l.gone, p)
 	}
@@ -38,7 +39,12 @@ func (l *lowerTree) hiddenBy(root *os.Root, p string, d *treeDir) (bool, error) 
 	if p == "." || d == nil {
 		return false, nil
 	}
-	opaque, err := isOpaque(root)
+	dir, err := root.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	opaque, err := overlayfs.IsOpaque(dir)
 	if opaque {
 		l.gone = append(l.gone, p)
 	}

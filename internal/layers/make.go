@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/overlayfs"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -221,7 +222,7 @@ func (m *making) remove(ctx context.Context, diff cas.Delta) error {
 		if err := m.above(path.Dir(p)); err != nil {
 			return err
 		}
-		err := unix.Mknod(filepath.Join(m.tree, p), unix.S_IFCHR, 0)
+		err := overlayfs.MakeWhiteout(unix.AT_FDCWD, filepath.Join(m.tree, p))
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) {
 			return errNoWhiteouts
 		}

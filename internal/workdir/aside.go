@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/overlayfs"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -216,7 +217,7 @@ func (c *copying) entry(src, dst *os.Root, name string) error {
 			return c.skip(err)
 		}
 		return dst.Symlink(target, name)
-	case isWhiteout(info):
+	case overlayfs.IsWhiteout(info):
 		return makeWhiteout(dst, name)
 	}
 	return nil // sockets and pipes are of processes that are not here
@@ -269,33 +270,25 @@ func (c *copying) file(src, dst *os.Root, name string) (err error) {
 	return errors.Join(to.Chmod(info.Mode().Perm()), dst.Chtimes(name, info.ModTime(), info.ModTime()))
 }
 
-// isWhiteout reports whether an entry says that a path of the layers below is removed.
-func isWhiteout(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0
-}
-
+// makeWhiteout makes an entry that says that a path of the layers below is removed.
 func makeWhiteout(dst *os.Root, name string) (err error) {
 	dir, err := dst.Open(".")
 	if err != nil {
 		return err
 	}
 	defer closing(dir, &err)
-	return unix.Mknodat(int(dir.Fd()), name, unix.S_IFCHR, 0)
+	return overlayfs.MakeWhiteout(int(dir.Fd()), name)
 }
 
 // copyOpaque copies the mark of a directory that hides what the layers below it have.
 func copyOpaque(src *os.File, dst *os.Root) (err error) {
-	const mark = "user.overlay.opaque"
-	var value [2]byte
-	n, err := unix.Fgetxattr(int(src.Fd()), mark, value[:])
-	if err != nil {
-		return nil //nolint:nilerr // it has none, or one of another kind
+	if is, err := overlayfs.IsOpaque(src); !is {
+		return err
 	}
 	dir, err := dst.Open(".")
 	if err != nil {
 		return err
 	}
 	defer closing(dir, &err)
-	return unix.Fsetxattr(int(dir.Fd()), mark, value[:n], 0)
+	return overlayfs.MakeOpaque(dir)
 }

@@ -1,0 +1,41 @@
+// Package overlayfs reads and writes the marks by which the upper directory of an overlay says what
+// it hides of the directories below it.
+package overlayfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// opaque is the attribute of a directory that hides what is below it.
+const opaque = "user.overlay.opaque"
+
+// IsWhiteout reports whether an entry says that its path is removed.
+func IsWhiteout(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0
+}
+
+// MakeWhiteout makes an entry that says that its path is removed. The path is relative to an open
+// directory, or absolute.
+func MakeWhiteout(dir int, path string) error { return unix.Mknodat(dir, path, unix.S_IFCHR, 0) }
+
+// IsOpaque reports whether a directory hides what is below it.
+func IsOpaque(dir *os.File) (bool, error) {
+	var value [2]byte
+	n, err := unix.Fgetxattr(int(dir.Fd()), opaque, value[:])
+	switch {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ERANGE): // none, or a longer one
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return string(value[:n]) == "y", nil
+}
+
+// MakeOpaque has a directory hide what is below it.
+func MakeOpaque(dir *os.File) error { return unix.Fsetxattr(int(dir.Fd()), opaque, []byte("y"), 0) }
