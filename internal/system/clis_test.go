@@ -25,7 +25,7 @@ import (
 // installedCLIs installs the agent programs of the presets' tests, and returns
 // the directory that they are in.
 var installedCLIs = sync.OnceValues(func() (string, error) {
-	return clitest.Install("../agent/testdata/clis", "claude", "codex")
+	return clitest.Install("../agent/testdata/clis", "claude", "codex", "gemini")
 })
 
 // stepNoted is what a step has printed, as the programs note it.
