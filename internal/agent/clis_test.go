@@ -5,11 +5,7 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +39,6 @@ var installed = sync.OnceValues(func() (string, error) {
 // cli is one of the programs, and how it is led to a server of the test.
 type cli struct {
 	preset string
-	serve  func(t *testing.T, script providertest.Script) *provider
 	// lead makes the agent's definition talk to a base URL.
 	lead func(t *testing.T, b *bench, url string) Definition
 	// run is the call with which the model runs a shell command.
@@ -52,23 +47,10 @@ type cli struct {
 	isolation string
 }
 
-// provider is a server, however it is made.
-type provider struct {
-	url      string
-	requests func() []providertest.Request
-}
-
-func (p *provider) count() int { return len(p.requests()) }
-
-func serve(t *testing.T, script providertest.Script) *provider {
-	s := providertest.New(t, script)
-	return &provider{url: s.URL(), requests: s.Requests}
-}
-
 func clis() []cli {
 	return []cli{
 		{
-			preset: preset.Claude, serve: serve,
+			preset: preset.Claude,
 			lead: func(_ *testing.T, b *bench, url string) Definition {
 				b.vars["ANTHROPIC_BASE_URL"], b.vars["ANTHROPIC_API_KEY"] = url, secret
 				b.vars["CLAUDE_CODE_MAX_RETRIES"], b.vars["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1", "1"
@@ -81,7 +63,7 @@ func clis() []cli {
 			},
 		},
 		{
-			preset: preset.Codex, serve: serve,
+			preset: preset.Codex,
 			lead: func(_ *testing.T, b *bench, url string) Definition {
 				b.vars["CODEX_API_KEY"] = secret
 				set := func(key, value string) []string { return []string{"-c", "model_providers.test." + key + "=" + value} }
@@ -99,7 +81,7 @@ func clis() []cli {
 			},
 		},
 		{
-			preset: preset.Gemini, serve: serveGemini,
+			preset: preset.Gemini,
 			lead: func(t *testing.T, b *bench, url string) Definition {
 				b.vars["GOOGLE_GEMINI_BASE_URL"], b.vars["GEMINI_API_KEY"] = url, secret
 				geminiSettings(t, b)
@@ -182,13 +164,13 @@ func (c cli) answers(commands ...string) providertest.Script {
 func TestCLIDoesTheWork(t *testing.T) {
 	eachWay(t, func(t *testing.T, c cli) {
 		var b *bench
-		server := c.serve(t, func(r providertest.Request) providertest.Reply {
+		server := providertest.New(t, func(r providertest.Request) providertest.Reply {
 			return c.answers(
 				"echo hello > made.txt; ls; cat input.txt",
 				`echo '{"summary":"made it","decisions":{"db":"sqlite"}}' > `+c.result(b),
 			)(r)
 		})
-		b, s := c.agent(t, server.url)
+		b, s := c.agent(t, server.URL())
 		require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("the input\n"), 0o600))
 		job, calls := b.job(), &ledger{}
 		job.Calls = calls
@@ -198,10 +180,10 @@ func TestCLIDoesTheWork(t *testing.T) {
 		require.FileExists(t, b.path("made.txt"), string(out.Log))
 		require.Equal(t, "made it", out.Summary)
 		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
-		require.Equal(t, 3, server.count())
+		require.Equal(t, 3, server.Count())
 		require.Equal(t, times(answerCost, 3), counted(out.Usage))
 		require.Equal(t, []cost.Usage{out.Usage}, calls.settled)
-		require.Contains(t, string(server.requests()[0].Body), "as only this requirement says")
+		require.Contains(t, string(server.Requests()[0].Body), "as only this requirement says")
 		require.Contains(t, string(out.Log), "the input", "what the tools brought")
 		require.Contains(t, string(out.Log), "All is done now.")
 		require.NotContains(t, string(out.Log), `{"type"`)
@@ -223,8 +205,8 @@ func TestCLIFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, c cli) {
-				server := c.serve(t, func(providertest.Request) providertest.Reply { return f.reply })
-				b, s := c.agent(t, server.url)
+				server := providertest.New(t, func(providertest.Request) providertest.Reply { return f.reply })
+				b, s := c.agent(t, server.URL())
 				out, err := s.Run(t.Context(), b.job())
 				got := failure(t, err)
 				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
@@ -256,7 +238,7 @@ func TestCLIContinues(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stop := errors.New("the worker is lost")
 		var cut sync.Once
-		server := c.serve(t, func(r providertest.Request) providertest.Reply {
+		server := providertest.New(t, func(r providertest.Request) providertest.Reply {
 			// Not by turns: programs add messages of their own when they continue.
 			for _, command := range []string{"echo first | tee -a made.txt", "echo second | tee -a made.txt"} {
 				if strings.Contains(string(r.Body), command) {
@@ -273,7 +255,7 @@ func TestCLIContinues(t *testing.T) {
 			}
 			return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 		})
-		b, s := c.agent(t, server.url)
+		b, s := c.agent(t, server.URL())
 		first := &ledger{}
 		job := b.job()
 		job.Calls = first
@@ -283,7 +265,7 @@ func TestCLIContinues(t *testing.T) {
 		require.Equal(t, answerCost, counted(first.known[0]), "the request that was answered")
 		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
 		require.True(t, continuable(s, "x", job.WorkDir))
-		before := server.count()
+		before := server.Count()
 		if c.isolation == IsolationRequired {
 			job.WorkDir = b.elsewhere(s)
 			if c.preset == preset.Gemini {
@@ -298,7 +280,7 @@ func TestCLIContinues(t *testing.T) {
 		made, err := os.ReadFile(b.path("made.txt"))
 		require.NoError(t, err)
 		require.Equal(t, "first\nsecond\n", string(made), "nothing is done twice")
-		after := server.requests()[before:]
+		after := server.Requests()[before:]
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
 		require.Contains(t, string(after[0].Body), "You were interrupted")
@@ -308,8 +290,8 @@ func TestCLIContinues(t *testing.T) {
 
 func TestCLIThatHasForgotten(t *testing.T) {
 	each(t, func(t *testing.T, c cli) {
-		server := c.serve(t, c.answers("echo hello > made.txt"))
-		b, s := c.agent(t, server.url)
+		server := providertest.New(t, c.answers("echo hello > made.txt"))
+		b, s := c.agent(t, server.URL())
 		job := b.job()
 		require.NoError(t, preset.WriteConversation(job.Home, session.Conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}))
 		job.Continues = true
@@ -317,15 +299,15 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
 		require.FileExists(t, b.path("made.txt"), string(out.Log))
-		require.Contains(t, string(server.requests()[0].Body), "The requirement is said anew.")
+		require.Contains(t, string(server.Requests()[0].Body), "The requirement is said anew.")
 		require.Equal(t, times(answerCost, 2), counted(out.Usage))
 	})
 }
 
 func TestCLISecrets(t *testing.T) {
 	each(t, func(t *testing.T, c cli) {
-		server := c.serve(t, c.answers("echo the key is "+secret, "echo "+secret+" >&2; exit 3"))
-		b, s := c.agent(t, server.url)
+		server := providertest.New(t, c.answers("echo the key is "+secret, "echo "+secret+" >&2; exit 3"))
+		b, s := c.agent(t, server.URL())
 		out, err := s.Run(t.Context(), b.job())
 		require.NoError(t, err, "%s", out.Log)
 		require.Contains(t, string(out.Log), "***")
@@ -336,8 +318,8 @@ func TestCLISecrets(t *testing.T) {
 func TestClaudeTurnLimit(t *testing.T) {
 	t.Parallel()
 	c := clis()[0]
-	server := c.serve(t, c.answers("true", "true", "true", "true"))
-	b, s := c.agent(t, server.url)
+	server := providertest.New(t, c.answers("true", "true", "true", "true"))
+	b, s := c.agent(t, server.URL())
 	job := b.job()
 	job.MaxTurns = 2
 	out, err := s.Run(t.Context(), job)
@@ -348,118 +330,11 @@ func TestClaudeTurnLimit(t *testing.T) {
 func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
 	t.Parallel()
 	c := clis()[0]
-	server := c.serve(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
-	b, s := c.agent(t, server.url)
+	server := providertest.New(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
+	b, s := c.agent(t, server.URL())
 	job, calls := b.job(), &ledger{cap: 3 * answerCost.Tokens()}
 	job.Calls = calls
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.TokenBudget, failure(t, err).Category)
-	require.Less(t, server.count(), 10)
-}
-
-// serveGemini serves Gemini's streamGenerateContent, as far as Gemini CLI asks.
-func serveGemini(t *testing.T, script providertest.Script) *provider {
-	var mu sync.Mutex
-	var requests []providertest.Request
-	closing := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
-			http.NotFound(w, r)
-			return
-		}
-		request := readGemini(body)
-		mu.Lock()
-		requests = append(requests, request)
-		mu.Unlock()
-		reply := script(request)
-		if f := reply.Fault; f.Status != 0 {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(f.Status)
-			_, _ = w.Write(geminiFault(f))
-			return
-		}
-		if d := reply.Fault.Delay; d > 0 {
-			select {
-			case <-r.Context().Done():
-				return
-			case <-closing:
-				return
-			case <-time.After(d):
-			}
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		event := append(append([]byte("data: "), geminiReply(reply)...), "\r\n\r\n"...)
-		if n := reply.Fault.CutAfter; n > 0 {
-			_, _ = w.Write(event[:n])
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = w.Write(event)
-	}))
-	t.Cleanup(func() {
-		close(closing)
-		server.Close()
-	})
-	return &provider{url: server.URL, requests: func() []providertest.Request {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(requests)
-	}}
-}
-
-func readGemini(body []byte) providertest.Request {
-	var in struct {
-		Contents []struct {
-			Role  string `json:"role"`
-			Parts []struct {
-				Text string `json:"text"`
-			} `json:"parts"`
-		} `json:"contents"`
-	}
-	_ = json.Unmarshal(body, &in) // what is missing is missed by the test
-	r := providertest.Request{Body: body}
-	for _, c := range in.Contents {
-		role := c.Role
-		if role == "model" {
-			role = "assistant"
-		}
-		r.Messages = append(r.Messages, providertest.Message{Role: role})
-	}
-	return r
-}
-
-func geminiReply(r providertest.Reply) []byte {
-	part := map[string]any{"text": r.Text}
-	if len(r.Calls) > 0 {
-		part = map[string]any{"functionCall": map[string]any{"name": r.Calls[0].Name, "args": json.RawMessage(r.Calls[0].Arguments)}}
-	}
-	const thoughts = 12
-	data, _ := json.Marshal(map[string]any{ // plain data
-		"candidates": []any{map[string]any{
-			"content": map[string]any{"role": "model", "parts": []any{part}}, "finishReason": "STOP", "index": 0,
-		}},
-		"usageMetadata": map[string]any{
-			"promptTokenCount": r.Usage.InputTokens + r.Usage.CacheReadTokens, "cachedContentTokenCount": r.Usage.CacheReadTokens,
-			"candidatesTokenCount": r.Usage.OutputTokens - thoughts, "thoughtsTokenCount": thoughts, "totalTokenCount": r.Usage.Tokens(),
-		},
-		"modelVersion": "gemini-2.5-pro",
-	})
-	return data
-}
-
-// geminiFault is how Gemini's API says what the fault is: a wrong key and a
-// prompt that is too long are both a 400.
-func geminiFault(f providertest.Fault) []byte {
-	status := map[int]string{http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL"}[f.Status]
-	message, details := f.Message, []any{}
-	switch f.Status {
-	case http.StatusBadRequest:
-		message = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
-	case http.StatusTooManyRequests:
-		details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f.RetryAfter + "s"})
-	}
-	data, _ := json.Marshal(map[string]any{"error": map[string]any{ // plain data
-		"code": f.Status, "status": cmp.Or(status, "INVALID_ARGUMENT"), "message": message, "details": details,
-	}})
-	return data
+	require.Less(t, server.Count(), 10)
 }
