@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -163,8 +165,12 @@ func (g *Gateway) Close() error {
 	return g.server.Close()
 }
 
-// maxCalls is how many requests of an attempt are under way at a time.
-const maxCalls = 32
+const (
+	// maxCalls is how many requests of an attempt are under way at a time.
+	maxCalls = 32
+	// maxLarge is how many of the longest requests are in memory at a time for an attempt, or as many bytes of shorter ones.
+	maxLarge = 4
+)
 
 // Access is what an attempt reaches the gateway by.
 type Access struct {
@@ -176,8 +182,10 @@ type Access struct {
 	recorder *recorder
 	id       [sha256.Size]byte
 	slots    chan struct{}
-	ctx      context.Context //nolint:containedctx // it ends the calls of all requests
-	cancel   context.CancelFunc
+	// bodies are the bytes of requests.
+	bodies *semaphore.Weighted
+	ctx    context.Context //nolint:containedctx // it ends the calls of all requests
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -189,7 +197,7 @@ type Access struct {
 func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
-	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls)}
+	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls), bodies: semaphore.NewWeighted(maxLarge * g.o.MaxRequest)}
 	access.id = sha256.Sum256([]byte(access.Token))
 	access.ctx, access.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,14 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
+	size := g.o.MaxRequest
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if access.bodies.Acquire(access.ctx, size) != nil {
+		return
+	}
+	defer access.bodies.Release(size)
 	one := &request{Access: access, gateway: g, provider: p, route: to, w: w, r: r}
 	if to.Format == "" {
 		one.free()
@@ -113,8 +122,12 @@ func (q *request) body() ([]byte, bool) {
 // credentials are the headers that never pass, besides those that are about one connection.
 var credentials = []string{
 	"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie", "Forwarded", "Via", "Expect", "Host", "Content-Length", "Accept-Encoding",
-	"Openai-Organization", "Openai-Project", "X-Goog-User-Project", "Set-Cookie", "Location", "Refresh", "Alt-Svc",
+	"Openai-Organization", "Openai-Project", "Set-Cookie", "Location", "Refresh", "Alt-Svc",
 }
+
+// foreign are beginnings of headers that never pass: they speak for others, choose another method or path, or a part of
+// the answer, which may be the one without the usage.
+var foreign = []string{"X-Forwarded-", "Proxy-", "Maestro-", "X-Goog-", "X-Http-Method", "X-Method-Override", "X-Original-", "X-Rewrite-", "Range", "If-"}
 
 // hop are the headers that are about one connection.
 var hop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings"}
@@ -135,7 +148,7 @@ func passed(from http.Header) http.Header {
 		delete(out, name)
 	}
 	for name := range out {
-		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "Maestro-") {
+		if slices.ContainsFunc(foreign, func(beginning string) bool { return strings.HasPrefix(name, beginning) }) {
 			delete(out, name)
 		}
 	}

@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/providertest"
 )
 
@@ -141,4 +144,78 @@ func TestAKeyIsNotToldBack(t *testing.T) {
 		}
 		require.Equal(t, len(formats), b.provider.Count())
 	}
+}
+
+// TestAnAnswerComesWithItsUsage: a program can have some servers leave out parts of an answer, or answer in another
+// encoding. An answer of which a part came is booked.
+func TestAnAnswerComesWithItsUsage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("the answer"), -1, nil)
+	const body = `{"contents":[]}`
+	got := raw(t, b, fmt.Sprintf(`POST /gemini/v1beta/models/m:streamGenerateContent?alt=sse&fields=candidates&$fields=candidates&access_token=x HTTP/1.1
+Host: x
+X-Goog-Api-Key: %s
+X-Goog-FieldMask: candidates
+X-HTTP-Method-Override: GET
+X-Original-URL: /v1beta/files
+Range: bytes=0-9
+If-None-Match: *
+Connection: close
+Content-Length: %d
+
+%s`, b.access.Token, len(body), body))
+	require.Regexp(t, `^200 `, got)
+	_, _, err := post(t.Context(), t, b.address+"/gemini/v1beta/models/m:generateContent?alt=proto", b.access.Token, body)
+	require.NoError(t, err)
+	first, second := b.provider.Requests()[0], b.provider.Requests()[1]
+	require.Equal(t, "alt=sse", first.Query)
+	require.Empty(t, second.Query)
+	for _, name := range []string{"X-Goog-FieldMask", "X-HTTP-Method-Override", "X-Original-URL", "Range", "If-None-Match"} {
+		require.Empty(t, first.Header.Values(name), name)
+	}
+	require.Equal(t, theKey, first.Header.Get("X-Goog-Api-Key"))
+
+	b = newBench(t, func(providertest.Request) providertest.Reply {
+		return providertest.Failing(providertest.Fault{Status: http.StatusPartialContent})
+	}, -1, nil)
+	response, _, err := b.ask(t.Context(), t, formats["messages"], false, "hello")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, response.StatusCode)
+	_, unsettled, _ := b.account.sum()
+	require.Positive(t, unsettled.Tokens())
+}
+
+// TestLongRequestsWaitForEachOther: an attempt has few of them in memory at a time, whether they tell their length or not.
+func TestLongRequestsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const long = 1 << 20
+	var now, most atomic.Int64
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		time.Sleep(50 * time.Millisecond) // time for another one to come, if it may
+		return providertest.Say("the answer")
+	}, -1, func(o *gateway.Options, _ []gateway.Provider) { o.MaxRequest = long })
+	var asking sync.WaitGroup
+	for i := range 12 {
+		asking.Go(func() {
+			body := fmt.Sprintf(`{"max_tokens":5,"messages":[],"x":"%d%s"}`, i, strings.Repeat("x", long-100))
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/anthropic/v1/messages", strings.NewReader(body))
+			if i%2 == 0 {
+				request.ContentLength = -1
+			}
+			request.Header.Set("X-Api-Key", b.access.Token)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Errorf("%v %v", response, err)
+				return
+			}
+			_ = response.Body.Close()
+		})
+	}
+	asking.Wait()
+	require.Equal(t, 12, b.provider.Count())
+	require.LessOrEqual(t, most.Load(), int64(4))
 }

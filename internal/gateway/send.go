@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -114,10 +116,16 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	return request.WithContext(ctx), nil
 }
 
-// query is the query of a request without its token.
+// parameters are those of a query that pass. Others, of Google's servers, leave out parts of the answer, like its usage.
+var parameters = []string{"alt", "api-version", "beta", "after", "after_id", "before_id", "limit", "order", "pageSize", "pageToken"}
+
+// query is the query of a request as far as it passes: its token does not.
 func query(from *url.URL) string {
 	values := from.Query()
-	values.Del("key")
+	maps.DeleteFunc(values, func(name string, said []string) bool {
+		json := name != "alt" || slices.Equal(said, []string{"sse"}) || slices.Equal(said, []string{"json"})
+		return !json || !slices.Contains(parameters, name)
+	})
 	return values.Encode()
 }
 
@@ -127,9 +135,8 @@ func (u *upstream) fault(response *http.Response) {
 	_ = response.Body.Close()
 	u.body = hide(u.body, u.key)
 	u.response = response
-	if response.StatusCode < 400 {
-		u.err = &wire.Fault{Status: http.StatusNotFound, Message: fmt.Sprintf(
-			"it redirects or answers without content (status %d); set base_url to its address", response.StatusCode)}
+	if response.StatusCode < 400 { // below 300, the model may have answered
+		u.err = &wire.Fault{Status: response.StatusCode, Message: "it redirects or answers without content; set base_url to its address"}
 		u.body = nil
 		return
 	}

@@ -174,7 +174,7 @@ func (f *Fault) overflow() bool {
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
-		return fault.Status >= 400
+		return fault.Status >= 300
 	}
 	var dialling *net.OpError
 	return errors.As(err, &dialling) && dialling.Op == "dial"

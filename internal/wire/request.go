@@ -5,13 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // UnstatedOutput is how many tokens an answer is expected to have at most where neither the
 // request nor anything else says it.
 const UnstatedOutput = 32 << 10
+
+// maxOutput is more tokens than any answer has. Larger bounds count as this one, so that no sum overflows.
+const maxOutput = 1 << 30
+
+// maxKeys is how many keys a body may have, those of its parts not counted.
+const maxKeys = 1000
 
 // Request is what a paid call asks for.
 type Request struct {
@@ -44,6 +53,9 @@ type Request struct {
 	usageAt       span
 	streamOptions span // a null, or the place after the brace
 }
+
+// usualTiers are the service tiers and speeds that cost at most what the model costs.
+var usualTiers = []string{"auto", "default", "flex", "standard", "standard_only"}
 
 // span is a part of the body, from its first byte to the one after its last.
 type span struct{ from, to int64 }
@@ -102,6 +114,10 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 
 // once notes a key of which only one may be there.
 func (q *Request) once(path string) {
+	if len(q.seen) == maxKeys {
+		q.Refused = "the body has too many keys"
+		return
+	}
 	if q.seen[path] && path != "?" && q.twice == "" {
 		q.twice = path
 	}
@@ -121,6 +137,10 @@ func (q *Request) leaf(path string, l leaf) {
 		q.Stream = q.Stream || l.is("true") && !l.quoted
 	case "stream_options":
 		q.streamOptions = span{l.start, l.start + l.size}
+	case "service_tier", "serviceTier", "speed":
+		if l.quoted && !slices.Contains(usualTiers, l.text()) {
+			q.Refused = fmt.Sprintf("%s %q has other prices than the gateway knows; leave it out", path, textfmt.Shorten(l.text(), 80))
+		}
 	}
 	if l.quoted {
 		q.note(path, span{l.start, l.start + l.size + 2})
@@ -152,11 +172,13 @@ func (q *Request) bound(name string, l leaf) {
 	if strings.Contains(name, ".") {
 		q.once(name)
 	}
-	n := l.number()
-	q.bounds = append(q.bounds, bounded{span{l.start, l.start + l.size}, n})
-	if n > 0 && (q.MaxOutput == 0 || n < q.MaxOutput) {
-		q.MaxOutput = n
+	at := span{l.start, l.start + l.size}
+	if l.quoted {
+		at.to += 2
 	}
+	n := l.number()
+	q.bounds = append(q.bounds, bounded{at, n})
+	q.MaxOutput = max(q.MaxOutput, min(n, maxOutput)) // servers differ in which of two they take
 }
 
 // change is a part of the body and what replaces it.

@@ -37,7 +37,7 @@ func (l leaf) number() int64 {
 	n, err := strconv.ParseInt(string(l.raw), 10, 64)
 	if err != nil {
 		f, err := strconv.ParseFloat(string(l.raw), 64)
-		if err != nil || !(f >= 0 && f < 1<<62) || l.quoted {
+		if err != nil || !(f >= 0 && f < 1<<62) {
 			return -1
 		}
 		n = int64(f)
@@ -232,7 +232,7 @@ func (s *scanner) closeKey() {
 		s.path = append(s.path, '.')
 	}
 	key := unescape(s.token)
-	if strings.ContainsAny(key, ".[") { // it could pass for a path
+	if key == "" || strings.ContainsAny(key, ".[") { // it could pass for a path, or its values for those of the object around it
 		key = "?"
 	}
 	s.path = append(s.path, key...)

@@ -44,8 +44,8 @@ func (k ItemKind) OfModel() bool { return k == Said || k == Thought || k == Tool
 
 const (
 	// maxPart bounds a message that is taken apart, and all definitions of tools, in bytes, and
-	// maxParts is how many are.
-	maxPart  = 4 << 20
+	// maxParts is how many are, and how many items they have together.
+	maxPart  = 1 << 20
 	maxParts = 20_000
 )
 
@@ -80,6 +80,7 @@ func (q *Request) note(path string, at span) {
 // conversation in its format has none.
 func (q *Request) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
+		left := maxParts
 		for _, parts := range [][]part{q.head, q.parts} {
 			for _, p := range parts {
 				raw := q.body[p.at.from:p.at.to]
@@ -92,7 +93,7 @@ func (q *Request) Items() iter.Seq[Item] {
 					items = q.format.items(talks[p.path], raw)
 				}
 				for _, it := range items {
-					if !yield(it) {
+					if left--; left < 0 || !yield(it) {
 						return
 					}
 				}

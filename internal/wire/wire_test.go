@@ -246,6 +246,8 @@ func TestOnlyTheBoundChanges(t *testing.T) {
 		"usage, among others":   {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{ "a":1}}`, 0, `{"stream":true,"stream_options":{"include_usage":true, "a":1}}`},
 		"usage, null":           {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":null}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
 		"usage, asked for":      {wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true}}`, 0, `{"stream":true,"stream_options":{"include_usage":true}}`},
+		"within an empty key":   {wire.OpenAI, "/v1/chat/completions", `{"":{"max_tokens":5},"model":"m"}`, 10, `{"max_tokens":10,"":{"max_tokens":5},"model":"m"}`},
+		"Gemini, a text":        {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"9e2"}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
 		"Gemini":                {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":900}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
 		"Gemini's other names":  {wire.Gemini, "/v1beta/models/m:generateContent", `{"generation_config":{"max_output_tokens":900}}`, 10, `{"generation_config":{"max_output_tokens":10}}`},
 		"Gemini, settings":      {wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{}}`, 10, `{"generationConfig":{"maxOutputTokens":10}}`},
@@ -263,6 +265,10 @@ func TestOnlyTheBoundChanges(t *testing.T) {
 
 func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 	t.Parallel()
+	var manyKeys strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&manyKeys, `"%d":1,`, i)
+	}
 	for _, c := range []struct {
 		api        wire.API
 		path, body string
@@ -275,6 +281,9 @@ func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 		{wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{},"stream_options":{}}`},
 		{wire.OpenAI, "/v1/chat/completions", `{"n":1000000}`},
 		{wire.OpenAI, "/v1/responses", `{"background":true}`},
+		{wire.OpenAI, "/v1/responses", `{"service_tier":"priority"}`},
+		{wire.Anthropic, "/v1/messages", `{"speed":"f\u0061st"}`},
+		{wire.OpenAI, "/v1/responses", "{" + manyKeys.String() + `"x":1}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1},"generation_config":{}}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1,"max_output_tokens":10000}}`},
 	} {
@@ -283,4 +292,41 @@ func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 		_, err := wire.ReadRequest(to, false, []byte(c.body))
 		require.Error(t, err, c.body)
 	}
+}
+
+// TestABoundIsTheMostThatTheAnswerMayHave: the larger of two is reserved for, and one that no answer reaches
+// makes no sum negative.
+func TestABoundIsTheMostThatTheAnswerMayHave(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]int64{
+		`{"max_tokens":5,"max_completion_tokens":900}`: 900,
+		`{"max_tokens":9223372036854775807}`:           1 << 30,
+		`{"max_tokens":6148914691236517206,"n":3}`:     3 << 30, // 2 if the product overflows
+		`{"":{"max_tokens":5},"max_tokens":90}`:        90,
+		`{"max_tokens":-1,"service_tier":"default"}`:   0,
+	} {
+		to, ok := wire.OpenAI.Route(http.MethodPost, "/v1/chat/completions")
+		require.True(t, ok)
+		q, err := wire.ReadRequest(to, false, []byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, want, q.MaxOutput, body)
+		f := wire.Forecast{Fresh: q.Size, Total: q.Size, MaxOutput: q.MaxOutput, Prices: &cost.Prices{Input: 1_000_000_000, Output: 600_000_000}}
+		require.Positive(t, f.Want().Tokens, body)
+		require.Positive(t, f.Want().USD, body)
+	}
+}
+
+// TestAHugeConversationHasABoundedNumberOfItems: an agent could have its worker run out of memory.
+func TestAHugeConversationHasABoundedNumberOfItems(t *testing.T) {
+	t.Parallel()
+	to, ok := wire.Anthropic.Route(http.MethodPost, "/v1/messages")
+	require.True(t, ok)
+	message := `{"content":[` + strings.Repeat(`{},`, 9000) + `{}]},`
+	q, err := wire.ReadRequest(to, false, []byte(`{"messages":[`+strings.Repeat(message, 10)+`{}]}`))
+	require.NoError(t, err)
+	n := 0
+	for range q.Items() {
+		n++
+	}
+	require.Equal(t, 20_000, n)
 }
