@@ -104,7 +104,8 @@ func (v *validator) gateway(path string, d Definition) {
 		}
 		formats[format] = name
 	}
-	if program := preset.For(d.Preset); program != nil && formats[program.API()] == "" {
+	_, unknown := formats[""]
+	if program := preset.For(d.Preset); program != nil && formats[program.API()] == "" && !unknown {
 		v.add(path+".gateway", "has no provider of format %s, which preset %s needs; add one", program.API(), d.Preset)
 	}
 	if d.Prices != nil {

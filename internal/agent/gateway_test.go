@@ -372,7 +372,10 @@ func TestGatewaysThatCannotBe(t *testing.T) {
 			Options{Getenv: func(n string) string { return vars[n] }, Now: time.Now})
 		require.ErrorContains(t, err, message)
 	}
-	c := Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}}, Providers: providers}
+	c := Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Preset: "claude", Gateway: []string{"claud"}}}, Providers: providers}
+	_, err := New(c, Options{Getenv: os.Getenv, Now: time.Now})
+	require.NotContains(t, err.Error(), "has no provider of format", "a name that is wrong is one mistake")
+	c = Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"a"}, Gateway: []string{"gpt"}}}, Providers: providers}
 	before := c.Digest("x")
 	require.Equal(t, "gpt", c.BreakerOf("x").Name)
 	c.Providers = map[string]Provider{"gpt": {Format: wire.OpenAI, KeyFile: "x", Limits: ProviderLimits{Concurrent: 5}}}

@@ -159,7 +159,7 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: [{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
 	got = d.run("validate", capped, "--agents", priceless)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `the prices of agent "coder" are not known`)
+	require.Contains(t, got.stderr.String(), `the prices of agent "coder" are not known; set its `+"`prices` in the worker file, or `models` with prices if it has a provider")
 
 	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
 	got = d.run("validate", broken)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -167,6 +168,32 @@ func TestALongOutageEndsTheAttempt(t *testing.T) {
 			require.Len(t, b.failures(), 1)
 			require.Equal(t, failures.RateLimited, b.failures()[0].Category)
 			require.Equal(t, 2*time.Minute, b.failures()[0].RetryAfter.Std())
+		})
+	}
+}
+
+// TestAMissingKeyIsNotTheProvidersError: the failure names the provider and what to set, and nothing is
+// sent or booked.
+func TestAMissingKeyIsNotTheProvidersError(t *testing.T) {
+	t.Parallel()
+	for kind, f := range formats {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, say("never"), -1, func(_ *gateway.Options, all []gateway.Provider) {
+				for i := range all {
+					all[i].Key = func() (string, error) { return "", errors.New("variable KEY is not set") }
+				}
+			})
+			response, text, err := b.ask(t.Context(), t, f, true, "hello")
+			require.NoError(t, err)
+			require.Equal(t, http.StatusUnauthorized, response.StatusCode, text)
+			require.Len(t, b.failures(), 1)
+			require.Equal(t, failures.Auth, b.failures()[0].Category)
+			require.Equal(t, "provider "+f.provider+": variable KEY is not set", b.failures()[0].Message)
+			require.Zero(t, b.provider.Count())
+			settled, unsettled, open := b.account.sum()
+			require.Zero(t, settled.Add(unsettled))
+			require.Zero(t, open)
 		})
 	}
 }

@@ -39,7 +39,8 @@ type upstream struct {
 	// response is the beginning of an answer, with its first bytes.
 	response *http.Response
 	first    []byte
-	// err is why there is none: a *[wire.Fault], of which body is the body, or the network's error.
+	// err is why there is none: a *[wire.Fault], of which body is the body, the network's error, or a
+	// *[failures.Failure] where nothing was sent.
 	err  error
 	body []byte
 }
@@ -56,7 +57,7 @@ func (q *request) send(body []byte) *upstream {
 	u.stay = context.AfterFunc(q.r.Context(), func() { cancel(errGone) })
 	request, err := q.outgoing(ctx, body, u)
 	if err != nil {
-		u.err = &wire.Fault{Status: http.StatusUnauthorized, Message: err.Error()}
+		u.err = failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)
 		return u
 	}
 	response, err := q.gateway.o.Transport.RoundTrip(request)
@@ -96,12 +97,12 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	var err error
 	if q.provider.Key != nil {
 		if u.key, err = q.provider.Key(); err != nil {
-			return nil, fmt.Errorf("the key of provider %s: %w", q.provider.Name, err)
+			return nil, err
 		}
 	}
 	to, err := url.Parse(q.provider.API.Base(q.provider.BaseURL) + q.route.Path)
 	if err != nil {
-		return nil, fmt.Errorf("base_url of provider %s: %w", q.provider.Name, err)
+		return nil, fmt.Errorf("base_url: %w", err)
 	}
 	to.RawQuery = query(q.r.URL)
 	request := &http.Request{

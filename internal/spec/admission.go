@@ -82,7 +82,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if agents[name].Unpriced && t.capsMoney() {
-			lacks = append(lacks, lackf("set its `prices` in the worker file, {input: 0, output: 0} if it is free",
+			lacks = append(lacks, lackf("set its `prices` in the worker file, or `models` with prices if it has a provider; {input: 0, output: 0} if it is free",
 				"the team has a budget in USD, but the prices of agent %q are not known", name))
 		}
 	}

@@ -80,9 +80,13 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// Failure says what the error of a call means: a *[Fault], one of a JSON decoder, or the
-// network's. now is for a wait that ends at a date.
+// Failure says what the error of a call means: a *[Fault], a *[failures.Failure] of a call that was
+// not made, one of a JSON decoder, or the network's. now is for a wait that ends at a date.
 func Failure(err error, now time.Time) *failures.Failure {
+	var unsent *failures.Failure
+	if errors.As(err, &unsent) {
+		return unsent
+	}
 	var fault *Fault
 	if errors.As(err, &fault) {
 		f := fault.failure()
@@ -169,13 +173,14 @@ func (f *Fault) overflow() bool {
 	return false
 }
 
-// Unbilled reports whether a call that failed can have cost nothing: nobody was
+// Unbilled reports whether a call that failed can have cost nothing: it was not made, nobody was
 // reached, or the provider refused it before it began to answer.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		return fault.Status >= 300
 	}
+	var unsent *failures.Failure
 	var dialling *net.OpError
-	return errors.As(err, &dialling) && dialling.Op == "dial"
+	return errors.As(err, &unsent) || errors.As(err, &dialling) && dialling.Op == "dial"
 }
