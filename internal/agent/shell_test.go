@@ -24,10 +24,10 @@ func (b *bench) shellIn(s *Set, script string) string {
 	require.NoError(b.t, err)
 	r, w, err := os.Pipe()
 	require.NoError(b.t, err)
-	all, err := os.OpenFile("/dev/stderr", os.O_WRONLY, 0)
+	rest, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	require.NoError(b.t, err)
 	status, err := s.Shell(b.t.Context(), ShellJob{
-		WorkDir: b.job().WorkDir, Agent: "x", Argv: []string{"/bin/sh", "-c", script}, Streams: &procgroup.Streams{In: null, Out: w, Err: all},
+		WorkDir: b.job().WorkDir, Agent: "x", Argv: []string{"/bin/sh", "-c", script}, Streams: &procgroup.Streams{In: null, Out: w, Err: rest},
 	})
 	require.NoError(b.t, err)
 	require.Zero(b.t, status)
