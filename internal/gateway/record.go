@@ -99,15 +99,25 @@ func (r *recorder) news(q *wire.Request) (items []wire.Item, known int) {
 	return items, known
 }
 
-// isNew notes an item. times counts how often a conversation has the item: one that is said again
-// is another.
+// isNew notes an item. times counts how often a conversation has the item: what is asked again is
+// another item. What the model writes is known by any answer.
 func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
 	key := maphash.Comparable(r.seed, [4]string{string(it.Kind), it.ID, it.Name, strings.TrimSpace(it.Text)})
-	if it.Kind == wire.ToolCall && it.ID != "" { // programs write the arguments in other ways than the model
-		key = maphash.Comparable(r.seed, it.ID)
+	switch {
+	case it.Kind == wire.ToolCall:
+		// Programs write arguments in other ways than the model, and give calls ids of their own.
+		named := r.mark(maphash.Comparable(r.seed, it.ID))
+		written := r.mark(maphash.Comparable(r.seed, [2]string{it.Name, canonical(it.Text)}))
+		return (named || it.ID == "") && written
+	case it.Kind.OfModel():
+		return r.mark(key)
 	}
 	times[key]++
-	key = maphash.Comparable(r.seed, [2]uint64{key, uint64(times[key])}) //nolint:gosec // positive
+	return r.mark(maphash.Comparable(r.seed, [2]uint64{key, uint64(times[key])})) //nolint:gosec // positive
+}
+
+// mark notes a key, and reports whether it is new.
+func (r *recorder) mark(key uint64) bool {
 	if r.seen[key] {
 		return false
 	}
@@ -116,6 +126,16 @@ func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
 	}
 	r.seen[key] = true
 	return true
+}
+
+// canonical is a JSON text without what makes no difference; any other text as it is.
+func canonical(text string) string {
+	var v any
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return text
+	}
+	data, _ := json.Marshal(v) // it was JSON
+	return string(data)
 }
 
 // ask writes an item of a request.

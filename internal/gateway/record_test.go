@@ -95,7 +95,7 @@ var talks = map[string]talk{
 		first: `{"unused":%v,"contents":[{"role":"user","parts":[{"text":"Fix\nit. swordfish"}]}],` +
 			`"tools":[{"functionDeclarations":[{"name":"read"},{"name":"edit"}]}],"systemInstruction":{"parts":[{"text":"Be brief."}]}}`,
 		second: `{"unused":%v,"systemInstruction":{"parts":[{"text":"Be brief."}]},"tools":[{"functionDeclarations":[{"name":"read"},{"name":"edit"}]}],` +
-			`"contents":[{"role":"user","parts":[{"text":"Fix\nit. swordfish"}]},{"role":"model","parts":[{"text":"I look."},{"functionCall":{"name":"read","args":{"path":"a.go"}}}]},` +
+			`"contents":[{"role":"user","parts":[{"text":"Fix\nit. swordfish"}]},{"role":"model","parts":[{"text":"I look."},{"functionCall":{"id":"of-the-program","name":"read","args":{ "path":"a.go"}}}]},` +
 			`{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"output":"failed: one\ntwo"}}}]}]}`,
 	},
 }
@@ -224,6 +224,22 @@ func TestCallsSideBySideAreToldApart(t *testing.T) {
 	close(release)
 	require.NoError(t, <-slow)
 	require.Regexp(t, `(?s)\? user: slow\n-- call 2 at [^\n]*\n\? user: fast\nanswer to fast\n-- call 2: [^\n]*\n-- call 1 is answered\nanswer to slow\n-- call 1: `, log.String())
+}
+
+// TestWordsAreSaidAgain by the program, which is new, and by the model, which it has said already.
+func TestWordsAreSaidAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("Done."), -1, nil)
+	log := b.recorded(t, nil)
+	said := `{"role":"user","content":"go on"}`
+	for range 3 {
+		_, _, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+said+`]}`)
+		require.NoError(t, err)
+		said += `,{"role":"assistant","content":"Done."},{"role":"user","content":"go on"}`
+	}
+	require.Equal(t, 3, strings.Count(log.String(), "\n? user: go on\nDone.\n"), log)
+	require.NotContains(t, log.String(), "? assistant")
+	require.Contains(t, log.String(), "; 4 items as before\n")
 }
 
 // TestATranscriptIsBounded has a program ask with messages that nobody reads, and a provider flood it.
