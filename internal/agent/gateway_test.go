@@ -220,7 +220,9 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	require.Error(t, err)
 	log := string(out.Log)
 	require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log)
-	require.Contains(t, log, "\n? user: one\nI look. The key is ***.\n> run ls\n-- call 1: tool_use after ")
+	for _, item := range []string{"? user: one\n", "I look. The key is ***.\n", "> run ls\n", "-- call 1: tool_use after "} {
+		require.Contains(t, log, "\n"+item, "between the lines that the program prints")
+	}
 	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")
 	require.NotContains(t, log, "\x1b")
 	require.Zero(t, calls.open)
