@@ -131,7 +131,7 @@ Content-Length: %d
 func TestAKeyIsNotToldBack(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]providertest.Fault{
-		"an error":   {Status: 400, Type: "invalid_request_error", Message: "bad key " + theKey, Header: http.Header{"X-Echo": {theKey}}},
+		"an error":   {Status: 400, Type: "invalid_request_error", Message: "bad key " + theKey + ", not swordfish", Header: http.Header{"X-Echo": {theKey}}},
 		"a redirect": {Status: 307, Header: http.Header{"Location": {"http://127.0.0.1:1/" + theKey}}},
 	} {
 		b := newBench(t, func(providertest.Request) providertest.Reply { return providertest.Failing(fault) }, -1, nil)
@@ -139,6 +139,7 @@ func TestAKeyIsNotToldBack(t *testing.T) {
 			response, text, err := b.ask(t.Context(), t, f, true, name)
 			require.NoError(t, err)
 			require.NotContains(t, fmt.Sprint(response.Header)+text, theKey)
+			require.NotContains(t, text, "swordfish", "what the attempt masks")
 			require.Empty(t, response.Header.Get("Location"))
 			require.GreaterOrEqual(t, response.StatusCode, 400)
 		}

@@ -67,7 +67,7 @@ func (q *request) send(body []byte) *upstream {
 	}
 	response.Header = hideIn(passed(response.Header), u.key)
 	if response.StatusCode != http.StatusOK {
-		u.fault(response)
+		u.fault(response, q.attempt.Mask)
 		return u
 	}
 	u.response, u.first = response, make([]byte, 32<<10)
@@ -130,11 +130,11 @@ func query(from *url.URL) string {
 	return values.Encode()
 }
 
-// fault reads an error.
-func (u *upstream) fault(response *http.Response) {
+// fault reads an error. mask also finds a key that is written with escapes.
+func (u *upstream) fault(response *http.Response, mask func(string) string) {
 	u.body, _ = io.ReadAll(io.LimitReader(response.Body, maxError)) // what came is enough
 	_ = response.Body.Close()
-	u.body = hide(u.body, u.key)
+	u.body = []byte(mask(string(hide(u.body, u.key))))
 	u.response = response
 	if response.StatusCode < 400 { // below 300, the model may have answered
 		u.err = &wire.Fault{Status: response.StatusCode, Message: "it redirects or answers without content; set base_url to its address"}
