@@ -34,6 +34,8 @@ type paid struct {
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
+	// hasFailed: the breaker was told so.
+	hasFailed bool
 }
 
 // paid passes on a call that is paid for.
@@ -156,14 +158,11 @@ func (p *paid) tryUntilDeadline(ctx context.Context) {
 	}
 }
 
-// wait is the time until the next try: what the provider says, or a second, doubled with each
-// try, with jitter.
+// wait is the time until the next try: a second, doubled with each try, with jitter, or what the
+// provider says if that is longer.
 func (p *paid) wait(f *failures.Failure, try int) time.Duration {
-	if f.RetryAfter > 0 {
-		return f.RetryAfter.Std()
-	}
 	full := time.Second << min(try, 5)
-	return full/2 + rand.N(full/2) //nolint:gosec // jitter
+	return max(f.RetryAfter.Std(), full/2+rand.N(full/2)) //nolint:gosec // jitter
 }
 
 // try makes the call once. It returns a failure where the program got no answer yet; what
@@ -290,12 +289,14 @@ func (p *paid) refusedFor() time.Duration {
 	return p.attempt.Breaker.Open()
 }
 
-// report tells the breaker of an outcome; nil: an answer. A request that the provider does not
-// take says nothing of the provider.
+// report tells the breaker of an outcome; nil: an answer. A call fails once, however often it is
+// tried. A request that the provider does not take says nothing of the provider.
 func (p *paid) report(f *failures.Failure) {
-	if p.attempt.Breaker != nil && (f == nil || !f.Final) {
-		p.attempt.Breaker.Report(f)
+	if p.attempt.Breaker == nil || f != nil && (f.Final || p.hasFailed) {
+		return
 	}
+	p.hasFailed = f != nil
+	p.attempt.Breaker.Report(f)
 }
 
 // note ends the attempt where what a call has cost cannot be noted.
