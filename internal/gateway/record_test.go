@@ -251,7 +251,7 @@ func TestATranscriptIsBounded(t *testing.T) {
 	log := b.recorded(t, nil)
 	deep := strings.Repeat(`{"content":[`, 4000) + strings.Repeat(`]}`, 4000)
 	_, _, _ = post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+deep+
-		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<19)+`"},{"role":"user","content":"the end"}]}`)
+		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<16)+`"},{"role":"user","content":"the end"}]}`)
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, 30*time.Second, time.Millisecond)
 	require.Contains(t, log.String(), "(20971548 bytes, not kept)")
 	require.Contains(t, log.String(), "more bytes are not kept …\n? user: the end\n")
