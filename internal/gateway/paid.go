@@ -63,7 +63,7 @@ func (q *request) paid() {
 		p.forecast.MaxOutput = wire.UnstatedOutput
 	}
 	p.record = q.recorder.begin(q.provider.Name, asked)
-	defer func() { <-p.record.asked }()
+	defer p.record.end()
 	// The call ends with its attempt, and while it waits with the program, too.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()

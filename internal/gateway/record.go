@@ -19,6 +19,8 @@ const (
 	// maxSeen is how many items of conversations are told from new ones, and maxGists how many
 	// tool calls are without a result.
 	maxSeen, maxGists = 1 << 17, 1 << 10
+	// askAfter is when a request is taken apart, so that it is sent first.
+	askAfter = 20 * time.Millisecond
 )
 
 // recorder writes the transcript of an attempt's calls. A request repeats its conversation: an
@@ -53,15 +55,15 @@ type record struct {
 	format wire.Format
 	number int
 	begun  time.Time
-	// asked is closed when the request is written.
-	asked chan struct{}
+	// ask writes the request, once, and timer calls it.
+	ask   func()
+	timer *time.Timer
 }
 
-// begin writes what is new in a request, while the call is made.
+// begin writes what is new in a request, while the provider is waited for.
 func (r *recorder) begin(provider string, q *wire.Request) *record {
-	c := &record{recorder: r, format: q.Format, begun: r.now(), asked: make(chan struct{})}
-	go func() {
-		defer close(c.asked)
+	c := &record{recorder: r, format: q.Format, begun: r.now()}
+	c.ask = sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.calls++
@@ -73,10 +75,17 @@ func (r *recorder) begin(provider string, q *wire.Request) *record {
 		}
 		r.log.Turn("call %d at %s to %s: %s%s", c.number, c.begun.UTC().Format(time.TimeOnly), provider, q.Model, before)
 		for _, it := range items {
-			r.ask(it)
+			r.request(it)
 		}
-	}()
+	})
+	c.timer = time.AfterFunc(askAfter, c.ask)
 	return c
+}
+
+// end returns when the request is written.
+func (c *record) end() {
+	c.timer.Stop()
+	c.ask()
 }
 
 // news are the items of a request that are not written yet, and how many are.
@@ -138,8 +147,8 @@ func canonical(text string) string {
 	return string(data)
 }
 
-// ask writes an item of a request.
-func (r *recorder) ask(it wire.Item) {
+// request writes an item of a request.
+func (r *recorder) request(it wire.Item) {
 	switch it.Kind {
 	case wire.ToolResult:
 		gist := r.gists[it.ID]
@@ -157,7 +166,7 @@ func (r *recorder) ask(it wire.Item) {
 
 // answered writes what the answer says, how it has ended, and what is booked for it.
 func (c *record) answered(contentType string, body []byte, how string, used cost.Usage) {
-	<-c.asked
+	c.ask()
 	items := wire.ReadAnswer(c.format, contentType, body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +198,7 @@ func (c *record) answered(contentType string, body []byte, how string, used cost
 
 // failed writes why a try of the call has no answer.
 func (c *record) failed(message string) {
-	<-c.asked
+	c.ask()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))
