@@ -19,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -106,7 +105,11 @@ func (c *importCommand) run(ctx context.Context) error {
 		return c.printJSON(doc)
 	}
 	c.print("%s", doc.Session)
-	c.printErr("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), c.commandLine("resume "+doc.Session))
+	work := "without finished phases"
+	if len(doc.Phases) > 0 {
+		work = "with the work of " + strings.Join(doc.Phases, ", ")
+	}
+	c.printErr("imported session %s %s; resume it with `%s`", doc.Session, work, c.commandLine("resume "+doc.Session))
 	return nil
 }
 

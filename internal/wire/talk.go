@@ -227,7 +227,7 @@ func textOf(raw json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// named adds items to the others, without those that say nothing.
+// appendItem adds an item that says something to the others. Calls of tools and their results always do.
 func appendItem(items []Item, it Item) []Item {
 	if it.Text == "" && it.Kind != ToolCall && it.Kind != ToolResult {
 		return items
