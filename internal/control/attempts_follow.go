@@ -291,7 +291,7 @@ func (f *follower) tellRunning(ctx context.Context, status session.Status) error
 				f.tails[id] = t
 			}
 			t.after = f.ended[id]
-			lines, err := t.Follow(logs, f.key, id, as.Status == session.Running)
+			lines, err := t.Follow(logs, f.key, id, !as.Status.Done() && as.Status != session.Pending)
 			if err == nil {
 				err = f.tellLines(id, t, lines)
 			}

@@ -128,6 +128,19 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	require.Equal(t, "want 1", second.Feedback.Output, "it was told how the first one failed")
 }
 
+// TestAWaitingAttemptIsShown: what it has printed before it began to wait for a budget.
+func TestAWaitingAttemptIsShown(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.is(session.HelpIsNeeded)
+	require.NoError(t, s.store.UpdateExecution(s.key, func(e *session.Execution) {
+		e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
+	}))
+	s.prints("one\n")
+	_, texts := s.following("", func(e control.Event) bool { return e.Kind == control.AttemptPrinted })
+	require.Contains(t, texts, "output one\n")
+}
+
 // TestAReaderGoesOnWhereItWas after it, or what it reads from, was restarted.
 func TestAReaderGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()

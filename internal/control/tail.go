@@ -42,10 +42,11 @@ type Tail struct {
 	recent []string
 }
 
-// Follow returns the lines since the last call. It opens a new file only if the attempt runs.
-func (l *Tail) Follow(dirs LiveLogs, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
+// Follow returns the lines since the last call. It opens a new file only if an attempt is under way,
+// at work or waiting.
+func (l *Tail) Follow(dirs LiveLogs, key session.Key, id spec.AssignmentID, underWay bool) ([]string, error) {
 	lines, err := l.readNew()
-	if err != nil || !running {
+	if err != nil || !underWay {
 		return lines, err
 	}
 	now, err := dirs.open(key, id)

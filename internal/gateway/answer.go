@@ -244,7 +244,7 @@ func (a *answer) unsettle(facts wire.Facts) {
 	}
 	spent := a.forecast.Spent(facts)
 	if !facts.Counted && facts.Bytes == 0 {
-		spent = a.forecast.Estimate()
+		spent = a.unknown(a.forecast)
 	}
 	how := "broken off"
 	switch {

@@ -315,6 +315,29 @@ func TestTheProgramGoes(t *testing.T) {
 	require.Empty(t, b.failures())
 }
 
+// TestAnAnswerThatNobodyWaitsForIsBookedInFull, as far as its bound permits: the provider may finish it.
+func TestAnAnswerThatNobodyWaitsForIsBookedInFull(t *testing.T) {
+	t.Parallel()
+	asked, end := make(chan struct{}), make(chan struct{})
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		close(asked)
+		<-end
+		return providertest.Say("too late")
+	}, -1, nil)
+	defer close(end)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, _, err := post(ctx, t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","max_tokens":9000,"messages":[]}`)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Eventually(t, func() bool { _, _, open := b.account.sum(); return open == 0 }, 10*time.Second, time.Millisecond)
+	settled, unsettled, _ := b.account.sum()
+	require.Zero(t, settled)
+	require.Equal(t, int64(9000), unsettled.OutputTokens)
+}
+
 // TestTheEndOfAWholeAnswerIsAwaited: the program has gone with the content, before the provider
 // has said what it cost. The program gets the answer when it asks again.
 func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {

@@ -271,7 +271,7 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	if wire.Unbilled(u.err) {
 		err = call.Abandon(ctx, cost.Usage{})
 	} else {
-		err = call.Unsettle(ctx, cost.Usage{}, f.Estimate())
+		err = call.Unsettle(ctx, cost.Usage{}, p.unknown(f))
 	}
 	p.note(err)
 	p.record.failed(failure.Message)
@@ -279,6 +279,15 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 		p.report(failure)
 	}
 	return failure
+}
+
+// unknown is the estimate of a call of whose answer nothing came. Servers finish an answer that is no
+// stream though nobody waits for it: a program that leaves may have it cost all that its bound permits.
+func (p *paid) unknown(f wire.Forecast) cost.Usage {
+	if !p.asked.Stream && p.r.Context().Err() != nil {
+		return f.Estimated(f.MaxOutput)
+	}
+	return f.Estimate()
 }
 
 // refusedFor is for how long the breaker refuses calls; zero: it does not.

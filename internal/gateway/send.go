@@ -57,7 +57,7 @@ func (q *request) send(body []byte) *upstream {
 	u.stay = context.AfterFunc(q.r.Context(), func() { cancel(errGone) })
 	request, err := q.outgoing(ctx, body, u)
 	if err != nil {
-		u.err = failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)
+		u.err = wire.Unsent{Failure: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
 	}
 	response, err := q.gateway.o.Transport.RoundTrip(request)

@@ -80,12 +80,15 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// Failure says what the error of a call means: a *[Fault], a *[failures.Failure] of a call that was
-// not made, one of a JSON decoder, or the network's. now is for a wait that ends at a date.
+// Unsent is the failure of a call that was not made.
+type Unsent struct{ *failures.Failure }
+
+// Failure says what the error of a call means: a *[Fault], an [Unsent], one of a JSON decoder, or the
+// network's. now is for a wait that ends at a date.
 func Failure(err error, now time.Time) *failures.Failure {
-	var unsent *failures.Failure
+	var unsent Unsent
 	if errors.As(err, &unsent) {
-		return unsent
+		return unsent.Failure
 	}
 	var fault *Fault
 	if errors.As(err, &fault) {
@@ -180,7 +183,7 @@ func Unbilled(err error) bool {
 	if errors.As(err, &fault) {
 		return fault.Status >= 300
 	}
-	var unsent *failures.Failure
+	var unsent Unsent
 	var dialling *net.OpError
 	return errors.As(err, &unsent) || errors.As(err, &dialling) && dialling.Op == "dial"
 }
