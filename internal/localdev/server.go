@@ -147,10 +147,8 @@ func (s *server) once(life context.Context, ready func()) error {
 	cmd := exec.Command(s.options.executable, s.arguments()...)
 	messages := &startMessages{out: s.options.stderr}
 	cmd.Stderr = messages
-	cmd.Env = os.Environ()
-	if os.Getenv("USER") == "" { // the server asks for its user's name, and a container's user may have none
-		cmd.Env = append(cmd.Env, "USER=maestro")
-	}
+	// The server asks for its user's name, and a container's user may have none.
+	cmd.Env = append([]string{"USER=maestro"}, cmd.Environ()...)
 	cmd.SysProcAttr = childAttributes()
 	// The server also ends when its standard input does, which it does with us.
 	stdin, err := cmd.StdinPipe()
