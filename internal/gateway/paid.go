@@ -58,7 +58,7 @@ func (q *request) paid() {
 		}
 	}
 	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
-	p.forecast = wire.Forecast{Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Prices: prices}
+	p.forecast = wire.Forecast{Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices, Prices: prices}
 	if p.forecast.MaxOutput == 0 {
 		p.forecast.MaxOutput = wire.UnstatedOutput
 	}

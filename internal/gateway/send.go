@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxError bounds the body of an error, in bytes.
-	maxError = 64 << 10
+	// maxError bounds the body of an error, and maxSecret a secret in it, in bytes.
+	maxError, maxSecret = 64 << 10, 16 << 10
 	// freeWait is how long a provider may take to begin the answer to a free call.
 	freeWait = 30 * time.Second
 )
@@ -132,9 +132,10 @@ func query(from *url.URL) string {
 
 // fault reads an error. mask also finds a key that is written with escapes.
 func (u *upstream) fault(response *http.Response, mask func(string) string) {
-	u.body, _ = io.ReadAll(io.LimitReader(response.Body, maxError)) // what came is enough
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // what came is enough
 	_ = response.Body.Close()
-	u.body = []byte(mask(string(hide(u.body, u.key))))
+	u.body = []byte(mask(string(hide(body, u.key))))
+	u.body = u.body[:min(len(u.body), maxError)] // without a part of a secret at its end
 	u.response = response
 	if response.StatusCode < 400 { // below 300, the model may have answered
 		u.err = &wire.Fault{Status: response.StatusCode, Message: "it redirects or answers without content; set base_url to its address"}

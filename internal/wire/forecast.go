@@ -60,8 +60,9 @@ type Forecast struct {
 	Fresh, Total int64
 	// Learned is what a [Scale] has learned; zero: nothing.
 	Learned int64
-	// MaxOutput is the most tokens that the answer may have.
-	MaxOutput int64
+	// MaxOutput is the most tokens that the answer may have, and Floor the least bound that the
+	// provider accepts.
+	MaxOutput, Floor int64
 	// Prices are what tokens cost; nil: nothing that is known.
 	Prices *cost.Prices
 }
@@ -129,7 +130,9 @@ func (f Forecast) Estimated(output int64) cost.Usage {
 }
 
 // Least is the least that the call may be made with.
-func (f Forecast) Least() cost.Amount { return f.Estimated(min(LeastOutput, f.MaxOutput)).Amount() }
+func (f Forecast) Least() cost.Amount { return f.Estimated(f.leastOutput()).Amount() }
+
+func (f Forecast) leastOutput() int64 { return min(max(LeastOutput, f.Floor), f.MaxOutput) }
 
 // Output is how many tokens the answer may have if so much was granted: as many
 // as stay within it by the best guess and a margin, but never fewer than the least.
@@ -141,7 +144,7 @@ func (f Forecast) Output(granted cost.Amount) int64 {
 	if f.Prices != nil && f.Prices.Output > 0 {
 		room = min(room, f.affordable(granted.USD))
 	}
-	return max(min(room, f.MaxOutput), min(LeastOutput, f.MaxOutput))
+	return max(min(room, f.MaxOutput), f.leastOutput())
 }
 
 // affordable is how many tokens of an answer the money pays besides the prompt.

@@ -58,6 +58,16 @@ func TestForecast(t *testing.T) {
 }
 
 // TestForecastProperties tries what no table would.
+// TestACallIsNotMadeForLessThanTheProviderPermits, as with a budget for thinking.
+func TestACallIsNotMadeForLessThanTheProviderPermits(t *testing.T) {
+	t.Parallel()
+	f := Forecast{Fresh: 40, Total: 40, MaxOutput: 9000, Floor: 5000}
+	require.GreaterOrEqual(t, f.Least().Tokens, int64(5000))
+	require.Equal(t, int64(5000), f.Output(cost.Amount{Tokens: 100}))
+	f.Floor = 1 << 40
+	require.Equal(t, int64(9000), f.Output(cost.Amount{Tokens: 100}))
+}
+
 func TestForecastProperties(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

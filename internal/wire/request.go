@@ -57,6 +57,11 @@ type Request struct {
 // usualTiers are the service tiers and speeds that cost at most what the model costs.
 var usualTiers = []string{"auto", "default", "flex", "standard", "standard_only"}
 
+// metered are the keys of a body that cost depends on. Some servers take them in other cases, too.
+var metered = []string{
+	"model", "stream", "stream_options", "service_tier", "speed", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "thinking", "background",
+}
+
 // span is a part of the body, from its first byte to the one after its last.
 type span struct{ from, to int64 }
 
@@ -112,11 +117,14 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 	return q, nil
 }
 
-// once notes a key of which only one may be there.
+// once notes a key of which only one may be there, in the spelling of the API.
 func (q *Request) once(path string) {
 	if len(q.seen) == maxKeys {
 		q.Refused = "the body has too many keys"
 		return
+	}
+	if small := strings.ToLower(path); small != path && slices.Contains(metered, small) {
+		q.Refused = fmt.Sprintf("the API has key %s in small letters", small)
 	}
 	if q.seen[path] && path != "?" && q.twice == "" {
 		q.twice = path
