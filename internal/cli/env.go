@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,9 +95,9 @@ func (e environ) get(name string) string {
 	return value
 }
 
-// person is the user, as user@host.
+// person is the user, as user@host. A user without a name has its number.
 func (e Env) person() string {
-	name := environ(e.Environ).get("USER")
+	name := cmp.Or(environ(e.Environ).get("USER"), strconv.Itoa(os.Getuid()))
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}
