@@ -245,9 +245,8 @@ func (s *Set) connect(at *place, d Definition, via *passage) (err error) {
 		}
 		variables[name] = strings.Trim(cmp.Or(at.variables[name], others)+",127.0.0.1", ",")
 	}
-	at.variables = maps.Clone(at.variables)
 	if at.variables == nil {
-		at.variables = variables
+		at.variables = map[string]string{}
 	}
 	maps.Copy(at.variables, variables)
 	return nil

@@ -442,7 +442,8 @@ func FuzzPresetStreams(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
-			s := &preset.Run{Log: transcript.New(io.Discard, strings.ToUpper), OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{}}
+			log := transcript.New(io.Discard, strings.ToUpper)
+			s := &preset.Run{Log: log, Warnings: log, OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{}}
 			r := preset.For(program).Parser(preset.Invocation{})
 			l := &procgroup.Lines{OnLine: func(line []byte) { r.Event(line, s) }}
 			l.Add(data)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -93,7 +94,6 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	p, halt := st.process(d, job)
 	run, parser := s.newRun(d, job, st.call.paid, resumed, p.Progress, halt), program.Parser(r)
-	run.Recorded = st.via != nil
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
 	if st.call.paid != nil {
@@ -101,7 +101,11 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	}
 	p.Argv, p.Stdin = program.Argv(s.resolve(d.Argv), r), []byte(prompt(job, st.place, resumed.ID != ""))
 	p.Events = func(out *procgroup.Stream) *procgroup.Lines {
-		run.Log = transcript.New(out.Writer(), s.Mask)
+		run.Warnings = transcript.New(out.Writer(), s.Mask)
+		run.Log = run.Warnings
+		if st.via != nil { // the gateway writes the transcript
+			run.Log = transcript.New(io.Discard, s.Mask)
+		}
 		return &procgroup.Lines{OnLine: func(line []byte) {
 			if !watcher.event(parser, line) {
 				out.Print(string(line))

@@ -45,11 +45,9 @@ type Run struct {
 	// GivenUp: the program was stopped because it waited without end.
 	GivenUp bool
 
-	// Recorded: the gateway writes the transcript, so that Log gets warnings only.
-	Recorded bool
-	// Log gets the transcript, OnLine a progress line, OnConversation the id when it is
-	// known, OnUsage each change of Used; Stop ends the program. All are required.
-	Log            *transcript.Writer
+	// Log gets the transcript and Warnings what is wrong, OnLine a progress line, OnConversation the
+	// id when it is known, OnUsage each change of Used; Stop ends the program. All are required.
+	Log, Warnings  *transcript.Writer
 	OnLine         func(text string)
 	OnConversation func(id string)
 	OnUsage        func(used, next cost.Usage)
@@ -72,39 +70,31 @@ func (s *Run) text(text string) {
 		return
 	}
 	s.Summary = text
-	if !s.Recorded {
-		s.Log.Text(text)
-	}
+	s.Log.Text(text)
 	s.OnLine(firstLine(text))
 }
 
 // toolStarted reports that a tool runs.
 func (s *Run) toolStarted(tool, what string) {
-	if !s.Recorded {
-		s.Log.Call(tool+" "+what, "")
-	}
+	s.Log.Call(tool+" "+what, "")
 	s.OnLine(strings.TrimSpace(tool + " " + firstLine(what)))
 }
 
 // toolCall reports a call of a tool; the arguments are a JSON object.
 func (s *Run) toolCall(tool string, arguments json.RawMessage) {
 	gist, detail := transcript.Gist(tool, arguments)
-	if !s.Recorded {
-		s.Log.Call(gist, detail)
-	}
+	s.Log.Call(gist, detail)
 	s.OnLine(firstLine(gist))
 }
 
 // toolResult reports what a tool returned.
 func (s *Run) toolResult(text string, failed bool) {
-	if !s.Recorded {
-		s.Log.Result("", text, failed)
-	}
+	s.Log.Result("", text, failed)
 }
 
 // Warn reports a problem that did not end the run.
 func (s *Run) Warn(text string) {
-	s.Log.Warn(text)
+	s.Warnings.Warn(text)
 	s.OnLine(firstLine(text))
 }
 
@@ -144,7 +134,7 @@ func (s *Run) RequestPending() bool {
 func (s *Run) finish(f *failures.Failure) {
 	s.Done, s.Failure = true, f
 	if f != nil {
-		s.Log.Warn(f.Message)
+		s.Warnings.Warn(f.Message)
 	}
 }
 
