@@ -206,15 +206,22 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFail
 	if report == nil {
 		return nil
 	}
+	view := b.send(ctx, *report)
+	if view != nil && f.Category == "" { // a probe has ended with it, and the round continues
+		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
+	}
+	return view
+}
+
+// send delivers a report, though the context has ended, and returns the breaker as it is then; nil:
+// it was not delivered in time.
+func (b *agentBreaker) send(ctx context.Context, report session.BreakerReport) *breaker.View {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
 	defer cancel()
-	answer, err := b.port.Report(bounded, *report)
+	answer, err := b.port.Report(bounded, report)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the breaker did not get the report on the provider", "breaker", b.settings.Name, "error", err)
 		return nil
-	}
-	if f.Category == "" { // a probe has ended with it, and the round continues
-		b.log.setPermit(&session.BreakerPermit{Generation: answer.State.Generation})
 	}
 	return &answer.View
 }

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -74,20 +72,12 @@ func (b *callBreaker) Report(f *failures.Failure) {
 	if permit == nil || b.settings.Weigh(f.Category) != failures.CountsAsFailure {
 		return
 	}
-	report := session.BreakerReport{
+	b.keep(b.send(b.ctx, session.BreakerReport{
 		ID: fmt.Sprintf("%s/%d", b.updateID("call"), b.reports.Add(1)), Breaker: b.settings, Outcome: failures.CountsAsFailure,
 		// The call began after the breaker was read, which may have been long after the round began.
 		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, state.Generation), Holder: permit.Holder},
 		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage),
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), reportLimit)
-	defer cancel()
-	answer, err := b.port.Report(bounded, report)
-	if err != nil {
-		activity.GetLogger(b.ctx).Warn("the breaker did not get the report on a call", "breaker", b.settings.Name, "error", err)
-		return
-	}
-	b.keep(&answer.View)
+	}))
 }
 
 // view is the breaker as it was a moment ago; its zero where that is not known.
