@@ -21,11 +21,13 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	w.write("ledger/down", "")
 	worker := w.startWorker()
 	w.must("run", file, "work", "--session", "s")
+	var shown string
 	for n := 2; n <= 4; n++ {
 		w.eventually("the agent has failed again", func() bool { return w.executions() >= n })
-		w.shows("s", "its attempt waits", func(s session.Status) bool {
-			return strings.Contains(s.Phases[0].Assignments[0].Progress, "waiting until")
-		})
+		shown = w.shows("s", "its attempt waits again", func(s session.Status) bool {
+			progress := s.Phases[0].Assignments[0].Progress
+			return strings.Contains(progress, "waiting until") && progress != shown
+		}).Phases[0].Assignments[0].Progress
 		worker.kill()
 		worker = w.startWorker()
 	}
