@@ -278,6 +278,12 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	}
 	self, _ := proctree.Read(s.cmd.Process.Pid)
 	s.started = self.Started
+	if p.Room != nil {
+		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
+			_ = s.cmd.Process.Kill() // it has done nothing yet
+			return nil, errors.Join(err, s.cmd.Wait())
+		}
+	}
 	return s, nil
 }
 

@@ -20,7 +20,7 @@ import (
 // The sources are cloned first, as the worker's user, who may pass through directories that
 // the room's user may not. Everything else is made as the room's user.
 func (l *Layout) enter() error {
-	if err := l.mapIDs(); err != nil {
+	if err := l.mapOwnIDs(); err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

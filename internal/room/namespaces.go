@@ -3,6 +3,8 @@ package room
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,23 +16,30 @@ var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, uni
 
 // Namespaces makes the attributes with which a shim is started as the first process of
 // a room.
+//
+// The shim shares the worker's memory until its program starts (vfork), as Go starts all processes but those in
+// a new user namespace: to copy the page tables of a worker takes milliseconds, and so do the page faults after it.
+// So nothing can map the ids of the shim before it runs, see [Layout.MapIDs].
 func (l *Layout) Namespaces() *syscall.SysProcAttr {
-	flags := unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if l.Network == NetworkNone {
 		flags |= unix.CLONE_NEWNET
 	}
-	attr := &syscall.SysProcAttr{Setpgid: true, Cloneflags: uintptr(flags), AmbientCaps: setupCapabilities}
-	if os.Geteuid() == 0 { // otherwise the shim maps its own ids, see [Layout.mapIDs]
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: agentID, HostID: int(l.UID), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: agentID, HostID: int(l.GID), Size: 1}}
-		attr.GidMappingsEnableSetgroups = true
-	}
-	return attr
+	return &syscall.SysProcAttr{Setpgid: true, Cloneflags: uintptr(flags), AmbientCaps: setupCapabilities}
 }
 
-// mapIDs maps the ids of this process, if its worker has not: an ordinary user's worker that is
-// undumpable starts processes that are so, too, and may not write their maps.
-func (l *Layout) mapIDs() error {
+// MapIDs maps the ids of a shim that has not got its orders yet. Only root may map those of another user; the shim
+// of an ordinary user's worker maps its own.
+func (l *Layout) MapIDs(shim int) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return l.writeMaps(filepath.Join("/proc", strconv.Itoa(shim)))
+}
+
+// mapOwnIDs maps the ids of this process, if its worker has not. That worker could not: it is undumpable, and so
+// were the files of this process in /proc.
+func (l *Layout) mapOwnIDs() error {
 	if now, err := os.ReadFile("/proc/self/uid_map"); err != nil || len(now) > 0 {
 		return err
 	}
@@ -39,10 +48,19 @@ func (l *Layout) mapIDs() error {
 		return err
 	}
 	defer unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) //nolint:errcheck // it cannot fail with these arguments
-	for _, file := range []struct{ name, text string }{
-		{"setgroups", "deny"}, {"gid_map", fmt.Sprintf("%d %d 1", agentID, l.GID)}, {"uid_map", fmt.Sprintf("%d %d 1", agentID, l.UID)},
-	} {
-		if err := os.WriteFile("/proc/self/"+file.name, []byte(file.text), 0); err != nil {
+	if err := os.WriteFile("/proc/self/setgroups", []byte("deny"), 0); err != nil {
+		return fmt.Errorf("keep the groups of the room: %w", err)
+	}
+	return l.writeMaps("/proc/self")
+}
+
+// writeMaps maps the ids of a process, by its directory in /proc.
+func (l *Layout) writeMaps(proc string) error {
+	for _, m := range []struct {
+		file string
+		id   uint32
+	}{{"gid_map", l.GID}, {"uid_map", l.UID}} {
+		if err := os.WriteFile(filepath.Join(proc, m.file), fmt.Appendf(nil, "%d %d 1", agentID, m.id), 0); err != nil {
 			return fmt.Errorf("map the user of the room: %w", err)
 		}
 	}
