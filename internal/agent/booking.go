@@ -88,7 +88,7 @@ func (d Definition) unreported(worked time.Duration) cost.Usage {
 	seconds := int64(worked / time.Second)
 	u := d.priced(cost.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
 	if d.Prices == nil {
-		u.CostUSD = usualPrices.Cost(u)
+		u.CostUSD = usualPrices.Cost(u, "")
 	}
 	return u
 }
@@ -118,7 +118,7 @@ func (c Config) Unpriced(agent string) bool {
 // what it costs at the definition's prices.
 func (d Definition) priced(u cost.Usage) cost.Usage {
 	if u.CostUSD == 0 && d.Prices != nil {
-		u.CostUSD = d.Prices.Cost(u)
+		u.CostUSD = d.Prices.Cost(u, "")
 	}
 	return u
 }

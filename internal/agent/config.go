@@ -281,7 +281,7 @@ func (d Definition) withDefaults() Definition {
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
 	if d.Prices != nil {
-		full := d.Prices.WithDefaults()
+		full := d.Prices.WithDefaults(webSearch(""))
 		d.Prices = &full
 	}
 	if d.Preset == preset.Claude {

@@ -53,9 +53,17 @@ type ProviderLimits struct {
 func (p Provider) withDefaults() Provider {
 	p.Models = maps.Clone(p.Models)
 	for name, prices := range p.Models {
-		p.Models[name] = prices.WithDefaults()
+		p.Models[name] = prices.WithDefaults(webSearch(p.Format))
 	}
 	return p
+}
+
+// webSearch is what a thousand searches of a provider cost where the worker file does not say it.
+func webSearch(format wire.API) cost.USD {
+	if format == wire.Gemini {
+		return 35_000_000_000
+	}
+	return 10_000_000_000
 }
 
 // Prices are what a model's tokens cost; nil: it is not known. offered: it may be called.
@@ -147,6 +155,22 @@ func (v *validator) prices(path string, p cost.Prices) {
 		v.add(path+".output", "is missing or 0, where input costs money; write what a million tokens of output cost")
 	} else if p.Output > 0 && p.Input == 0 {
 		v.add(path+".input", "is missing or 0, where output costs money; write what a million tokens of input cost")
+	}
+	for i, w := range p.When {
+		at := spec.ItemPath(path+".when", i)
+		same := func(tier string, above int64) int {
+			return slices.IndexFunc(p.When, func(other cost.When) bool { return other.Tier == tier && other.Above == above })
+		}
+		switch {
+		case w.Tier == "" && w.Above == 0:
+			v.add(at, "has neither tier nor above; say when the prices are others")
+		case same(w.Tier, w.Above) < i:
+			v.add(at, "has the same tier and above as an entry before it; leave one out")
+		case w.Tier != "" && same(w.Tier, 0) < 0:
+			v.add(at, "has prices of tier %s for long prompts only; add an entry with this tier and without above", textfmt.Shorten(w.Tier, 80))
+		case p.Input > 0 && (w.Input == 0 || w.Output == 0):
+			v.add(at, "has no input or no output; write what a million tokens of each cost")
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package cost
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -93,6 +92,10 @@ type Usage struct {
 	CacheWriteTokens int64 `json:"cache_write_tokens"`
 	// ReasoningTokens is how many of the output tokens went into thinking.
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
+	// CacheWrite1hTokens is how many of the cache write tokens are kept for an hour.
+	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens,omitempty"`
+	// WebSearches is how many searches the provider has made for the model.
+	WebSearches int64 `json:"web_searches,omitempty"`
 	// CostUSD is the money spent, as far as the agent knows it.
 	CostUSD USD `json:"cost_usd"`
 }
@@ -112,6 +115,8 @@ func (u Usage) Validate() error {
 		{"cache_read_tokens", u.CacheReadTokens},
 		{"cache_write_tokens", u.CacheWriteTokens},
 		{"reasoning_tokens", u.ReasoningTokens},
+		{"cache_write_1h_tokens", u.CacheWrite1hTokens},
+		{"web_searches", u.WebSearches},
 	} {
 		if f.value < 0 || f.value > MaxReported {
 			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(MaxReported))
@@ -126,52 +131,64 @@ func (u Usage) Validate() error {
 // Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
-		InputTokens:      u.InputTokens + v.InputTokens,
-		OutputTokens:     u.OutputTokens + v.OutputTokens,
-		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
-		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
-		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
-		CostUSD:          u.CostUSD + v.CostUSD,
+		InputTokens:        u.InputTokens + v.InputTokens,
+		OutputTokens:       u.OutputTokens + v.OutputTokens,
+		CacheReadTokens:    u.CacheReadTokens + v.CacheReadTokens,
+		CacheWriteTokens:   u.CacheWriteTokens + v.CacheWriteTokens,
+		ReasoningTokens:    u.ReasoningTokens + v.ReasoningTokens,
+		CacheWrite1hTokens: u.CacheWrite1hTokens + v.CacheWrite1hTokens,
+		WebSearches:        u.WebSearches + v.WebSearches,
+		CostUSD:            u.CostUSD + v.CostUSD,
 	}
 }
 
 // Minus returns the difference of both.
 func (u Usage) Minus(v Usage) Usage {
 	return Usage{
-		InputTokens:      u.InputTokens - v.InputTokens,
-		OutputTokens:     u.OutputTokens - v.OutputTokens,
-		CacheReadTokens:  u.CacheReadTokens - v.CacheReadTokens,
-		CacheWriteTokens: u.CacheWriteTokens - v.CacheWriteTokens,
-		ReasoningTokens:  u.ReasoningTokens - v.ReasoningTokens,
-		CostUSD:          u.CostUSD - v.CostUSD,
+		InputTokens:        u.InputTokens - v.InputTokens,
+		OutputTokens:       u.OutputTokens - v.OutputTokens,
+		CacheReadTokens:    u.CacheReadTokens - v.CacheReadTokens,
+		CacheWriteTokens:   u.CacheWriteTokens - v.CacheWriteTokens,
+		ReasoningTokens:    u.ReasoningTokens - v.ReasoningTokens,
+		CacheWrite1hTokens: u.CacheWrite1hTokens - v.CacheWrite1hTokens,
+		WebSearches:        u.WebSearches - v.WebSearches,
+		CostUSD:            u.CostUSD - v.CostUSD,
 	}
 }
 
 // Max returns the larger figure of both, each by itself.
 func (u Usage) Max(v Usage) Usage {
 	return Usage{
-		InputTokens:      max(u.InputTokens, v.InputTokens),
-		OutputTokens:     max(u.OutputTokens, v.OutputTokens),
-		CacheReadTokens:  max(u.CacheReadTokens, v.CacheReadTokens),
-		CacheWriteTokens: max(u.CacheWriteTokens, v.CacheWriteTokens),
-		ReasoningTokens:  max(u.ReasoningTokens, v.ReasoningTokens),
-		CostUSD:          max(u.CostUSD, v.CostUSD),
+		InputTokens:        max(u.InputTokens, v.InputTokens),
+		OutputTokens:       max(u.OutputTokens, v.OutputTokens),
+		CacheReadTokens:    max(u.CacheReadTokens, v.CacheReadTokens),
+		CacheWriteTokens:   max(u.CacheWriteTokens, v.CacheWriteTokens),
+		ReasoningTokens:    max(u.ReasoningTokens, v.ReasoningTokens),
+		CacheWrite1hTokens: max(u.CacheWrite1hTokens, v.CacheWrite1hTokens),
+		WebSearches:        max(u.WebSearches, v.WebSearches),
+		CostUSD:            max(u.CostUSD, v.CostUSD),
 	}
 }
 
 // Text is the usage for people.
 func (u Usage) Text() string {
 	text := fmt.Sprintf("tokens: %d in, %d out, %d from and %d into the cache", u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens)
+	if u.WebSearches > 0 {
+		text += fmt.Sprintf("; %s", textfmt.Count(int(u.WebSearches), "web search"))
+	}
 	if u.CostUSD != 0 {
 		text += fmt.Sprintf("; %s USD", u.CostUSD)
 	}
 	return text
 }
 
+// Prompt is the number of the tokens that were read, cached or not.
+func (u Usage) Prompt() int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
+
 // Tokens is the number of all tokens, read or written, cached or not: what
 // budgets of tokens count. Reasoning is part of the output.
 func (u Usage) Tokens() int64 {
-	return u.InputTokens + u.OutputTokens + u.CacheReadTokens + u.CacheWriteTokens
+	return u.Prompt() + u.OutputTokens
 }
 
 // Amount is what the usage draws from a budget.
@@ -185,44 +202,3 @@ type Amount struct {
 
 // Add returns the sum of both.
 func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD + b.USD} }
-
-// Prices are what an agent's tokens cost, in USD per million.
-type Prices struct {
-	// Input is what a million tokens cost that the model reads.
-	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
-	// Output is what a million tokens cost that the model writes.
-	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
-	// CacheRead is that of input which the provider had cached. Left out, it is that of
-	// other input.
-	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite is that of input which the provider has cached now. Left out, it is that
-	// of other input.
-	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
-}
-
-// WithDefaults has cached input cost as much as other input where nothing is said
-// of it: a budget had better be held too early than passed.
-func (p Prices) WithDefaults() Prices {
-	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
-	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
-	return p
-}
-
-// Cost is what a usage costs at these prices, rounded up to the billionth of a
-// dollar. The usage's own CostUSD plays no part.
-func (p Prices) Cost(u Usage) USD {
-	sum := new(big.Int)
-	for _, part := range []struct {
-		tokens int64
-		price  USD
-	}{
-		{u.InputTokens, p.Input},
-		{u.OutputTokens, p.Output},
-		{u.CacheReadTokens, p.CacheRead},
-		{u.CacheWriteTokens, p.CacheWrite},
-	} {
-		sum.Add(sum, new(big.Int).Mul(big.NewInt(part.tokens), big.NewInt(int64(part.price))))
-	}
-	million := big.NewInt(1_000_000)
-	return USD(sum.Add(sum, big.NewInt(999_999)).Quo(sum, million).Int64())
-}

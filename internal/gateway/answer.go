@@ -135,8 +135,8 @@ func (a *answer) spending(facts wire.Facts) {
 	}
 	if facts.Counted && !a.reported {
 		a.reported, a.told = true, a.size
-		used := wire.Priced(facts.Usage, a.forecast.Prices)
-		expected := wire.Priced(cost.Usage{OutputTokens: min(wire.UsualOutput, a.forecast.MaxOutput)}, a.forecast.Prices)
+		used := a.forecast.Priced(facts.Usage, facts.Tier)
+		expected := a.forecast.Priced(cost.Usage{OutputTokens: min(wire.UsualOutput, a.forecast.MaxOutput)}, facts.Tier)
 		a.stopIf(a.call.Report(used, expected), facts)
 		return
 	}
@@ -209,7 +209,7 @@ func (a *answer) deliver() {
 func (a *answer) settle(facts wire.Facts) {
 	used := a.forecast.Spent(facts)
 	if facts.Counted {
-		a.scale.Learn(used.InputTokens+used.CacheReadTokens+used.CacheWriteTokens, a.asked.Size)
+		a.scale.Learn(used.Prompt(), a.asked.Size)
 	}
 	var document []byte
 	if a.size <= maxStored {
@@ -220,6 +220,10 @@ func (a *answer) settle(facts wire.Facts) {
 		if text := string(a.kept); a.attempt.Mask(text) != text {
 			document = nil
 		}
+	}
+	if tier := a.forecast.Unlisted(facts); tier != "" {
+		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
+			"provider", a.provider.Name, "model", a.asked.Model, "tier", tier)
 	}
 	a.recorded(cmp.Or(facts.Stop, "complete"), used)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
@@ -240,7 +244,7 @@ func (a *answer) recorded(how string, used cost.Usage) {
 func (a *answer) unsettle(facts wire.Facts) {
 	var used cost.Usage
 	if facts.Counted {
-		used = wire.Priced(facts.Usage, a.forecast.Prices)
+		used = a.forecast.Priced(facts.Usage, facts.Tier)
 	}
 	spent := a.forecast.Spent(facts)
 	if !facts.Counted && facts.Bytes == 0 {

@@ -57,8 +57,15 @@ func (q *request) paid() {
 			return
 		}
 	}
+	if why := unpriced(asked, prices, q.provider.Name); why != "" {
+		q.refuse(wire.Invalid, why, 0)
+		return
+	}
 	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
-	p.forecast = wire.Forecast{Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices, Prices: prices}
+	p.forecast = wire.Forecast{
+		Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices,
+		Prices: prices, Tier: asked.Tier, Hour: asked.Hour, Searches: asked.Searches,
+	}
 	if p.forecast.MaxOutput == 0 {
 		p.forecast.MaxOutput = wire.UnstatedOutput
 	}
@@ -72,6 +79,19 @@ func (q *request) paid() {
 		return
 	}
 	p.tryUntilDeadline(ctx)
+}
+
+// unpriced is why nobody can say what a call costs whose tokens have prices; empty: it can be said.
+func unpriced(asked *wire.Request, prices *cost.Prices, provider string) string {
+	switch {
+	case prices == nil:
+	case asked.Unpriced != "":
+		return asked.Unpriced + " costs what no answer counts, so that it cannot be booked; leave it out"
+	case !prices.Has(asked.Tier) && asked.Tier != "flex": // which costs less than the usual tier
+		return fmt.Sprintf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
+			asked.Tier, textfmt.Shorten(asked.Model, 80), provider, asked.Tier)
+	}
+	return ""
 }
 
 // digest names what the answer depends on.

@@ -134,12 +134,12 @@ func (h *hearing) soFar() cost.Usage {
 	}
 	u := *h.usage
 	u.OutputTokens = max(u.OutputTokens, output)
-	return wire.Priced(u, h.run.Prices)
+	return h.forecast.Priced(u, "")
 }
 
 // complete fills in what a server does not say of the cost: an estimate is nearer
 // to the truth than nothing. counted reports whether it says what the prompt cost.
-func (h *hearing) complete(u cost.Usage) (complete cost.Usage, counted bool) {
+func (h *hearing) complete(u cost.Usage, tier string) (complete cost.Usage, counted bool) {
 	guess := h.forecast.Estimated(min(wire.TokensOf(int64(h.bytes)), h.limit))
 	if u.OutputTokens == 0 {
 		u.OutputTokens = guess.OutputTokens
@@ -148,7 +148,7 @@ func (h *hearing) complete(u cost.Usage) (complete cost.Usage, counted bool) {
 	if !counted {
 		u.InputTokens, u.CacheReadTokens, u.CacheWriteTokens = guess.InputTokens, guess.CacheReadTokens, guess.CacheWriteTokens
 	}
-	return wire.Priced(u, h.run.Prices), counted
+	return h.forecast.Priced(u, tier), counted
 }
 
 // spent is what a call has cost that ended with an error.
@@ -165,7 +165,7 @@ func (h *hearing) spent(err error) spending {
 // accept makes an answer fit to be kept and used: without secrets, its calls
 // well-formed and with ids of their own, its usage complete.
 func (r *run) accept(answer Answer, h *hearing) Answer {
-	answer.Usage, answer.Counted = h.complete(answer.Usage)
+	answer.Usage, answer.Counted = h.complete(answer.Usage, answer.Said.Tier)
 	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
 	thinking := make([]Thinking, 0, len(answer.Thinking))
 	for _, t := range answer.Thinking {

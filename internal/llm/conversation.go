@@ -65,7 +65,7 @@ func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
 	if !counted {
 		return
 	}
-	c.counted = used.InputTokens + used.CacheReadTokens + used.CacheWriteTokens + used.OutputTokens
+	c.counted = used.Tokens()
 	c.cached, c.caches = used.CacheReadTokens+used.CacheWriteTokens, used.CacheWriteTokens > 0 || c.caches
 	c.known, c.removed = len(c.messages), 0
 }

@@ -72,7 +72,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	used = answer.Usage
 	call.Answered(answer.Said)
 	if u := answer.Usage; answer.Counted {
-		r.Scale.Learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.Total)
+		r.Scale.Learn(u.Prompt(), f.Total)
 	}
 	if err := call.Settle(noting, encode(answer), answer.Usage); err != nil {
 		return Answer{}, nil, fmt.Errorf("settle the call of turn %d: %w", turn, err)

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -132,6 +133,11 @@ func (anthropicAPI) message(of Request, r Reply, output int64) map[string]any {
 		"usage": map[string]any{
 			"input_tokens": said.InputTokens, "output_tokens": output,
 			"cache_read_input_tokens": said.CacheReadTokens, "cache_creation_input_tokens": said.CacheWriteTokens,
+			"cache_creation": map[string]any{
+				"ephemeral_5m_input_tokens": said.CacheWriteTokens - said.CacheWrite1hTokens, "ephemeral_1h_input_tokens": said.CacheWrite1hTokens,
+			},
+			"server_tool_use": map[string]any{"web_search_requests": said.WebSearches, "web_fetch_requests": said.WebSearches},
+			"service_tier":    cmp.Or(r.Tier, "standard"), "inference_geo": "not_available",
 		},
 	}
 	if r.Fault.NoUsage {

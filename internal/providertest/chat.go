@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -131,7 +132,7 @@ func (c chatAPI) whole(of Request, r Reply) any {
 	return map[string]any{
 		"id": fmt.Sprintf("chatcmpl-%d", of.N), "object": "chat.completion", "created": 1, "model": of.Model,
 		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": c.finishReason(r)}},
-		"usage":   openaiUsage(r, "prompt_tokens", "completion_tokens"),
+		"usage":   openaiUsage(r, "prompt_tokens", "completion_tokens"), "service_tier": cmp.Or(r.Tier, "default"),
 	}
 }
 
@@ -140,6 +141,7 @@ func (c chatAPI) stream(of Request, r Reply) []event {
 	chunk := func(choices []any, usage any) {
 		data := map[string]any{
 			"id": fmt.Sprintf("chatcmpl-%d", of.N), "object": "chat.completion.chunk", "created": 1, "model": of.Model, "choices": choices,
+			"service_tier": cmp.Or(r.Tier, "default"),
 		}
 		if usage != nil {
 			data["usage"] = usage

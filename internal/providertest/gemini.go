@@ -97,10 +97,15 @@ func (c geminiContent) message() Message {
 	return m
 }
 
-func (geminiAPI) candidate(parts []any, finish string) map[string]any {
+func (geminiAPI) candidate(r Reply, parts []any, finish string) map[string]any {
 	out := map[string]any{"content": map[string]any{"role": "model", "parts": parts}, "index": 0}
 	if finish != "" {
 		out["finishReason"] = finish
+		queries := []string{""} // which is not charged
+		for i := range r.said().WebSearches {
+			queries = append(queries, fmt.Sprint("query ", i))
+		}
+		out["groundingMetadata"] = map[string]any{"webSearchQueries": queries}
 	}
 	return out
 }
@@ -121,7 +126,7 @@ func (geminiAPI) finish(r Reply) string {
 
 func (g geminiAPI) document(of Request, r Reply, parts []any, finish string) map[string]any {
 	out := map[string]any{
-		"candidates": []any{g.candidate(parts, finish)}, "modelVersion": of.Model, "responseId": fmt.Sprintf("resp_%d", of.N),
+		"candidates": []any{g.candidate(r, parts, finish)}, "modelVersion": of.Model, "responseId": fmt.Sprintf("resp_%d", of.N),
 	}
 	if finish != "" && !r.Fault.NoUsage {
 		out["usageMetadata"] = g.usage(r)

@@ -98,6 +98,8 @@ type Reply struct {
 	// as its API does. Zero: a token for four bytes of the request and of the
 	// reply.
 	Usage cost.Usage
+	// Tier is the service tier that the answer names; empty: none.
+	Tier string
 	// Fault is what goes wrong.
 	Fault Fault
 }

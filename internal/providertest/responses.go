@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -106,6 +107,13 @@ func (responsesAPI) failure(f Fault) any { return openaiFailure(f) }
 // items is what the reply puts out.
 func (responsesAPI) items(of Request, r Reply) []map[string]any {
 	var out []map[string]any
+	for i := range r.said().WebSearches { // opening what was found is free
+		for _, action := range []string{"search", "open_page"} {
+			out = append(out, map[string]any{
+				"type": "web_search_call", "id": fmt.Sprintf("ws_%d_%d_%s", of.N, i, action), "status": "completed", "action": map[string]any{"type": action},
+			})
+		}
+	}
 	if r.Text != "" {
 		part := map[string]any{"type": "output_text", "text": r.Text, "annotations": []any{}}
 		if r.stop() == Refused {
@@ -128,9 +136,11 @@ func (a responsesAPI) response(of Request, r Reply, status string) map[string]an
 	out := map[string]any{
 		"id": fmt.Sprintf("resp_%d", of.N), "object": "response", "created_at": 1, "model": of.Model, "status": status,
 		"output": []any{}, "usage": nil, "error": nil, "incomplete_details": nil,
+		"service_tier": "auto",
 	}
 	if status != "in_progress" {
 		out["output"], out["usage"] = a.items(of, r), openaiUsage(r, "input_tokens", "output_tokens")
+		out["service_tier"] = cmp.Or(r.Tier, "default")
 	}
 	if status == "incomplete" {
 		out["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}

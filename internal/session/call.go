@@ -53,6 +53,8 @@ type CallPlan struct {
 type CallAnswer struct {
 	// ID is its name for the answer, Model what wrote it, and Stop why it ends; empty: unknown.
 	ID, Model, Stop string
+	// Tier is the service tier that it names.
+	Tier string
 	// Category is that of the failure, where there is no whole answer; empty: there is one, or it is
 	// the attempt's.
 	Category failures.Category

@@ -101,7 +101,7 @@ func (c *calls) record(ctx context.Context, call activities.Call, end activities
 	for _, part := range []struct {
 		kind   attribute.KeyValue
 		tokens int64
-	}{{semconv.GenAITokenTypeInput, allInput(u)}, {semconv.GenAITokenTypeOutput, u.OutputTokens}} {
+	}{{semconv.GenAITokenTypeInput, u.Prompt()}, {semconv.GenAITokenTypeOutput, u.OutputTokens}} {
 		c.usage.Record(ctx, part.tokens, metric.WithAttributes(attributes...), metric.WithAttributes(part.kind))
 	}
 }
@@ -111,16 +111,12 @@ func (r *Recorder) CallReplayed(call activities.Call) {
 	r.calls.replayed.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(call.Agent)))
 }
 
-// allInput is the input as the conventions count it: with what the provider's
-// cache had or took.
-func allInput(u cost.Usage) int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
-
 func usageAttributes(u cost.Usage) []attribute.KeyValue {
 	if u == (cost.Usage{}) {
 		return nil
 	}
 	return []attribute.KeyValue{
-		semconv.GenAIUsageInputTokensKey.Int64(allInput(u)), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens),
+		semconv.GenAIUsageInputTokensKey.Int64(u.Prompt()), semconv.GenAIUsageOutputTokensKey.Int64(u.OutputTokens),
 		semconv.GenAIUsageCacheReadInputTokensKey.Int64(u.CacheReadTokens),
 		semconv.GenAIUsageCacheCreationInputTokensKey.Int64(u.CacheWriteTokens),
 		semconv.GenAIUsageReasoningOutputTokensKey.Int64(u.ReasoningTokens),

@@ -28,6 +28,15 @@ func (anthropicMessages) ask(q *Request, path string, l leaf) {
 		q.bound(path, l)
 	case "thinking.budget_tokens": // the answer must be allowed more
 		q.Floor = max(q.Floor, l.number()+1)
+	case "tools[].max_uses":
+		q.Searches += min(max(l.number(), 0), maxSearches)
+	case "tools[].type":
+		if text := l.text(); strings.HasPrefix(text, "code_execution") || strings.HasPrefix(text, "advisor") {
+			q.Unpriced = text
+		}
+	}
+	if strings.HasSuffix(path, "cache_control.ttl") && l.is("1h") {
+		q.Hour = true
 	}
 }
 
@@ -37,23 +46,47 @@ func (anthropicMessages) take(m *Meter, path string, l leaf) {
 	if path == "type" {
 		m.event = l.text()
 	}
-	switch strings.TrimPrefix(path, "message.") { // of message_start
-	case "usage.input_tokens":
-		m.counts.input.set(l)
-	case "usage.cache_read_input_tokens":
-		m.counts.cacheRead.set(l)
-	case "usage.cache_creation_input_tokens":
-		m.counts.cacheWrite.set(l)
+	path = strings.TrimPrefix(path, "message.") // of message_start
+	if part, ok := strings.CutPrefix(path, "usage.iterations[]."); ok {
+		m.each.anthropic(part, l, (*count).add)
+	} else if part, ok := strings.CutPrefix(path, "usage."); ok {
+		m.counts.anthropic(part, l, (*count).set)
+	}
+	switch path {
+	case "usage.service_tier":
+		m.tiers[0] = l.word()
+	case "usage.speed":
+		m.tiers[1] = l.word()
+	case "usage.inference_geo":
+		m.tiers[2] = l.word()
 	case "usage.output_tokens":
 		m.countOutput(l)
-	case "usage.output_tokens_details.thinking_tokens":
-		m.counts.reasoning.set(l)
 	case "stop_reason", "delta.stop_reason":
 		m.stopped(l)
 	case "error.type":
 		m.fault().Type = l.text()
 	case "error.message":
 		m.fault().Message = l.text()
+	}
+}
+
+// anthropic takes up a count.
+func (c *counts) anthropic(name string, l leaf, take func(*count, leaf)) {
+	switch name {
+	case "input_tokens":
+		take(&c.input, l)
+	case "cache_read_input_tokens":
+		take(&c.cacheRead, l)
+	case "cache_creation_input_tokens":
+		take(&c.cacheWrite, l)
+	case "cache_creation.ephemeral_1h_input_tokens":
+		take(&c.cacheHour, l)
+	case "output_tokens":
+		take(&c.output, l)
+	case "output_tokens_details.thinking_tokens":
+		take(&c.reasoning, l)
+	case "server_tool_use.web_search_requests":
+		take(&c.searches, l)
 	}
 }
 
@@ -65,7 +98,15 @@ func (anthropicMessages) content(path string) bool {
 	return strings.HasPrefix(path, "content[].input.")
 }
 
+// ended: the counts of an answer leave out what the provider has counted in parts before it, like a
+// summary of the conversation; the parts add up to all of it.
 func (anthropicMessages) ended(m *Meter) {
+	c, parts := &m.counts, m.each
+	c.input.atLeast(parts.input.n)
+	c.cacheRead.atLeast(parts.cacheRead.n)
+	c.cacheWrite.atLeast(parts.cacheWrite.n)
+	c.cacheHour.atLeast(parts.cacheHour.n)
+	c.output.atLeast(parts.output.n)
 	m.facts.Ended = m.facts.Ended || m.event == "message_stop" || m.event == "message" && m.facts.Whole
 }
 

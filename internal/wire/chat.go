@@ -56,6 +56,8 @@ func (chatCompletions) take(m *Meter, path string, l leaf) {
 		m.countOutput(l)
 	case "usage.completion_tokens_details.reasoning_tokens":
 		m.counts.reasoning.set(l)
+	case "service_tier":
+		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
 		m.stopped(l)
 	case "error.type":

@@ -63,8 +63,13 @@ type Forecast struct {
 	// MaxOutput is the most tokens that the answer may have, and Floor the least bound that the
 	// provider accepts.
 	MaxOutput, Floor int64
-	// Prices are what tokens cost; nil: nothing that is known.
+	// Prices are what tokens cost; nil: nothing that is known. Tier is the service tier that was
+	// asked for, as [cost.Prices] has it.
 	Prices *cost.Prices
+	Tier   string
+	// Hour: the prompt may be cached for an hour. Searches is how many the provider may make.
+	Hour     bool
+	Searches int64
 }
 
 // bound is more tokens than the prompt can have.
@@ -103,15 +108,16 @@ func (f Forecast) Want() cost.Amount { return f.most(f.MaxOutput) }
 func (f Forecast) most(output int64) cost.Amount {
 	a := cost.Amount{Tokens: f.bound() + output}
 	if f.Prices != nil {
-		dearest := cost.Prices{Input: f.dearest(), Output: f.Prices.Output}
-		a.USD = dearest.Cost(cost.Usage{InputTokens: f.bound(), OutputTokens: output})
+		dearest := cost.Prices{WebSearch: f.Prices.WebSearch}
+		dearest.Input, dearest.Output = f.dearest()
+		a.USD = dearest.Cost(cost.Usage{InputTokens: f.bound(), OutputTokens: output, WebSearches: f.Searches}, "")
 	}
 	return a
 }
 
-// dearest is the price of the dearest kind of token that a prompt may have.
-func (f Forecast) dearest() cost.USD {
-	return max(f.Prices.Input, f.Prices.CacheRead, f.Prices.CacheWrite)
+// dearest are the prices of the dearest kind of token that the prompt, and the answer, may have.
+func (f Forecast) dearest() (input, output cost.USD) {
+	return f.Prices.Dearest(f.Tier, f.bound(), f.Hour)
 }
 
 // Estimate is the usage of the call by the best guess, with a short answer.
@@ -126,7 +132,7 @@ func (f Forecast) Estimated(output int64) cost.Usage {
 	} else {
 		u.InputTokens = rest
 	}
-	return Priced(u, f.Prices)
+	return f.Priced(u, "")
 }
 
 // Least is the least that the call may be made with.
@@ -150,11 +156,13 @@ func (f Forecast) Output(granted cost.Amount) int64 {
 // affordable is how many tokens of an answer the money pays besides the prompt.
 func (f Forecast) affordable(money cost.USD) int64 {
 	perMillion := new(big.Int).Mul(big.NewInt(int64(money)), big.NewInt(1_000_000))
-	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Guess()+f.margin()), big.NewInt(int64(f.dearest()))))
+	input, output := f.dearest()
+	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Guess()+f.margin()), big.NewInt(int64(input))))
+	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Searches*1000), big.NewInt(int64(f.Prices.WebSearch))))
 	if perMillion.Sign() <= 0 {
 		return 0
 	}
-	n := perMillion.Quo(perMillion, big.NewInt(int64(f.Prices.Output)))
+	n := perMillion.Quo(perMillion, big.NewInt(int64(output)))
 	if !n.IsInt64() {
 		return f.MaxOutput
 	}
@@ -174,14 +182,27 @@ func (f Forecast) Spent(a Facts) cost.Usage {
 	}
 	u := a.Usage
 	u.OutputTokens = max(u.OutputTokens, output)
-	return Priced(u, f.Prices)
+	return f.Priced(u, a.Tier)
 }
 
-// Priced completes a usage with what it costs.
-func Priced(u cost.Usage, prices *cost.Prices) cost.Usage {
+// Unlisted is the service tier of an answer that has no prices; empty: it has some, or nothing has.
+func (f Forecast) Unlisted(a Facts) string {
+	if tier := tierOf(a.Tier); f.Prices != nil && !f.Prices.Has(tier) {
+		return tier
+	}
+	return ""
+}
+
+// Priced completes a usage with what it costs, at the prices of the service tier that the answer names,
+// in the provider's word; empty: of the one that was asked for.
+func (f Forecast) Priced(u cost.Usage, answered string) cost.Usage {
 	u.CostUSD = 0
-	if prices != nil {
-		u.CostUSD = prices.Cost(u)
+	if f.Prices != nil {
+		tier := f.Tier
+		if answered != "" {
+			tier = tierOf(answered)
+		}
+		u.CostUSD = f.Prices.Cost(u, tier)
 	}
 	return u
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -28,6 +29,9 @@ func routeGemini(method, path string) (Route, bool) {
 	}
 	return Route{}, false
 }
+
+// googleMaps finds the tool, which is an empty object, in the JSON of tools.
+var googleMaps = regexp.MustCompile(`"google_?[mM]aps"\s*:`)
 
 // geminiContent is Gemini's generateContent. Cached tokens are part of the prompt, and thoughts
 // are apart from the answer. Keys may be written in either of two ways.
@@ -60,6 +64,10 @@ func (geminiContent) take(m *Meter, path string, l leaf) {
 	case "usageMetadata.thoughtsTokenCount":
 		m.counts.reasoning.set(l)
 		m.counted = true
+	case "candidates[].groundingMetadata.webSearchQueries[]":
+		if l.size > 0 { // empty ones are not charged
+			m.searched++
+		}
 	case "candidates[].finishReason", "promptFeedback.blockReason":
 		m.stopped(l)
 	case "error.status":
@@ -74,8 +82,15 @@ func (geminiContent) content(path string) bool {
 	return path == "candidates[].content.parts[].text" || strings.HasPrefix(path, "candidates[].content.parts[].functionCall.")
 }
 
-// ended: what a stream says last comes with the reason of its end, and nothing marks it.
-func (geminiContent) ended(m *Meter) { m.facts.Ended = m.facts.Ended || m.facts.Whole && m.counted }
+// ended: what a stream says last comes with the reason of its end, and nothing marks it. Models before
+// Gemini 3 charge a search for a prompt, however many queries it has.
+func (geminiContent) ended(m *Meter) {
+	m.facts.Ended = m.facts.Ended || m.facts.Whole && m.counted
+	if strings.HasPrefix(m.facts.Model, "gemini-2") || strings.HasPrefix(m.facts.Model, "gemini-1") {
+		m.searched = min(m.searched, 1)
+	}
+	m.counts.searches.atLeast(m.searched)
+}
 
 func (geminiContent) usage(c counts) usageOf {
 	cached := min(c.cacheRead.n, c.input.n)

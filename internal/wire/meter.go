@@ -22,13 +22,15 @@ type Facts struct {
 	Whole, Ended bool
 	// ID is the provider's name for the answer, and Model for what wrote it; empty: it has not said.
 	ID, Model string
+	// Tier is the service tier that was used, in the provider's words; empty: it has not said.
+	Tier string
 	// Fault is an error in the place of an answer, or within it; nil: none.
 	Fault *Fault
 }
 
 // Answer is what the provider has said, for traces.
 func (f Facts) Answer() session.CallAnswer {
-	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop}
+	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier}
 	if f.Fault != nil {
 		a.Category = f.Fault.failure().Category
 	}
@@ -47,6 +49,11 @@ type Meter struct {
 	// event is the type of the document at hand, counted is set when it has counted the output.
 	event   string
 	counted bool
+	// tiers are what it has said of its service tier, its speed and its place; searched is how many
+	// searches the document at hand names, and each is the sum of the parts that it counts apart.
+	tiers    [3]string
+	searched int64
+	each     counts
 	// loose is what an error of Responses says, whose keys are those of other events, too.
 	loose    looseError
 	finished int64
@@ -55,7 +62,9 @@ type Meter struct {
 type looseError struct{ Code, Message string }
 
 // counts is what the provider has counted, under its own names.
-type counts struct{ input, tools, output, cacheRead, cacheWrite, reasoning count }
+type counts struct {
+	input, tools, output, cacheRead, cacheWrite, cacheHour, reasoning, searches count
+}
 
 type count struct {
 	n     int64
@@ -68,6 +77,16 @@ func (c *count) set(l leaf) {
 		*c = count{max(c.n, n), true} // counts of one answer only grow
 	}
 }
+
+// add adds a number, in the same way.
+func (c *count) add(l leaf) {
+	if n := l.number(); n >= 0 && n <= cost.MaxReported-c.n {
+		*c = count{c.n + n, true}
+	}
+}
+
+// atLeast takes a number that was counted here.
+func (c *count) atLeast(n int64) { c.n = max(c.n, n) }
 
 // usageOf is a usage with cached tokens apart from the input.
 type usageOf struct{ input, output, read, write, reasoning int64 }
@@ -100,7 +119,9 @@ func (m *Meter) Facts() Facts {
 	u := m.format.usage(m.counts)
 	f.Usage = cost.Usage{
 		InputTokens: u.input, OutputTokens: u.output, CacheReadTokens: u.read, CacheWriteTokens: u.write, ReasoningTokens: min(u.reasoning, u.output),
+		CacheWrite1hTokens: min(m.counts.cacheHour.n, u.write), WebSearches: m.counts.searches.n,
 	}
+	f.Tier = joinTiers(m.tiers[:])
 	f.Counted = m.counts.input.known
 	if f.Fault != nil {
 		fault := *f.Fault
@@ -132,7 +153,7 @@ func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	if m.counted {
 		m.facts.Bytes, m.counted = 0, false
 	}
-	m.event, m.loose = "", looseError{}
+	m.event, m.loose, m.searched, m.each = "", looseError{}, 0, counts{}
 }
 
 func (m *Meter) countOutput(l leaf) {

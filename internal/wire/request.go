@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // UnstatedOutput is how many tokens an answer is expected to have at most where neither the
@@ -37,6 +35,12 @@ type Request struct {
 	PublicOpenAI bool
 	// Refused is why the call cannot be metered; empty: it can.
 	Refused string
+	// Tier is the service tier that is asked for, as [cost.Prices] has it. Unpriced is a tool that
+	// costs what no answer counts; empty: there is none. Hour: the prompt may be cached for an hour.
+	// Searches is how many the provider may make, as far as the request says.
+	Tier, Unpriced string
+	Hour           bool
+	Searches       int64
 
 	format   format
 	body     []byte
@@ -49,17 +53,15 @@ type Request struct {
 	parts, head []part
 	begun       [3]int64
 
+	tiers         [3]string
 	usageAsked    bool
 	usageAt       span
 	streamOptions span // a null, or the place after the brace
 }
 
-// usualTiers are the service tiers and speeds that cost at most what the model costs.
-var usualTiers = []string{"auto", "default", "flex", "standard", "standard_only"}
-
 // metered are the keys of a body that cost depends on. Some servers take them in other cases, too.
 var metered = []string{
-	"model", "stream", "stream_options", "service_tier", "speed", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "thinking", "background",
+	"model", "stream", "stream_options", "service_tier", "speed", "inference_geo", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "thinking", "background",
 }
 
 // span is a part of the body, from its first byte to the one after its last.
@@ -113,6 +115,7 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 	case q.Choices < 1 || q.Choices > 128:
 		return nil, errors.New("the body asks for no or too many answers; use 1 to 128")
 	}
+	q.Tier = tierOf(joinTiers(q.tiers[:]))
 	q.MaxOutput *= q.Choices
 	return q, nil
 }
@@ -145,10 +148,12 @@ func (q *Request) leaf(path string, l leaf) {
 		q.Stream = q.Stream || l.is("true") && !l.quoted
 	case "stream_options":
 		q.streamOptions = span{l.start, l.start + l.size}
-	case "service_tier", "serviceTier", "speed":
-		if l.quoted && !slices.Contains(usualTiers, l.text()) {
-			q.Refused = fmt.Sprintf("%s %q has other prices than the gateway knows; leave it out", path, textfmt.Shorten(l.text(), 80))
-		}
+	case "service_tier", "serviceTier":
+		q.tiers[0] = l.word()
+	case "speed":
+		q.tiers[1] = l.word()
+	case "inference_geo":
+		q.tiers[2] = l.word()
 	}
 	if l.quoted {
 		q.note(path, span{l.start, l.start + l.size + 2})
@@ -161,6 +166,9 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 		q.begun[depth] = at
 	} else {
 		q.note(path, span{q.begun[depth], at + 1})
+		if path == "tools" && q.Format == GenerateContent && googleMaps.Match(q.body[q.begun[depth]:at]) {
+			q.Unpriced = "googleMaps"
+		}
 	}
 	if !opens || path == "" || strings.ContainsAny(path, ".[") {
 		return
@@ -172,6 +180,8 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 		q.settings = at + 1
 	case "stream_options":
 		q.streamOptions = span{at + 1, at + 1}
+	case "web_search_options":
+		q.Unpriced = path
 	}
 }
 

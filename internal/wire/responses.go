@@ -13,6 +13,10 @@ func (openaiResponses) ask(q *Request, path string, l leaf) {
 	switch path {
 	case "max_output_tokens":
 		q.bound(path, l)
+	case "tools[].type":
+		if l.is("file_search") || l.is("code_interpreter") || l.is("image_generation") {
+			q.Unpriced = l.text()
+		}
 	case "background":
 		if l.is("true") { // its answer is fetched by other requests, which count nothing
 			q.Refused = "background responses are not supported by the gateway"
@@ -41,6 +45,12 @@ func (openaiResponses) take(m *Meter, path string, l leaf) {
 		m.countOutput(l)
 	case "usage.output_tokens_details.reasoning_tokens":
 		m.counts.reasoning.set(l)
+	case "service_tier":
+		m.tiers[0] = l.word()
+	case "output[].action.type", "item.action.type": // opening a page that was found is free
+		if l.is("search") {
+			m.searched++
+		}
 	case "status":
 		if l.is("completed") || l.is("incomplete") {
 			m.stopped(l)
@@ -77,9 +87,13 @@ func (openaiResponses) ended(m *Meter) {
 		m.fault().Code, m.fault().Message = m.loose.Code, m.loose.Message
 	}
 	switch m.event {
+	case "response.output_item.done":
+		m.counts.searches.atLeast(m.counts.searches.n + m.searched)
 	case "response.completed", "response.incomplete", "response.failed":
 		m.facts.Ended = true
+		m.counts.searches.atLeast(m.searched)
 	case "":
+		m.counts.searches.atLeast(m.searched)
 		m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
 	}
 }

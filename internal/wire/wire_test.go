@@ -87,7 +87,7 @@ func TestTheMeterCountsWhatTheProviderCounts(t *testing.T) {
 				}
 				require.NotEmpty(t, facts.ID)
 				require.Equal(t, "m", facts.Model)
-				facts.ID, facts.Model = "", ""
+				facts.ID, facts.Model, facts.Tier = "", "", ""
 				require.Equal(t, wire.Facts{Usage: reply().Usage, Counted: true, Stop: want, Whole: true, Ended: true}, facts)
 				require.Equal(t, reply().Usage, s.Served(1).Usage)
 
@@ -282,8 +282,7 @@ func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 		{wire.OpenAI, "/v1/chat/completions", `{"n":1000000}`},
 		{wire.OpenAI, "/v1/chat/completions", `{"MAX_TOKENS":100000}`},
 		{wire.OpenAI, "/v1/responses", `{"background":true}`},
-		{wire.OpenAI, "/v1/responses", `{"service_tier":"priority"}`},
-		{wire.Anthropic, "/v1/messages", `{"speed":"f\u0061st"}`},
+		{wire.OpenAI, "/v1/responses", `{"Service_Tier":"priority"}`},
 		{wire.OpenAI, "/v1/responses", "{" + manyKeys.String() + `"x":1}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1},"generation_config":{}}`},
 		{wire.Gemini, "/v1beta/models/m:generateContent", `{"generationConfig":{"maxOutputTokens":1,"max_output_tokens":10000}}`},
@@ -330,4 +329,24 @@ func TestAHugeConversationHasABoundedNumberOfItems(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 20_000, n)
+}
+
+// TestPartsOfAnAnswerThatAreCountedApart: an answer's own counts leave out a summary that the provider made
+// of the conversation before it, and a prompt with several queries is one search of an older Gemini.
+func TestPartsOfAnAnswerThatAreCountedApart(t *testing.T) {
+	t.Parallel()
+	usage := `"usage":{"input_tokens":30,"output_tokens":7,"cache_creation_input_tokens":5,"iterations":[` +
+		`{"type":"compaction","input_tokens":900,"output_tokens":100,"cache_read_input_tokens":50,"cache_creation":{"ephemeral_1h_input_tokens":4},"cache_creation_input_tokens":4},` +
+		`{"type":"message","input_tokens":30,"output_tokens":7,"cache_creation_input_tokens":5}]}`
+	want := cost.Usage{InputTokens: 930, OutputTokens: 107, CacheReadTokens: 50, CacheWriteTokens: 9, CacheWrite1hTokens: 4}
+	q := &wire.Request{Route: wire.Route{Format: wire.Messages}, Choices: 1}
+	require.Equal(t, want, meter(q, "application/json", []byte(`{"type":"message","stop_reason":"end_turn",`+usage+`}`)).Usage)
+	event := "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}," + usage + "}\n\n"
+	require.Equal(t, want, meter(q, "text/event-stream", []byte(event), []byte(event)).Usage)
+
+	q.Format = wire.GenerateContent
+	for model, searches := range map[string]int64{"gemini-2.5-pro": 1, "gemini-3-pro": 2} {
+		document := `{"candidates":[{"finishReason":"STOP","groundingMetadata":{"webSearchQueries":["","a","b"]}}],"modelVersion":"` + model + `"}`
+		require.Equal(t, searches, meter(q, "application/json", []byte(document)).Usage.WebSearches)
+	}
 }

@@ -1,0 +1,136 @@
+package cost
+
+import (
+	"cmp"
+	"math/big"
+	"slices"
+)
+
+// Prices are what an agent's tokens cost, in USD per million.
+type Prices struct {
+	// Input is what a million tokens cost that the model reads.
+	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
+	// Output is what a million tokens cost that the model writes.
+	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
+	// CacheRead is that of input which the provider had cached. Left out or 0, it is that of
+	// other input.
+	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
+	// CacheWrite is that of input which the provider has cached now. Left out, it is that
+	// of other input.
+	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
+	// CacheWrite1h is that of input which the provider has cached now for an hour. Left out or 0,
+	// it is twice that of other input.
+	CacheWrite1h USD `json:"cache_write_1h" yaml:"cache_write_1h,omitempty" jsonschema:"minimum=0"`
+	// WebSearch is what a thousand searches of the provider cost. Left out or 0, it is 10 USD, and
+	// 35 USD where the provider has format gemini.
+	WebSearch USD `json:"web_search" yaml:"web_search,omitempty" jsonschema:"minimum=0"`
+	// When has the prices of calls with a longer prompt, or of another service tier.
+	When []When `json:"when,omitempty" yaml:"when,omitempty" jsonschema:"maxItems=100"`
+}
+
+// When are other prices of some calls, in USD per million. What is left out costs as much as
+// other input; cache_write_1h twice that.
+type When struct {
+	// Tier is the service tier or speed that the answer names, like priority, flex or fast; us is
+	// Anthropic's inference in the United States. Two at once are written like fast+us. Left out,
+	// it is the usual one.
+	Tier string `json:"tier,omitempty" yaml:"tier,omitempty" jsonschema:"format=filled"`
+	// Above is how many tokens the prompt has more than, cached ones included.
+	Above int64 `json:"above,omitempty" yaml:"above,omitempty" jsonschema:"minimum=0"`
+	// Input is what a million tokens cost that the model reads.
+	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
+	// Output is what a million tokens cost that the model writes.
+	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
+	// CacheRead is that of input which the provider had cached.
+	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
+	// CacheWrite is that of input which the provider has cached now.
+	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
+	// CacheWrite1h is that of input which the provider has cached now for an hour.
+	CacheWrite1h USD `json:"cache_write_1h" yaml:"cache_write_1h,omitempty" jsonschema:"minimum=0"`
+}
+
+// prices are the same as prices of their own; they cost as much for a search.
+func (w When) prices(webSearch USD) Prices {
+	return Prices{Input: w.Input, Output: w.Output, CacheRead: w.CacheRead, CacheWrite: w.CacheWrite, CacheWrite1h: w.CacheWrite1h, WebSearch: webSearch}
+}
+
+// WithDefaults fills in what nothing is said of: a budget had better be held too early than
+// passed. webSearch is what a thousand searches cost.
+func (p Prices) WithDefaults(webSearch USD) Prices {
+	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
+	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
+	p.CacheWrite1h = cmp.Or(p.CacheWrite1h, 2*p.Input)
+	p.WebSearch = cmp.Or(p.WebSearch, webSearch)
+	p.When = slices.Clone(p.When)
+	for i, w := range p.When {
+		full := w.prices(0).WithDefaults(0)
+		p.When[i].CacheRead, p.When[i].CacheWrite, p.When[i].CacheWrite1h = full.CacheRead, full.CacheWrite, full.CacheWrite1h
+	}
+	return p
+}
+
+// Has reports whether the prices of a service tier are known. The empty one is the usual one.
+func (p Prices) Has(tier string) bool {
+	return tier == "" || slices.ContainsFunc(p.When, func(w When) bool { return w.Tier == tier })
+}
+
+// Of are the prices of a call of a service tier whose prompt has so many tokens. A tier without
+// prices has those of the usual one.
+func (p Prices) Of(tier string, prompt int64) Prices {
+	if !p.Has(tier) {
+		tier = ""
+	}
+	best := Prices{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite, CacheWrite1h: p.CacheWrite1h, WebSearch: p.WebSearch}
+	above := int64(-1)
+	for _, w := range p.When {
+		if w.Tier == tier && w.Above > above && (w.Above == 0 || prompt > w.Above) {
+			above, best = w.Above, w.prices(p.WebSearch)
+		}
+	}
+	return best
+}
+
+// Dearest are, for a call of a service tier whose prompt has up to so many tokens, the prices of
+// the dearest input, read from a cache or written to one, and output. hour: it may be cached for an hour.
+func (p Prices) Dearest(tier string, prompt int64, hour bool) (input, output USD) {
+	for _, longest := range append(p.lengths(), 0) {
+		of := p.Of(tier, min(longest+1, prompt))
+		input, output = max(input, of.Input, of.CacheRead, of.CacheWrite), max(output, of.Output)
+		if hour {
+			input = max(input, of.CacheWrite1h)
+		}
+	}
+	return input, output
+}
+
+// lengths are the lengths of a prompt at which prices change.
+func (p Prices) lengths() []int64 {
+	var all []int64
+	for _, w := range p.When {
+		all = append(all, w.Above)
+	}
+	return all
+}
+
+// Cost is what a usage of a call of a service tier costs at these prices, rounded up to the billionth
+// of a dollar. The usage's own CostUSD plays no part.
+func (p Prices) Cost(u Usage, tier string) USD {
+	of := p.Of(tier, u.Prompt())
+	hour := min(u.CacheWrite1hTokens, u.CacheWriteTokens)
+	sum := new(big.Int)
+	for _, part := range []struct {
+		tokens int64
+		price  USD
+	}{
+		{u.InputTokens, of.Input},
+		{u.OutputTokens, of.Output},
+		{u.CacheReadTokens, of.CacheRead},
+		{u.CacheWriteTokens - hour, of.CacheWrite},
+		{hour, of.CacheWrite1h},
+		{u.WebSearches * 1000, of.WebSearch},
+	} {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(part.tokens), big.NewInt(int64(part.price))))
+	}
+	million := big.NewInt(1_000_000)
+	return USD(sum.Add(sum, big.NewInt(999_999)).Quo(sum, million).Int64())
+}

@@ -1,0 +1,124 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/gateway"
+	"github.com/maestro-hive/maestro/internal/providertest"
+)
+
+// priceList has all that a price list can say.
+var priceList = cost.Prices{
+	Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7, CacheWrite1h: 6e9, WebSearch: 10e9,
+	When: []cost.When{
+		{Above: 200_000, Input: 6e9, Output: 225e8, CacheRead: 6e8, CacheWrite: 75e8, CacheWrite1h: 12e9},
+		{Tier: "priority", Input: 6e9, Output: 30e9},
+	},
+}.WithDefaults(0)
+
+func priced(_ *gateway.Options, providers []gateway.Provider) {
+	for i := range providers {
+		providers[i].Prices = func(string) (*cost.Prices, error) { return &priceList, nil }
+	}
+}
+
+// TestTheBillIsExact: what is booked is what the provider charges, to the billionth of a dollar.
+func TestTheBillIsExact(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reply   providertest.Reply
+		formats []string
+		want    cost.USD
+	}{
+		"a cache for an hour beside one for minutes": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 1000, CacheWriteTokens: 500, CacheWrite1hTokens: 200, OutputTokens: 10}},
+			[]string{"messages"},
+			300_000 + 300_000 + 300*3750 + 200*6000 + 150_000,
+		},
+		"the longest prompt at the usual price": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 1000, CacheReadTokens: 199_000, OutputTokens: 1}},
+			[]string{"messages", "chat", "responses", "gemini"},
+			1000*3000 + 199_000*300 + 15_000,
+		},
+		"a token more": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 1001, CacheReadTokens: 199_000, OutputTokens: 1}},
+			[]string{"messages", "chat", "responses", "gemini"},
+			1001*6000 + 199_000*600 + 22_500,
+		},
+		"a tier that the provider chose": {
+			providertest.Reply{Tier: "priority", Usage: cost.Usage{InputTokens: 100, CacheReadTokens: 100, OutputTokens: 10}},
+			[]string{"messages", "chat", "responses"},
+			200*6000 + 10*30_000,
+		},
+		"a tier without prices, as the usual one": {
+			providertest.Reply{Tier: "flex", Usage: cost.Usage{InputTokens: 100, OutputTokens: 10}},
+			[]string{"messages", "chat", "responses"},
+			100*3000 + 10*15_000,
+		},
+		"searches": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 10, WebSearches: 3}},
+			[]string{"messages", "responses", "gemini"},
+			3*10_000_000 + 100*3000 + 10*15_000,
+		},
+		"thoughts": {
+			providertest.Reply{Usage: cost.Usage{InputTokens: 100, OutputTokens: 90, ReasoningTokens: 80}},
+			[]string{"chat", "responses", "gemini"},
+			100*3000 + 90*15_000,
+		},
+	} {
+		for _, format := range c.formats {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", format, " ", stream), func(t *testing.T) {
+					t.Parallel()
+					c.reply.Text = "some text"
+					b := newBench(t, func(providertest.Request) providertest.Reply { return c.reply }, -1, priced)
+					response, text, err := b.ask(t.Context(), t, formats[format], stream, "hello")
+					require.NoError(t, err)
+					require.Equal(t, http.StatusOK, response.StatusCode, text)
+					settled, unsettled, open := b.account.sum()
+					want := c.reply.Usage
+					want.CostUSD = c.want
+					require.Equal(t, want, settled)
+					require.Zero(t, unsettled)
+					require.Zero(t, open)
+				})
+			}
+		}
+	}
+}
+
+// TestWhatHasNoPriceIsRefused: before anything is sent. Without a price list everything passes.
+func TestWhatHasNoPriceIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ provider, path, member, why string }{
+		{"anthropic", "/v1/messages", `"speed":"f\u0061st"`, `the service tier \"fast\"`},
+		{"anthropic", "/v1/messages", `"service_tier":"priority","inference_geo":"us"`, `the service tier \"priority+us\"`},
+		{"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`, "code_execution_20250825 costs what no answer counts"},
+		{"openai", "/responses", `"service_tier":"scale"`, `the service tier \"scale\"`},
+		{"openai", "/responses", `"tools":[{"type":"file_search"}]`, "file_search costs"},
+		{"openai", "/chat/completions", `"web_search_options":{}`, "web_search_options costs"},
+		{"gemini", "/v1beta/models/m:generateContent", `"tools":[{"googleMaps":{}}]`, "googleMaps costs"},
+		{"gemini", "/v1beta/models/m:generateContent", `"serviceTier":"PRIORITY2"`, `the service tier \"priority2\"`},
+	} {
+		t.Run(c.member, func(t *testing.T) {
+			t.Parallel()
+			body := `{"model":"m","max_tokens":9,"input":"x",` + c.member + `}`
+			b := newBench(t, say("x"), -1, priced)
+			response, text, err := post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusBadRequest, response.StatusCode)
+			require.Contains(t, text, c.why)
+			require.Zero(t, b.provider.Count())
+
+			b = newBench(t, say("x"), -1, nil)
+			response, text, err = post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, response.StatusCode, text)
+		})
+	}
+}
