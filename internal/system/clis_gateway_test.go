@@ -38,13 +38,13 @@ func meteredCLIs() []meteredCLI {
 	return []meteredCLI{
 		{
 			"claude", "claude-sonnet-4-5", wire.Anthropic,
-			cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7},
+			cost.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 375e7, CacheWrite1h: 6e9, WebSearch: 1e10},
 			205_000, conversingCLIs["claude"].run,
 		},
-		{"codex", "gpt-5", wire.OpenAI, cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 125e6}, 70_000, conversingCLIs["codex"].run},
+		{"codex", "gpt-5", wire.OpenAI, cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 125e6, WebSearch: 1e10}, 70_000, conversingCLIs["codex"].run},
 		{
 			"gemini", "gemini-2.5-pro", wire.Gemini,
-			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 31e7},
+			cost.Prices{Input: 125e7, Output: 1e10, CacheRead: 31e7, WebSearch: 35e9},
 			82_000,
 			func(_ providertest.Request, command string) providertest.Call {
 				return providertest.Tool("run_shell_command", map[string]string{"command": command, "description": "work"})
@@ -80,9 +80,10 @@ func (p *meteredProvider) answer(r providertest.Request) providertest.Reply {
 	n := int64(r.N)
 	reply := providertest.Reply{Text: "All is done, as far as I can see.", Usage: cost.Usage{
 		InputTokens: 90 + n, OutputTokens: 40 + 3*n, CacheReadTokens: int64(len(r.Body) / 4), ReasoningTokens: 7,
+		WebSearches: 1,
 	}}
 	if p.format == wire.Anthropic {
-		reply.Usage.CacheWriteTokens, reply.Usage.ReasoningTokens = 200+n, 0
+		reply.Usage.CacheWriteTokens, reply.Usage.CacheWrite1hTokens, reply.Usage.ReasoningTokens = 200+n, 50+n, 0
 	}
 	i := slices.IndexFunc(meteredSteps, func(step string) bool { return !strings.Contains(string(r.Body), p.command(step)) })
 	if i < 0 || len(r.Tools) == 0 {
@@ -102,6 +103,9 @@ func (p *meteredProvider) answer(r providertest.Request) providertest.Reply {
 	case "three":
 		p.lost = append(p.lost, r.N)
 		reply.Fault.CutAfter = 600
+		if p.format == wire.Anthropic { // its first event is long
+			reply.Fault.CutAfter = 900
+		}
 	case "four":
 		p.lost = append(p.lost, r.N)
 		reply.Fault.Hold = func(sent int) <-chan struct{} {
@@ -132,8 +136,8 @@ func (w *world) withCLIs(isolation string, all []*meteredProvider) (teamFile str
 		if p.format == wire.OpenAI {
 			url = p.OpenAIURL()
 		}
-		fmt.Fprintf(&providers, "  %s: {format: %s, base_url: %q, key_env: PROVIDER_KEY, models: {%q: {input: %s, output: %s, cache_read: %s, cache_write: %s}}}\n",
-			p.format, p.format, url, p.model, p.prices.Input, p.prices.Output, p.prices.CacheRead, p.prices.CacheWrite)
+		fmt.Fprintf(&providers, "  %s: {format: %s, base_url: %q, key_env: PROVIDER_KEY, models: {%q: {input: %s, output: %s, cache_read: %s, cache_write: %s, cache_write_1h: %s, web_search: %s}}}\n",
+			p.format, p.format, url, p.model, p.prices.Input, p.prices.Output, p.prices.CacheRead, p.prices.CacheWrite, p.prices.CacheWrite1h, p.prices.WebSearch)
 		fmt.Fprintf(&agents, "  %s: {kind: command, preset: %s, gateway: [%s], model: %s, network: %s}\n", p.preset, p.preset, p.format, p.model, network)
 		fmt.Fprintf(&personas, "  %s: {role: Writer, agent: %s, instructions: Write all parts., budget: {tokens: %d}}\n", p.preset, p.preset, p.tokens)
 	}
@@ -151,7 +155,7 @@ func (w *world) billed(p *meteredProvider) {
 	var want, got []cost.Usage
 	for n := 1; n <= p.Count(); n++ {
 		if u := p.Served(n).Usage; u != (cost.Usage{}) && !slices.Contains(p.lost, n) {
-			u.CostUSD = p.prices.Cost(u)
+			u.CostUSD = p.prices.Cost(u, "")
 			want = append(want, u)
 		}
 	}
