@@ -424,7 +424,7 @@ func TestLeaseOfAWaitThatHasEndedIsGivenBack(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return len(b.state.Probes) == 0
-		}, 30*time.Second, 10*time.Millisecond)
+		}, time.Minute, 10*time.Millisecond)
 	}
 }
 

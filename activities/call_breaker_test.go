@@ -76,7 +76,7 @@ func TestAnOpenBreakerHoldsCalls(t *testing.T) {
 			b.mu.Lock()
 			b.state = open(left)
 			b.mu.Unlock()
-			require.Eventually(t, func() bool { return calls.Open() > max(0, left-time.Minute) }, 20*time.Second, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return calls.Open() > max(0, left-time.Minute) }, time.Minute, 50*time.Millisecond)
 		}
 		return nil
 	})

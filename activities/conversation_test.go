@@ -129,7 +129,7 @@ func TestConversationContinuesOnAnotherHost(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err = d.roundOf(in, activities.Heartbeat{})
 				return err == nil
-			}, 20*time.Second, 50*time.Millisecond)
+			}, time.Minute, 50*time.Millisecond)
 			require.Equal(t, &heard{true, "one ", []string{"talk"}, []string{"one.txt"}}, h)
 		})
 	}
@@ -280,14 +280,14 @@ func TestProviderThatKeepsFailingCostsNoSpace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = d.round(activities.Heartbeat{})
 		return tries > 0
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	requireType(t, err, session.RecoverableError)
 	require.Equal(t, stored, d.record().Conversation)
 	h := d.hears(d.talks("two", nil))
 	require.Eventually(t, func() bool {
 		_, err = d.round(activities.Heartbeat{})
 		return err == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, "one one ", h.said, "here it is used as it is")
 }
 
@@ -305,6 +305,6 @@ func TestFilesOfAnAttemptInAnOutageAreOnAnotherHost(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = d.round(activities.Heartbeat{})
 		return err == nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, []string{"half.txt"}, h.tree)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,10 +124,12 @@ func TestAdapters(t *testing.T) {
 				}
 				job := b.job()
 				job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
-				if c.timeout > 0 {
-					job.Timeout = textfmt.Duration(c.timeout)
+				job.Timeout = textfmt.Duration(c.timeout)
+				run := s.Run
+				if c.until != "" {
+					run = func(context.Context, session.Job) (session.Outcome, error) { return b.timedOut(s, job, c.until) }
 				}
-				out, err := s.Run(t.Context(), job)
+				out, err := run(t.Context(), job)
 				c.holds(t, b, out, err)
 			})
 		}
@@ -160,8 +163,10 @@ type conformance struct {
 	name, shell string
 	model       []providertest.Reply
 	timeout     time.Duration
-	limit       textfmt.ByteSize
-	holds       func(t *testing.T, b *bench, out session.Outcome, err error)
+	// until is the file that the agent leaves before a timeout ends it; empty: none.
+	until string
+	limit textfmt.ByteSize
+	holds func(t *testing.T, b *bench, out session.Outcome, err error)
 }
 
 func conformances() []conformance {
@@ -235,12 +240,12 @@ func conformances() []conformance {
 		},
 		{
 			name:  "what it used before it was stopped is counted",
-			shell: `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
+			shell: `echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; echo begun > begun; sleep 100`,
 			model: []providertest.Reply{
 				calls(1, cost.Usage{InputTokens: 7}, "write", map[string]string{"path": "begun", "content": "x"}),
 				{Fault: providertest.Fault{Delay: time.Hour}},
 			},
-			timeout: time.Second,
+			until: "begun",
 			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.Equal(t, failures.Timeout, failure(t, err).Category)
 				require.FileExists(t, b.path("begun"))

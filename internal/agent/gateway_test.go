@@ -206,7 +206,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	}, nil, "one", "two")
 	job, calls := b.job(), &purse{left: 1_000_000}
 	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	go func() {
 		defer cancel()
 		for ctx.Err() == nil {

@@ -140,7 +140,7 @@ func (d *desk) begin(args ...string) *command {
 }
 
 // patience bounds everything that a test waits for.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // wait returns the exit code.
 func (c *command) wait() int {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,9 +69,7 @@ func TestOutageIsSeenAndEnded(t *testing.T) {
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
 	require.Empty(t, s.Help)
 
-	began := time.Now()
 	d.must(0, "cancel", "two", "--watch")
-	require.Less(t, time.Since(began), time.Minute)
 	d.json(&s, "status", "two")
 	require.Equal(t, session.WasCancelled, s.Status)
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -221,7 +220,5 @@ func TestInterruptedBeforeAnythingHappened(t *testing.T) {
 	d.set("TEMPORAL_ADDRESS", "192.0.2.1:7233") // an address that nobody has
 	c := d.begin("list")
 	c.interrupt()
-	started := time.Now()
-	require.Equal(t, 130, c.wait())
-	require.Less(t, time.Since(started), 8*time.Second, "before the connection's own timeout")
+	require.Equal(t, 130, c.wait(), "not the connection's own timeout")
 }

@@ -25,7 +25,7 @@ func raw(t *testing.T, b *bench, text string) string {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.address, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute)))
 	_, err = io.WriteString(conn, strings.ReplaceAll(text, "\n", "\r\n"))
 	require.NoError(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -172,7 +172,7 @@ func TestATranscriptSaysWhatWentWrong(t *testing.T) {
 	log := b.recorded(t, nil)
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, time.Minute, time.Millisecond)
 	require.Regexp(t, `(?s)^-- call 1 at … to anthropic: m\n\? user: hello\n! call 1: .*too busy.*\nhalf an answer half.*\n-- call 1: broken off …; tokens: .*\n$`, log.String())
 
 	before := len(log.String())
@@ -218,7 +218,7 @@ func TestCallsSideBySideAreToldApart(t *testing.T) {
 		_, _, err := b.ask(t.Context(), t, formats["messages"], true, "slow") //nolint:testifylint // it fails for nothing here
 		slow <- err
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "? user: slow\n") }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "? user: slow\n") }, time.Minute, time.Millisecond)
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "fast")
 	require.NoError(t, err)
 	close(release)
@@ -252,7 +252,7 @@ func TestATranscriptIsBounded(t *testing.T) {
 	deep := strings.Repeat(`{"content":[`, 4000) + strings.Repeat(`]}`, 4000)
 	_, _, _ = post(t.Context(), t, b.address+"/anthropic/v1/messages", b.access.Token, `{"model":"m","stream":true,"messages":[`+deep+
 		`,{"role":"user","content":"`+strings.Repeat("\xff", 20<<20)+`"},{"role":"user","content":"`+strings.Repeat("long ", 1<<16)+`"},{"role":"user","content":"the end"}]}`)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "-- call 1: ") }, time.Minute, time.Millisecond)
 	require.Contains(t, log.String(), "(20971548 bytes, not kept)")
 	require.Contains(t, log.String(), "more bytes are not kept …\n? user: the end\n")
 	require.Less(t, len(log.String()), 5*transcript.MaxItem)

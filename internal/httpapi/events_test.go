@@ -61,7 +61,7 @@ func receive(t testing.TB, from <-chan event) event {
 	select {
 	case e := <-from:
 		return e
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		require.Fail(t, "no event came")
 		return event{}
 	}

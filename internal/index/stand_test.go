@@ -72,7 +72,7 @@ func (w *stand) refresh(x *index.Index) index.Refreshed {
 
 // settled refreshes an index until no session has changed lately.
 func (w *stand) settled(x *index.Index) {
-	require.Eventually(w.t, func() bool { return w.refresh(x).Read == 0 }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.refresh(x).Read == 0 }, time.Minute, 50*time.Millisecond)
 }
 
 var (

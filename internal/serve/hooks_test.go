@@ -171,7 +171,7 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 	require.Equal(t, access.Denied, page.Events[0].Outcome)
 	_, err = control.Hooks{Base: s.base}.Remove(s.ctx, "tickets")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.post(tickets.URL, body, right, nil).status != http.StatusServiceUnavailable }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.post(tickets.URL, body, right, nil).status != http.StatusServiceUnavailable }, time.Minute, 50*time.Millisecond)
 }
 
 func TestSignedCallsThatAHookCannotUse(t *testing.T) {
@@ -228,7 +228,7 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got = s.post(tickets.URL, []byte(right), http.Header{}, nil)
 		return got.status == http.StatusServiceUnavailable
-	}, 5*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Contains(t, got.text, "the server's log says why")
 	require.NotContains(t, got.text, "hooks.json", "nor does one who has signed nothing")
 }
@@ -307,9 +307,9 @@ func TestCallsThatDoNotEnd(t *testing.T) {
 	for range 40 {
 		many = append(many, begin())
 	}
-	require.Eventually(t, func() bool { return call().status == http.StatusTooManyRequests }, 10*time.Second, 20*time.Millisecond, "bodies of unknown callers take memory")
+	require.Eventually(t, func() bool { return call().status == http.StatusTooManyRequests }, time.Minute, 20*time.Millisecond, "bodies of unknown callers take memory")
 	for _, conn := range many {
 		require.NoError(t, conn.Close())
 	}
-	require.Eventually(t, func() bool { return call().status == http.StatusServiceUnavailable }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return call().status == http.StatusServiceUnavailable }, time.Minute, 20*time.Millisecond)
 }

@@ -179,7 +179,7 @@ func TestNothingStaysOfTheFilesOfForms(t *testing.T) {
 		require.Eventually(t, func() bool {
 			left, err := os.ReadDir(dir)
 			return err == nil && len(left) == 0
-		}, 2*time.Second, 20*time.Millisecond, "files stay on the disk: %s", form.name)
+		}, time.Minute, 20*time.Millisecond, "files stay on the disk: %s", form.name)
 	}
 }
 

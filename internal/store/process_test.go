@@ -259,7 +259,7 @@ func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
 		require.Eventually(t, func() bool {
 			l, err := s.Ledger(webSession)
 			return err == nil && l.Revision > from+30
-		}, 30*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		for _, cmd := range cmds {
 			require.NoError(t, cmd.Process.Kill())
 			require.Error(t, cmd.Wait())
@@ -383,7 +383,7 @@ func TestWritersMayBeKilledAtAnyMoment(t *testing.T) {
 			return len(names)
 		}
 		before := written()
-		require.Eventually(t, func() bool { return written() > before+10*(round+1) }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return written() > before+10*(round+1) }, time.Minute, time.Millisecond)
 		for _, cmd := range cmds {
 			require.NoError(t, cmd.Process.Kill())
 			require.Error(t, cmd.Wait())

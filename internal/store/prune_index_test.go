@@ -64,7 +64,7 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 	}
 	write("a", "the index knows it")
 	write("b", "it changes")
-	require.Eventually(t, func() bool { take(); return !blobs.put[known] }, 30*time.Second, time.Millisecond, "the clock of files ticks seldom")
+	require.Eventually(t, func() bool { take(); return !blobs.put[known] }, time.Minute, time.Millisecond, "the clock of files ticks seldom")
 	_, err = s.Content.PutBlob(t.Context(), []byte("waste"))
 	require.NoError(t, err)
 

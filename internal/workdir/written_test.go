@@ -51,7 +51,7 @@ func TestWhatAnAttemptHasWritten(t *testing.T) {
 		info, err := os.Stat(probe)
 		require.NoError(t, err)
 		return info.ModTime().After(since)
-	}, 30*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 
 	require.Zero(t, written(since).Bytes, "it was there before")
 	sparse, err := os.Create(filepath.Join(dir.Tree, "sparse"))

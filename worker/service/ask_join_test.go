@@ -114,7 +114,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		}
 		asked = e.Help[0]
 		return true
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.Contains(t, asked.Message, "the work of all phases has a merge conflict")
 	_, err = s.answer("s", session.Answer{Request: asked.ID, Action: session.AnswerSkip})
 	require.NoError(t, err)

@@ -71,13 +71,13 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 				asked = open[0]
 			}
 			return len(open) == 1
-		}, 20*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 		require.False(t, seen[asked.ID], "another id than %v: %s", seen, asked.ID)
 		seen[asked.ID] = true
 		require.Eventually(t, func() bool {
 			e := s.execution("s")
 			return e.RunID == again && len(e.Help) == 1 && e.Help[0].ID == asked.ID && e.Status.Status == session.HelpIsNeeded && e.ClosedAt == nil
-		}, 20*time.Second, 20*time.Millisecond, "who asks the store finds it, too")
+		}, time.Minute, 20*time.Millisecond, "who asks the store finds it, too")
 		_, err = s.answer("s", session.Answer{Request: first.ID, Action: session.AnswerRetry})
 		require.ErrorContains(t, err, "is not open")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")
@@ -137,15 +137,15 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 		require.Eventually(t, func() bool {
 			e := s.execution("s")
 			return len(e.Help) == 1 && e.Help[0].ID == id && e.Status.Status == session.AwaitingApproval
-		}, 30*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 	}
 	resume(2)
 	waits("one.approval.1-2")
 	_, err := s.answer("s", session.Answer{Request: "one.approval.1-2", Action: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 2) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 2) }, time.Minute, 20*time.Millisecond)
 	resume(3)
-	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 3) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 3) }, time.Minute, 20*time.Millisecond)
 	require.Equal(t, "say hello", s.head("s").Reworks[0].Reasons[0])
 	require.Equal(t, []string{"one"}, s.head("s").Reworks[0].Open)
 

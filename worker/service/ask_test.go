@@ -37,7 +37,7 @@ func (s *stand) asks(sessionID string) session.Request {
 		}
 		h = e.Help[0]
 		return true
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return h
 }
 
@@ -147,7 +147,7 @@ func TestIndependentBranchesGoOnWhileOneWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		e := s.execution("s")
 		return e.Phases[2].Status == session.Completed && e.Phases[3].Status == session.Pending && e.Status.Status == session.HelpIsNeeded
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.NoError(t, s.client.SignalWorkflow(t.Context(), "s", "", workflows.ResolveUpdate, session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port"}))
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, session.Completed, s.execution("s").Phases[3].Status)
@@ -213,7 +213,7 @@ func TestSuppliedFilesAreCheckedLikeAnAgents(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(s.execution("s").Help, func(h session.Request) bool { return h.ID == "one.dev.2" })
 	},
-		30*time.Second, 20*time.Millisecond)
+		time.Minute, 20*time.Millisecond)
 	require.Equal(t, failures.TestFailure, s.asks("s").Category)
 	supply("right\n")
 	require.NoError(t, run.Get(t.Context(), nil))
@@ -241,7 +241,7 @@ func TestApprovalHoldsBackWhatBuildsOnThePhase(t *testing.T) {
 	require.ErrorContains(t, err, "a rejection needs a note")
 	_, err = s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { h = s.asks("s"); return h.ID == "one.approval.2" }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { h = s.asks("s"); return h.ID == "one.approval.2" }, time.Minute, 20*time.Millisecond)
 	e := s.execution("s")
 	require.Equal(t, 2, e.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, session.Pending, e.Phases[1].Status)

@@ -121,7 +121,7 @@ func TestOneProbeGoesThroughAndItsSuccessLetsTheOthersGo(t *testing.T) {
 		data, _ := os.ReadFile(started)
 		return strings.Count(string(data), "\n")
 	}
-	require.Eventually(t, func() bool { return lines() == 1 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return lines() == 1 }, time.Minute, 10*time.Millisecond)
 	require.Never(t, func() bool { return lines() > 1 }, 3*time.Second, 50*time.Millisecond, "one probe at a time")
 	view, err := s.breakers().Read(t.Context(), "coder")
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestFiftyWaitingSessionsGoOnTogether(t *testing.T) {
 			}
 		}
 		return true
-	}, 30*time.Second, 20*time.Millisecond, "one after the other they would need a second each")
+	}, time.Minute, 20*time.Millisecond, "one after the other they would need a second each")
 	t.Logf("%d sessions went on within %s", sessions, time.Since(closed))
 	for sessionID, run := range runs {
 		require.NoError(t, run.Get(t.Context(), nil))
@@ -202,7 +202,7 @@ func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 	require.Eventually(t, func() bool {
 		e, err := s.store.Execution(s.key("s"))
 		return err == nil && e.Phases[0].Status == session.Completed
-	}, 30*time.Second, 10*time.Millisecond, "the session goes on meanwhile")
+	}, time.Minute, 10*time.Millisecond, "the session goes on meanwhile")
 	view, err := s.breakers().Read(t.Context(), "coder")
 	require.NoError(t, err)
 	require.Zero(t, view.State.Failures)

@@ -49,7 +49,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 		e, err := s.store.Execution(key)
 		return err == nil && e.Status.Status == session.HelpIsNeeded && len(e.Help) == 1
 	}
-	require.Eventually(t, parked, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, parked, time.Minute, 20*time.Millisecond)
 	e := s.execution("s")
 	require.Equal(t, session.HelpIsNeeded, e.Assignment(spec.AssignmentID{Phase: "three", Persona: "dev"}).Status)
 	require.Contains(t, e.Help[0].Advice, "maestro budget raise s --tokens N")
@@ -70,7 +70,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	require.Equal(t, activities.Raised{Scope: "session", Cap: spec.Cap{Tokens: 160}, Spent: cost.Amount{Tokens: 120}}, raised)
 	require.Eventually(t, func() bool {
 		return parked() && s.execution("s").Help[0].Message == "the budget of the session is not sufficient: 40 of 160 tokens left, and the next call needs 60"
-	}, 20*time.Second, 20*time.Millisecond, "not enough: it parks again")
+	}, time.Minute, 20*time.Millisecond, "not enough: it parks again")
 	_, err = raise("enough", workflows.Raise{Tokens: 100})
 	require.NoError(t, err)
 	require.NotEqual(t, session.HelpIsNeeded, s.execution("s").Status.Status, "who has helped is not told to help")
@@ -101,7 +101,7 @@ func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {
 			e, err := s.store.Execution(s.key("s"))
 			return err == nil && len(e.Help) == 1 && e.Help[0].Phase == phase
 		}
-		require.Eventually(t, open, 20*time.Second, 20*time.Millisecond, phase)
+		require.Eventually(t, open, time.Minute, 20*time.Millisecond, phase)
 		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
 			WorkflowID: "s", UpdateName: workflows.ResolveUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
 			Args: []any{session.Answer{Request: s.execution("s").Help[0].ID, Action: session.AnswerSkip, By: "ann"}},

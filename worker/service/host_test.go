@@ -87,7 +87,7 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 	require.Eventually(t, func() bool {
 		offers, err := st.Offers(t.Context())
 		return err == nil && len(offers) == 1
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	return &stand{t: t, client: conn.Client, namespace: namespace, store: st}
 }
 

@@ -108,7 +108,7 @@ func TestOutageThatOutlastsPatienceIsNoticed(t *testing.T) {
 	e := s.execution("s")
 	require.Equal(t, session.Running, e.Status.Status, "it needs nobody")
 	away.Store(false)
-	require.Eventually(t, func() bool { return len(s.execution("s").Help) == 0 }, 40*time.Second, 20*time.Millisecond, "the notice is withdrawn while the round works")
+	require.Eventually(t, func() bool { return len(s.execution("s").Help) == 0 }, time.Minute, 20*time.Millisecond, "the notice is withdrawn while the round works")
 	require.Equal(t, session.Running, s.execution("s").Status.Status)
 	close(hold)
 	require.NoError(t, run.Get(t.Context(), nil))
@@ -236,7 +236,7 @@ func TestEndingSessionWaitsForNoProvider(t *testing.T) {
 				return slices.ContainsFunc(d.PendingActivities, func(a *workflowpb.PendingActivityInfo) bool {
 					return a.State == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && time.Until(a.GetNextAttemptScheduleTime().AsTime()) > time.Hour
 				})
-			}, 30*time.Second, 20*time.Millisecond, "it waits without a worker")
+			}, time.Minute, 20*time.Millisecond, "it waits without a worker")
 			want := "refused"
 			if cancelled {
 				want = "canceled"

@@ -29,7 +29,7 @@ func TestPausedRoundGoesOn(t *testing.T) {
 		return err == nil
 	}
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}}))
-	require.Eventually(t, func() bool { return exists(begun) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(begun) }, time.Minute, 20*time.Millisecond)
 	described, err := s.client.DescribeWorkflowExecution(t.Context(), "s", "")
 	require.NoError(t, err)
 	require.Len(t, described.GetPendingActivities(), 1)
@@ -47,7 +47,7 @@ func TestPausedRoundGoesOn(t *testing.T) {
 		return stored.Rounds[0].RoundLog
 	}
 	require.True(t, record().Started)
-	require.Eventually(t, func() bool { return !record().Started }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !record().Started }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	_, err = s.client.WorkflowService().UnpauseActivity(t.Context(), &workflowservice.UnpauseActivityRequest{
 		Namespace: s.namespace, Execution: at, Activity: &workflowservice.UnpauseActivityRequest_Id{Id: activity},

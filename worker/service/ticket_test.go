@@ -176,7 +176,7 @@ func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
 	s.tells(helps("a", session.WentOn, 2))
 	s.tells(helps("a", session.SessionCompleted, 3))
-	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Unreached }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Unreached }, time.Minute, 50*time.Millisecond)
 	require.Equal(t, 3, s.ticket(failure).Waiting)
 	jira.Mend()
 	s.current(failure)
@@ -197,7 +197,7 @@ func TestMisconfiguredJiraIsSaidToTheSessionAndMended(t *testing.T) {
 
 	jira.Revoke("another token")
 	failure := s.tells(helps("a", session.HelpAsked, 1)).Fingerprint
-	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Misconfigured }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.ticket(failure).Kind == session.Misconfigured }, time.Minute, 50*time.Millisecond)
 	require.Contains(t, s.ticket(failure).Trouble, "MAIL and PAT")
 	jira.Revoke(jiratest.Token)
 	handle, err := s.client.UpdateWorkflow(t.Context(), retryOptions(s.store.ID(), failure))
@@ -282,7 +282,7 @@ func TestTicketOverManyRuns(t *testing.T) {
 			Query: fmt.Sprintf("WorkflowId = '%s' AND ExecutionStatus = 'ContinuedAsNew'", workflows.TicketID("store", "f00")),
 		})
 		return err == nil && n.GetCount() > 0
-	}, 20*time.Second, 50*time.Millisecond, "it did continue as new")
+	}, time.Minute, 50*time.Millisecond, "it did continue as new")
 }
 
 // completed waits until the workflow of a ticket has completed.
@@ -291,7 +291,7 @@ func (s *stand) completed(fingerprint string) {
 	require.Eventually(s.t, func() bool {
 		d, err := s.client.DescribeWorkflowExecution(s.t.Context(), workflows.TicketID(s.store.ID(), fingerprint), "")
 		return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }
 
 // TestTicketCompletesAndLaterNoticesReachIt: its workflow completes when the ticket has
@@ -383,7 +383,7 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h := s.asks("s")
 		return h.Ticket != nil && h.Ticket.Key != ""
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	h := s.asks("s")
 	require.Equal(t, session.Ticket{Key: "MD-2", URL: jira.URL() + "/browse/MD-2", Occurrences: 1}, *h.Ticket)
 	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port", By: "ada"})
@@ -394,7 +394,7 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	require.Eventually(t, func() bool {
 		issues := jira.Issues()
 		return len(issues) == 2 && len(issues[0].Comments) == 3 && len(issues[1].Comments) == 2
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	issues := jira.Issues()
 	require.Contains(t, string(issues[1].Fields["description"]), "maestro resolve s retry --request one.dev.1")
 	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/"+s.namespace+"/workflows/s/"+run.GetRunID())
@@ -415,7 +415,7 @@ func TestSessionEndsWhileJiraIsAway(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h = s.asks("s")
 		return h.Ticket != nil && h.Ticket.Trouble != ""
-	}, 20*time.Second, 50*time.Millisecond, "the session says what is in the way")
+	}, time.Minute, 50*time.Millisecond, "the session says what is in the way")
 	_, err := s.answer("s", session.Answer{Request: h.ID, Action: session.AnswerRetry, Note: "use the other port", By: "ada"})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))

