@@ -135,7 +135,7 @@ func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput
 // following is the checkpoint after one, with nothing changed yet.
 func following(ctx context.Context, c session.Checkpoint, at Boundary) session.Checkpoint {
 	c.Previous, c.CreatedAt = at.Status.Checkpoint, at.At
-	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
+	c.Temporal = temporalIDs(activity.GetInfo(ctx))
 	return c
 }
 

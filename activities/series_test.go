@@ -254,7 +254,7 @@ func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 	}}
 	c, err := d.store.Checkpoint(t.Context(), d.head)
 	require.NoError(t, err)
-	c.Reworks, c.Previous, c.SHA256 = []session.Rework{kept}, d.head, ""
+	c.Reworks, c.Previous = []session.Rework{kept}, d.head
 	d.head, err = d.store.PutCheckpoint(t.Context(), d.key(), c)
 	require.NoError(t, err)
 	d.agents.runs = nil

@@ -33,8 +33,7 @@ type Day struct {
 	// Largest is the most that one call has cost, by agent.
 	Largest map[string]cost.Amount `json:"largest,omitempty"`
 	// Warnings are those that were given, oldest first.
-	Warnings []Warning   `json:"warnings,omitempty"`
-	SHA256   spec.Digest `json:"sha256"`
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // DayRow is what a session has spent on a day.

@@ -29,8 +29,7 @@ type Ledger struct {
 	// Rows are the assignments', by "phase/persona".
 	Rows map[string]Row `json:"rows"`
 	// Warnings are those that were given, oldest first.
-	Warnings []Warning   `json:"warnings,omitempty"`
-	SHA256   spec.Digest `json:"sha256"`
+	Warnings []Warning `json:"warnings,omitempty"`
 
 	// day is that of the team, while both are changed together; nil: the session
 	// draws from none.

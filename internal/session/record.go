@@ -42,8 +42,6 @@ type Record struct {
 	// Merge is how far the checks of the phase's merged tree have come, which work in the
 	// integrator's directory under its lock; nil: none were ever started.
 	Merge *MergeLog `json:"merge,omitempty"`
-	// SHA256 is over the canonical JSON of the rest.
-	SHA256 spec.Digest `json:"sha256"`
 }
 
 // Status sums the record up, without the costs: those are in the assignment's journal.
@@ -365,9 +363,6 @@ type Checkpoint struct {
 	Temporal  TemporalIDs `json:"temporal"`
 	// Previous is the checkpoint before; empty for the first.
 	Previous spec.Digest `json:"previous"`
-	// SHA256 is over the canonical JSON of the rest, as it is stored: with what the phase
-	// added and the names of the earlier checkpoints that have what it builds on.
-	SHA256 spec.Digest `json:"sha256"`
 }
 
 // Compare orders the checkpoints of a session: by incarnation, then by the time of the

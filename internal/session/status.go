@@ -347,8 +347,6 @@ type Execution struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	// BoundaryAt is the time of the boundary, by the workflow's time.
 	BoundaryAt time.Time `json:"boundary_at,omitzero"`
-	// SHA256 is over the canonical JSON of the rest.
-	SHA256 spec.Digest `json:"sha256"`
 }
 
 // IsPast reports whether the document is that of a later incarnation, or of a later

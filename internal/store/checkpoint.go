@@ -48,7 +48,7 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	if err != nil {
 		return "", fmt.Errorf("read the checkpoint before that after %s: %w", c.CurrentPhase, err)
 	}
-	data, err := s.seal(d)
+	data, err := seal(d)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
@@ -190,7 +190,7 @@ func (s *checkpoints) Team(ctx context.Context, name spec.Digest) (spec.Team, er
 
 func (s *checkpoints) decodeCheckpoint(data []byte) (checkpointDocument, error) {
 	var d checkpointDocument
-	if err := s.unseal(data, &d); err != nil {
+	if err := unseal(data, &d); err != nil {
 		return checkpointDocument{}, err
 	}
 	if d.Schema != session.CheckpointSchema {

@@ -92,7 +92,6 @@ func TestTheChainIsWalked(t *testing.T) {
 		again, err := s.Checkpoint(t.Context(), c.Name)
 		require.NoError(t, err)
 		require.Equal(t, c.Checkpoint, again)
-		require.True(t, again.SHA256.Valid())
 		copied, err := os.ReadFile(checkpointPath(s, c.CurrentPhase))
 		require.NoError(t, err)
 		require.Equal(t, c.Name, sha(copied), "the copy is the blob, byte for byte")

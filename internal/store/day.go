@@ -119,7 +119,7 @@ func (s ledgers) storedDay(namespace, name, date string) (*budget.Day, storage.V
 	var d budget.Day
 	version, err := s.readDocument(doc, "daily budget", func(data []byte) error {
 		d = budget.Day{}
-		if err := unsealQuickly(data, &d); err != nil {
+		if err := unseal(data, &d); err != nil {
 			return err
 		}
 		if d.Schema != budget.DaySchema || d.Team != name || d.Date != date {
@@ -183,8 +183,8 @@ func (s ledgers) putDay(namespace string, d *lockedDay, raises int) error {
 	if err := s.appendAllowances(raisesKey(doc), added); err != nil {
 		return fmt.Errorf("raise the daily budget of team %s: %w", d.Team, err)
 	}
-	d.Schema, d.Revision, d.SHA256 = budget.DaySchema, d.Revision+1, ""
-	data, err := sealQuickly(d.Day)
+	d.Schema, d.Revision = budget.DaySchema, d.Revision+1
+	data, err := seal(d.Day)
 	if err == nil {
 		d.version, err = d.lock.Write(doc, data, d.version, storage.UntilPowerLoss)
 	}

@@ -23,7 +23,7 @@ func (s sessions) execution(key session.Key) (e session.Execution, version stora
 	}
 	version, err = s.readDocument(doc, "state", func(data []byte) error {
 		e = session.Execution{}
-		if err := s.unseal(data, &e); err != nil {
+		if err := unseal(data, &e); err != nil {
 			return err
 		}
 		if e.Schema != session.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
@@ -74,6 +74,6 @@ func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]b
 	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
 	e.Revision = revision + 1
 	e.UpdatedAt = s.now().UTC()
-	data, err := s.seal(e)
+	data, err := seal(e)
 	return data, version, err
 }

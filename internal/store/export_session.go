@@ -152,7 +152,7 @@ func (e *sessionExport) addCalls(ctx context.Context) error {
 	}
 	switch {
 	case missing == nil:
-		e.documents[ledgerFile], err = sealLedger(l)
+		e.documents[ledgerFile], err = seal(l)
 	case entries > 0:
 		err = missing
 	}

@@ -80,7 +80,7 @@ func unsealLine(line []byte) ([]byte, error) {
 	}
 	entry, after := body[:len(body)-lineAfter], body[len(body)-lineAfter:]
 	if string(after) != lineSeal+string(cas.DigestOf(entry))+lineTail {
-		return nil, fmt.Errorf("has a %s that does not match its entry", sealField)
+		return nil, errors.New("has a sha256 that does not match its entry")
 	}
 	return entry, nil
 }

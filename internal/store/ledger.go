@@ -1,15 +1,11 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -18,10 +14,6 @@ import (
 
 const (
 	ledgerFile = "ledger.json"
-	// ledgerTail is how a ledger ends that has yet to get its digest.
-	ledgerTail = `"sha256":""}` + "\n"
-	// ledgerAfter is how much of that follows the digest.
-	ledgerAfter = len(`"}` + "\n")
 )
 
 // ledgers has what sessions have spent: the journals of their assignments, the sums of
@@ -29,49 +21,6 @@ const (
 type ledgers struct {
 	*documents
 	sessions sessions
-}
-
-// sealQuickly returns a document as it is stored: JSON that ends with the SHA-256 of
-// the whole, taken while that is left out. Other documents are sealed over their
-// canonical form, which takes too long for what is written at every call.
-func sealQuickly(v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	data = append(data, '\n')
-	if !bytes.HasSuffix(data, []byte(ledgerTail)) {
-		return nil, errors.New("a document does not end with its empty digest")
-	}
-	return slices.Insert(data, len(data)-ledgerAfter, []byte(cas.DigestOf(data))...), nil
-}
-
-// unsealQuickly reads a document into v and refuses one that sealQuickly cannot have
-// written.
-func unsealQuickly(data []byte, v any) error {
-	const digest = 64
-	at := len(data) - ledgerAfter - digest
-	if at < 0 {
-		return errors.New("not such a document")
-	}
-	stated := spec.Digest(data[at : at+digest])
-	rest := slices.Concat(data[:at], data[at+digest:])
-	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || cas.DigestOf(rest) != stated {
-		return fmt.Errorf("its %s does not match its content", sealField)
-	}
-	return json.Unmarshal(data, v)
-}
-
-func sealLedger(l budget.Ledger) ([]byte, error) {
-	l.SHA256 = ""
-	return sealQuickly(l)
-}
-
-func unsealLedger(data []byte, l *budget.Ledger) error {
-	if err := unsealQuickly(data, l); err != nil {
-		return err
-	}
-	return checkLedger(*l)
 }
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
@@ -98,7 +47,10 @@ func (s ledgers) storedLedger(key session.Key) (l budget.Ledger, version storage
 	}
 	version, err = s.readDocument(doc, "ledger", func(data []byte) error {
 		l = budget.Ledger{}
-		return unsealLedger(data, &l)
+		if err := unseal(data, &l); err != nil {
+			return err
+		}
+		return checkLedger(l)
 	})
 	if err != nil {
 		return budget.Ledger{}, version, err
@@ -254,7 +206,7 @@ func (s ledgers) putLedger(lock storage.Locked, key session.Key, l budget.Ledger
 	if err != nil {
 		return err
 	}
-	data, err := sealLedger(l)
+	data, err := seal(l)
 	if err == nil {
 		_, err = lock.Write(doc, data, version, storage.UntilPowerLoss)
 	}

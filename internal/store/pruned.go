@@ -27,7 +27,6 @@ type prunedNote struct {
 	Schema      string             `json:"schema"`
 	Session     string             `json:"session"`
 	Checkpoints []prunedCheckpoint `json:"checkpoints"`
-	SHA256      spec.Digest        `json:"sha256"`
 }
 
 type prunedCheckpoint struct {
@@ -45,7 +44,7 @@ func (s *checkpoints) notes(key session.Key) (n prunedNote, version storage.Vers
 	}
 	version, err = s.readDocument(doc, "note of what was pruned", func(data []byte) error {
 		n = prunedNote{}
-		if err := s.unseal(data, &n); err != nil {
+		if err := unseal(data, &n); err != nil {
 			return err
 		}
 		return n.check(key)
@@ -144,7 +143,7 @@ func (s *checkpoints) putNotes(key session.Key, n prunedNote, version storage.Ve
 	doc, err := documentKey(key, prunedFile)
 	var data []byte
 	if err == nil {
-		data, err = s.seal(n)
+		data, err = seal(n)
 	}
 	if err == nil {
 		_, err = s.docs.Write(doc, data, version, storage.Durable)

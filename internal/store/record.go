@@ -49,7 +49,7 @@ func (s records) record(key session.Key, id spec.AssignmentID) (r session.Record
 	}
 	version, err = s.readDocument(doc, "record", func(data []byte) error {
 		r = session.Record{}
-		if err := s.unseal(data, &r); err != nil {
+		if err := unseal(data, &r); err != nil {
 			return err
 		}
 		return checkRecord(r, id)
@@ -114,7 +114,7 @@ func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation
 		}
 		r := change(stored)
 		r.Schema = session.RecordSchema
-		data, err := s.seal(r)
+		data, err := seal(r)
 		return data, version, err
 	})
 	if err != nil {

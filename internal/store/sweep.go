@@ -35,7 +35,7 @@ const (
 var beginnings = map[blobKind][]byte{
 	treeBlob:       []byte(cas.TreeSchema + "\n"),
 	deltaBlob:      []byte(`{"changes":{`),
-	checkpointBlob: []byte("{\n  \"a"), // answers or artifacts
+	checkpointBlob: []byte(`{"schema":"` + session.CheckpointSchema + `"`),
 }
 
 // kindOf tells what a blob looks like.
@@ -45,7 +45,7 @@ func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
 		return plainBlob, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	head := make([]byte, 32)
+	head := make([]byte, 64)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return plainBlob, err

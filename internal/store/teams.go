@@ -35,7 +35,7 @@ func (s teams) UpdateTeam(name string, change func(*session.TeamRecord) bool) (r
 		if !changed {
 			return nil, "", nil
 		}
-		data, err := s.seal(stored)
+		data, err := seal(stored)
 		return data, version, err
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (s teams) team(name string) (r session.TeamRecord, version storage.Version,
 	}
 	version, err = s.readDocument(doc, "team", func(data []byte) error {
 		r = session.TeamRecord{}
-		if err := s.unseal(data, &r); err != nil {
+		if err := unseal(data, &r); err != nil {
 			return err
 		}
 		if r.Schema != session.TeamRecordSchema || r.Name != name || len(r.Versions) == 0 {

@@ -29,7 +29,7 @@ func (s tickets) PutTicket(namespace string, r session.TicketRecord) (err error)
 			return nil, "", nil
 		}
 		r.Schema = session.TicketRecordSchema
-		data, err := s.seal(r)
+		data, err := seal(r)
 		return data, version, err
 	})
 	if err != nil {
@@ -52,7 +52,7 @@ func (s tickets) ticket(namespace, name string) (r session.TicketRecord, version
 	}
 	version, err = s.readDocument(doc, "ticket", func(data []byte) error {
 		r = session.TicketRecord{}
-		if err := s.unseal(data, &r); err != nil {
+		if err := unseal(data, &r); err != nil {
 			return err
 		}
 		if r.Schema != session.TicketRecordSchema || r.Name != name {
