@@ -37,6 +37,7 @@ type answer struct {
 	// limited is how many of its tokens count towards the provider's limits already.
 	limited int64
 
+	began time.Time
 	meter *wire.Meter
 	out   io.Writer
 	kept  []byte
@@ -56,6 +57,7 @@ type answer struct {
 // pass passes the answer on, and books it. An answer that has ended is booked before its last
 // bytes are passed, so that a program never acts on one that would be paid for again.
 func (a *answer) pass() {
+	a.began = a.gateway.o.Now()
 	header := a.from.response.Header
 	a.meter = wire.NewMeter(a.asked.Format, a.asked.Choices, header.Get("Content-Type"))
 	for name, values := range header {
@@ -208,7 +210,8 @@ func (a *answer) deliver() {
 // settle books the answer and stores it, if it is not too large and holds no secret.
 func (a *answer) settle(facts wire.Facts) {
 	used := a.forecast.Spent(facts)
-	if facts.Counted {
+	a.scale.Wrote(used.OutputTokens, a.gateway.o.Now().Sub(a.began))
+	if facts.Counted && a.asked.Elsewhere+used.WebSearches == 0 { // all of the prompt was in the request
 		a.scale.Learn(used.Prompt(), a.asked.Size)
 	}
 	var document []byte
@@ -247,8 +250,8 @@ func (a *answer) unsettle(facts wire.Facts) {
 		used = a.forecast.Priced(facts.Usage, facts.Tier)
 	}
 	spent := a.forecast.Spent(facts)
-	if !facts.Counted && facts.Bytes == 0 {
-		spent = a.unknown(a.forecast)
+	if !facts.Counted && facts.Bytes == 0 { // a model may have reasoned all the time
+		spent = a.unknown(a.forecast, a.scale.Writes(a.gateway.o.Now().Sub(a.began)))
 	}
 	how := "broken off"
 	switch {

@@ -64,7 +64,7 @@ func (q *request) paid() {
 	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
 	p.forecast = wire.Forecast{
 		Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices,
-		Prices: prices, Tier: asked.Tier, Hour: asked.Hour, Searches: asked.Searches,
+		Prices: prices, Tier: asked.Tier, Hour: asked.Hour, Searches: asked.Searches, Elsewhere: asked.Elsewhere,
 	}
 	if p.forecast.MaxOutput == 0 {
 		p.forecast.MaxOutput = wire.UnstatedOutput
@@ -231,7 +231,7 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 }
 
 // begin sets aside what the call may cost. Where that is not all, the provider counts the prompt,
-// and a prompt that turns out to cost more than what was set aside is reserved anew.
+// and a prompt that turns out to cost more than what was set aside, or less than what was left, is reserved anew.
 func (p *paid) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		f := p.forecast
@@ -242,8 +242,18 @@ func (p *paid) begin(ctx context.Context) (session.Call, error) {
 		})
 	}
 	call, err := begin()
-	if err != nil || p.forecast.Output(call.Granted()) == p.forecast.MaxOutput || !p.measure() {
+	var f *failures.Failure
+	short := errors.As(err, &f) && f.Category == failures.TokenBudget && p.forecast.Elsewhere > 0
+	switch {
+	case err != nil && !short, err == nil && p.forecast.Output(call.Granted()) == p.forecast.MaxOutput:
 		return call, err
+	case !p.measure():
+		if short {
+			f.Message += fmt.Sprintf("; %d tokens of that are for what the request refers to, like an earlier answer or a file: the provider does not count it before the call", p.forecast.Elsewhere)
+		}
+		return call, err
+	case short:
+		return begin()
 	}
 	least, granted := p.forecast.Least(), call.Granted()
 	if least.Tokens <= granted.Tokens && least.USD <= granted.USD {
@@ -273,11 +283,13 @@ func (p *paid) measure() bool {
 	}
 	answer, err := io.ReadAll(io.MultiReader(bytes.NewReader(u.first), io.LimitReader(u.response.Body, maxError)))
 	n := wire.ReadCount(answer)
-	if err != nil || n <= 0 || n > p.forecast.Total {
+	if err != nil || n <= 0 || n > p.forecast.Total+p.forecast.Elsewhere {
 		return false
 	}
-	p.scale.Learn(n, p.forecast.Total)
-	p.forecast.Counted, p.forecast.Fresh = n, 0
+	if p.forecast.Elsewhere == 0 {
+		p.scale.Learn(n, p.forecast.Total)
+	}
+	p.forecast = p.forecast.Measured(n)
 	return true
 }
 
@@ -291,7 +303,7 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	if wire.Unbilled(u.err) {
 		err = call.Abandon(ctx, cost.Usage{})
 	} else {
-		err = call.Unsettle(ctx, cost.Usage{}, p.unknown(f))
+		err = call.Unsettle(ctx, cost.Usage{}, p.unknown(f, wire.UsualOutput))
 	}
 	p.note(err)
 	p.record.failed(failure.Message)
@@ -301,13 +313,13 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	return failure
 }
 
-// unknown is the estimate of a call of whose answer nothing came. Servers finish an answer that is no
+// unknown is the estimate of a call of whose answer nothing came, which may have been so many tokens. Servers finish an answer that is no
 // stream though nobody waits for it: a program that leaves may have it cost all that its bound permits.
-func (p *paid) unknown(f wire.Forecast) cost.Usage {
+func (p *paid) unknown(f wire.Forecast, output int64) cost.Usage {
 	if !p.asked.Stream && p.r.Context().Err() != nil {
 		return f.Estimated(f.MaxOutput)
 	}
-	return f.Estimate()
+	return f.Estimated(min(output, f.MaxOutput))
 }
 
 // refusedFor is for how long the breaker refuses calls; zero: it does not.

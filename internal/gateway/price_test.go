@@ -2,8 +2,12 @@ package gateway_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -121,4 +125,88 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 			require.Equal(t, http.StatusOK, response.StatusCode, text)
 		})
 	}
+}
+
+// TestWhatARequestRefersToIsReserved: a cap pays for the longest prompt, unless the provider counts it
+// before the call.
+func TestWhatARequestRefersToIsReserved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, member string
+		// counted: the provider has a count of tokens.
+		counted bool
+	}{
+		"an earlier answer":      {"openai/responses", `"input":"go on","previous_response_id":"resp_1"`, true},
+		"a conversation":         {"openai/responses", `"input":"go on","conversation":{"id":"c"}`, true},
+		"a file":                 {"openai/responses", `"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]`, true},
+		"a picture in a result":  {"openai/responses", `"input":[{"type":"message","role":"user","content":[{"type":"input_image","image_url":"https://x/y.png"}]}]`, true},
+		"a document":             {"anthropic/v1/messages", `"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x"}}]}]`, true},
+		"a picture":              {"openai/chat/completions", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]`, false},
+		"a file that is counted": {"gemini/v1beta/models/m:generateContent", `"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}]`, true},
+		"a cache":                {"gemini/v1beta/models/m:generateContent", `"cachedContent":"cachedContents/x"`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := `{"model":"m","max_tokens":9,"max_output_tokens":9,` + c.member + `}`
+			b := newBench(t, say("x"), 60_000, nil)
+			response, text, err := post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			if c.counted {
+				require.Equal(t, http.StatusOK, response.StatusCode, text)
+				require.Len(t, b.provider.Others(), 1, "the provider was asked to count")
+			} else {
+				require.Zero(t, b.provider.Count())
+				require.Contains(t, b.failures()[0].Message, "65536 tokens of that are for what the request refers to")
+			}
+
+			b = newBench(t, say("x"), -1, nil)
+			response, text, err = post(t.Context(), t, b.address+"/"+c.path, b.access.Token, body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, response.StatusCode, text)
+			require.Empty(t, b.provider.Others(), "nothing limits the call")
+		})
+	}
+}
+
+// TestHiddenReasoningIsEstimated: a program leaves a stream in which nothing was said yet. What is booked
+// is as much as the model writes in that time.
+func TestHiddenReasoningIsEstimated(t *testing.T) {
+	t.Parallel()
+	var elapsed atomic.Int64
+	goOn := make(chan struct{})
+	b := newBench(t, func(r providertest.Request) providertest.Reply {
+		reply := providertest.Reply{Text: "said", Usage: cost.Usage{InputTokens: 50, OutputTokens: 6000}}
+		reply.Fault.Hold = func(sent int) <-chan struct{} {
+			switch {
+			case sent == 0:
+				return nil
+			case r.N == 1:
+				return goOn
+			}
+			return make(chan struct{})
+		}
+		return reply
+	}, -1, func(o *gateway.Options, _ []gateway.Provider) {
+		start := time.Now()
+		o.Now = func() time.Time { return start.Add(time.Duration(elapsed.Load())) }
+	})
+	ask := func(text string, takes time.Duration) *http.Response {
+		body := strings.NewReader(fmt.Sprintf(formats["responses"].body, true, text))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/responses", body)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+b.access.Token)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		elapsed.Add(int64(takes)) // after the first event
+		return response
+	}
+	first := ask("hello", time.Minute) // 100 tokens a second
+	close(goOn)
+	_, err := io.Copy(io.Discard, first.Body)
+	require.NoError(t, err)
+	require.NoError(t, first.Body.Close())
+	require.NoError(t, ask("hello again", 3*time.Minute).Body.Close())
+	require.Eventually(t, func() bool { _, _, open := b.account.sum(); return open == 0 }, 30*time.Second, time.Millisecond)
+	_, unsettled, _ := b.account.sum()
+	require.InDelta(t, 18_000, unsettled.OutputTokens, 6000)
 }

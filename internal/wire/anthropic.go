@@ -35,8 +35,11 @@ func (anthropicMessages) ask(q *Request, path string, l leaf) {
 			q.Unpriced = text
 		}
 	}
-	if strings.HasSuffix(path, "cache_control.ttl") && l.is("1h") {
-		q.Hour = true
+	switch {
+	case strings.HasSuffix(path, ".cache_control.ttl"):
+		q.Hour = q.Hour || l.is("1h")
+	case strings.HasSuffix(path, ".source.type") && (l.is("url") || l.is("file")), strings.HasSuffix(path, ".source.media_type") && l.is("application/pdf"):
+		q.refers(l, maxWindow)
 	}
 }
 

@@ -29,6 +29,10 @@ func (chatCompletions) ask(q *Request, path string, l leaf) {
 	switch path {
 	case "max_tokens", "max_completion_tokens":
 		q.bound(path, l)
+	case "messages[].content[].image_url.url":
+		q.refers(l, maxImage)
+	case "messages[].content[].file.file_id":
+		q.refers(l, maxWindow)
 	case "n":
 		q.Choices = max(q.Choices, l.number())
 	case "stream_options.include_usage":

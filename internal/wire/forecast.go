@@ -3,6 +3,7 @@ package wire
 import (
 	"math/big"
 	"sync/atomic"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 )
@@ -21,7 +22,26 @@ const (
 
 // Scale learns how many tokens a provider counts for a text, from the calls of one
 // agent. Its zero value and nil know nothing yet. It may be used from many goroutines.
-type Scale struct{ tokens atomic.Int64 }
+type Scale struct {
+	tokens atomic.Int64
+	// wrote is the tokens of answers, and took their time.
+	wrote, took atomic.Int64
+}
+
+// Wrote takes in an answer of so many tokens, and the time that it took.
+func (s *Scale) Wrote(tokens int64, took time.Duration) {
+	s.wrote.Add(tokens)
+	s.took.Add(int64(took))
+}
+
+// Writes is how many tokens are written in a time, by the earlier answers. It is at least
+// [UsualOutput]: nobody knows when the writing began.
+func (s *Scale) Writes(in time.Duration) int64 {
+	if s.took.Load() <= 0 {
+		return UsualOutput
+	}
+	return max(UsualOutput, int64(float64(s.wrote.Load())/float64(s.took.Load())*float64(in)))
+}
 
 // Learn takes in what a provider has counted for a prompt of so many bytes. The
 // dearest is kept.
@@ -58,6 +78,8 @@ type Forecast struct {
 	Removed int64
 	// Fresh is the bytes of the rest, Total those of the whole request.
 	Fresh, Total int64
+	// Elsewhere is the most tokens of what the request only refers to.
+	Elsewhere int64
 	// Learned is what a [Scale] has learned; zero: nothing.
 	Learned int64
 	// MaxOutput is the most tokens that the answer may have, and Floor the least bound that the
@@ -73,11 +95,11 @@ type Forecast struct {
 }
 
 // bound is more tokens than the prompt can have.
-func (f Forecast) bound() int64 { return min(f.Counted+f.Fresh, f.Total) }
+func (f Forecast) bound() int64 { return min(f.Counted+f.Fresh, f.Total) + f.Elsewhere }
 
 // Guess is how many tokens the prompt has by the best guess.
 func (f Forecast) Guess() int64 {
-	return min(max(f.Counted-f.Removed/bytesPerToken, 0)+f.rest(), f.bound())
+	return min(max(f.Counted-f.Removed/bytesPerToken, 0)+f.rest(), f.bound()-f.Elsewhere)
 }
 
 // rest is how many tokens the rest has by the best guess.
@@ -94,7 +116,7 @@ func (f Forecast) margin() int64 {
 	if f.Learned > 0 {
 		margin = f.rest() / 16
 	}
-	return min(margin, f.bound()-f.Guess())
+	return min(margin, f.bound()-f.Elsewhere-f.Guess())
 }
 
 // TokensOf guesses the tokens of a text of so many bytes.
@@ -136,7 +158,26 @@ func (f Forecast) Estimated(output int64) cost.Usage {
 }
 
 // Least is the least that the call may be made with.
-func (f Forecast) Least() cost.Amount { return f.Estimated(f.leastOutput()).Amount() }
+func (f Forecast) Least() cost.Amount {
+	least := f.Estimated(f.leastOutput()).Amount()
+	if f.Elsewhere > 0 { // nobody can guess it
+		least.Tokens += f.Elsewhere
+		if f.Prices != nil {
+			input, _ := f.dearest()
+			least.USD = min(least.USD+cost.Prices{Input: input}.Cost(cost.Usage{InputTokens: f.Elsewhere}, ""), f.Want().USD)
+		}
+	}
+	return least
+}
+
+// Measured is the forecast of the same request whose prompt the provider has counted.
+func (f Forecast) Measured(tokens int64) Forecast {
+	f.Counted, f.Fresh, f.Elsewhere, f.Total = tokens, 0, 0, max(f.Total, tokens)
+	return f
+}
+
+// likely is how many tokens the prompt has, with all that the guess may be wrong by.
+func (f Forecast) likely() int64 { return f.Guess() + f.margin() + f.Elsewhere }
 
 func (f Forecast) leastOutput() int64 { return min(max(LeastOutput, f.Floor), f.MaxOutput) }
 
@@ -146,7 +187,7 @@ func (f Forecast) Output(granted cost.Amount) int64 {
 	if want := f.Want(); granted.Tokens >= want.Tokens && granted.USD >= want.USD {
 		return f.MaxOutput
 	}
-	room := granted.Tokens - f.Guess() - f.margin()
+	room := granted.Tokens - f.likely()
 	if f.Prices != nil && f.Prices.Output > 0 {
 		room = min(room, f.affordable(granted.USD))
 	}
@@ -157,7 +198,7 @@ func (f Forecast) Output(granted cost.Amount) int64 {
 func (f Forecast) affordable(money cost.USD) int64 {
 	perMillion := new(big.Int).Mul(big.NewInt(int64(money)), big.NewInt(1_000_000))
 	input, output := f.dearest()
-	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Guess()+f.margin()), big.NewInt(int64(input))))
+	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.likely()), big.NewInt(int64(input))))
 	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.Searches*1000), big.NewInt(int64(f.Prices.WebSearch))))
 	if perMillion.Sign() <= 0 {
 		return 0

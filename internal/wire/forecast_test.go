@@ -79,6 +79,9 @@ func TestForecastProperties(t *testing.T) {
 		f.Cached, f.Removed = between(0, f.Counted), between(0, 2*f.Counted)
 		f.Total = f.Counted + f.Fresh + between(0, 1_000_000)
 		f.Learned = between(0, block)
+		if random.IntN(3) == 0 {
+			f.Elsewhere = between(0, 1_000_000)
+		}
 		if random.IntN(4) > 0 {
 			f.Prices = &cost.Prices{
 				Input: cost.USD(between(0, 5e9)), Output: cost.USD(between(0, 25e9)),

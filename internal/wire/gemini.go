@@ -45,6 +45,11 @@ func (geminiContent) ask(q *Request, path string, l leaf) {
 	case "generationConfig.candidateCount", "generationConfig.candidate_count",
 		"generation_config.candidateCount", "generation_config.candidate_count":
 		q.Choices = max(q.Choices, l.number())
+	case "cachedContent", "cached_content":
+		q.refers(l, maxWindow)
+	}
+	if strings.HasSuffix(path, ".fileData.fileUri") || strings.HasSuffix(path, ".file_data.file_uri") {
+		q.refers(l, maxWindow)
 	}
 }
 

@@ -41,6 +41,9 @@ type Request struct {
 	Tier, Unpriced string
 	Hour           bool
 	Searches       int64
+	// Elsewhere is how many tokens the prompt may have in what the body only refers to, like an earlier
+	// answer or a file.
+	Elsewhere int64
 
 	format   format
 	body     []byte

@@ -13,6 +13,12 @@ func (openaiResponses) ask(q *Request, path string, l leaf) {
 	switch path {
 	case "max_output_tokens":
 		q.bound(path, l)
+	case "previous_response_id", "conversation", "conversation.id", "prompt.id":
+		q.refers(l, maxWindow)
+	case "input[].type":
+		if l.is("item_reference") {
+			q.refers(l, maxWindow)
+		}
 	case "tools[].type":
 		if l.is("file_search") || l.is("code_interpreter") || l.is("image_generation") {
 			q.Unpriced = l.text()
@@ -21,6 +27,12 @@ func (openaiResponses) ask(q *Request, path string, l leaf) {
 		if l.is("true") { // its answer is fetched by other requests, which count nothing
 			q.Refused = "background responses are not supported by the gateway"
 		}
+	}
+	switch {
+	case strings.HasSuffix(path, "[].image_url"):
+		q.refers(l, maxImage)
+	case strings.HasSuffix(path, "[].file_id"), strings.HasSuffix(path, "[].file_url"):
+		q.refers(l, maxWindow)
 	}
 }
 

@@ -1,14 +1,26 @@
 package wire
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// maxSearches is more searches than an answer has.
-const maxSearches = 1000
+const (
+	// maxSearches is more searches than an answer has.
+	maxSearches = 1000
+	// maxWindow is the most tokens of a prompt, and maxImage those of an image.
+	maxWindow, maxImage = 1 << 20, 1 << 16
+)
+
+// refers notes that the body refers to a part of the prompt. It may have so many tokens.
+func (q *Request) refers(l leaf, tokens int64) {
+	if l.quoted && l.size > 0 && !bytes.HasPrefix(l.raw, []byte("data:")) {
+		q.Elsewhere = min(q.Elsewhere+tokens, maxWindow)
+	}
+}
 
 // usualTiers are the words of providers for what costs the usual prices.
 var usualTiers = []string{"auto", "default", "standard", "standard_only", "on_demand", "global", "not_available"}
