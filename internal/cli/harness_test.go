@@ -124,7 +124,7 @@ func (d *desk) begin(args ...string) *command {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &command{t: d.t, interrupt: cancel, done: make(chan struct{})}
 	env := cli.Env{
-		Args: args, Stdin: strings.NewReader(d.stdin), Stdout: &c.stdout, Stderr: &c.stderr,
+		Args: append([]string{}, args...), Stdin: strings.NewReader(d.stdin), Stdout: &c.stdout, Stderr: &c.stderr,
 		IsTerminal: func(any) bool { return d.terminal }, Environ: d.environ, Executable: d.bin,
 		Dir: cmp.Or(d.cwd, d.dir), Host: cmp.Or(d.host, "desk"), PID: os.Getpid(), Now: time.Now,
 	}

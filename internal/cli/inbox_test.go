@@ -69,7 +69,7 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	now := time.Now()
 	b.session("done", "crew", time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.Request{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-65 * time.Minute),
 		Actions: []session.Action{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.Request{
@@ -84,11 +84,11 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
 		Command: "maestro resolve away retry", Actions: helpVerbs,
 	})
-	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
-stuck    crew  help      build/bob  1d 2h   1,234   0.5  MD-7     test_failure: TestX fails
-broke    crew  budget    build/bob  3h 1m   1,234   0.5  not yet  token_budget: it is spent
-judged   crew  approval  plan       5m 30s  1,234   0.5  -        phase plan is done
-away     crew  outage    build/bob  2d 1h   1,234   0.5  -        rate_limited: slow down
+	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS  TOKENS  USD  TICKET   WHY
+stuck    crew  help      build/bob  1d 2h  1,234   0.5  MD-7     test_failure: TestX fails
+broke    crew  budget    build/bob  3h 1m  1,234   0.5  not yet  token_budget: it is spent
+judged   crew  approval  plan       1h 5m  1,234   0.5  -        phase plan is done
+away     crew  outage    build/bob  2d 1h  1,234   0.5  -        rate_limited: slow down
 
 answer with (--note TEXT adds a note):
   maestro resolve stuck retry

@@ -26,7 +26,7 @@ var (
 	chaosSessions = flag.Int("chaos.sessions", 5, "how many sessions run")
 	chaosKills    = flag.Int("chaos.kills", 5, "how many kills there are")
 	chaosWorkers  = flag.Int("chaos.workers", 2, "how many workers there are")
-	chaosWithin   = flag.Duration("chaos.within", time.Minute, "how long it may take in all")
+	chaosWithin   = flag.Duration("chaos.within", 5*time.Minute, "how long it may take in all")
 )
 
 const chaosTeam = `version: 1

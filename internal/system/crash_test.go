@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/proctree"
@@ -153,23 +155,23 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 
 // withoutServer is a world whose server was killed while the agent of phase design, whose
 // process is returned, is held at work on the session outage.
-func withoutServer(t *testing.T) (w *world, agent int) {
+func withoutServer(t *testing.T) (w *world, worker *process, agent int) {
 	t.Helper()
 	w = newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
-	w.startWorker()
+	worker = w.startWorker()
 	w.hold("design")
 	w.must("run", teamFile, "work on", "--session", "outage")
 	agent = w.held("outage", "design")
 	w.server.kill()
-	return w, agent
+	return w, worker, agent
 }
 
 // TestKilledServerCostsNothing kills the server alone in the middle of a phase:
 // the agent works on, and its work counts.
 func TestKilledServerCostsNothing(t *testing.T) {
 	t.Parallel()
-	w, agent := withoutServer(t)
+	w, _, agent := withoutServer(t)
 	w.release("design")
 	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.startServer()
@@ -183,11 +185,16 @@ func TestKilledServerCostsNothing(t *testing.T) {
 // the while, once, and the other execution takes over what it comes to.
 func TestAnOutageEndsNoAttempt(t *testing.T) {
 	t.Parallel()
-	w, agent := withoutServer(t)
-	time.Sleep(35 * time.Second) // the outage itself: heartbeats time out after 30 s
+	w, worker, agent := withoutServer(t)
+	time.Sleep(35 * time.Second)   // the outage itself: heartbeats time out after 30 s
+	worker.signal(syscall.SIGSTOP) // or its next heartbeat may come before the server looks at the last one
 	w.startServer()
 	c := w.client()
-	w.eventually("the activity is started anew", func() bool { return attemptOf(t, c, "outage") > 1 })
+	w.eventually("the activity is to be started anew", func() bool { return pendingActivity(t, c, "outage").GetAttempt() > 1 })
+	worker.signal(syscall.SIGCONT)
+	w.eventually("it is started anew", func() bool {
+		return pendingActivity(t, c, "outage").GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED
+	})
 	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
 	w.release("design")
 	s := w.completes("outage")
@@ -198,16 +205,16 @@ func TestAnOutageEndsNoAttempt(t *testing.T) {
 	w.sound(s)
 }
 
-// attemptOf is the number of the execution, of the one activity that a session waits
-// for, as Temporal counts them; zero where it waits for none.
-func attemptOf(t *testing.T, c client.Client, sessionID string) int32 {
+// pendingActivity is the one activity that a session waits for, as Temporal knows it; nil: it
+// waits for none.
+func pendingActivity(t *testing.T, c client.Client, sessionID string) *workflowpb.PendingActivityInfo {
 	t.Helper()
 	described, err := c.DescribeWorkflowExecution(t.Context(), sessionID, "")
 	require.NoError(t, err)
 	for _, p := range described.GetPendingActivities() {
-		return p.GetAttempt()
+		return p
 	}
-	return 0
+	return nil
 }
 
 // TestKilledCommandsChangeNothing kills the commands that follow a session.

@@ -30,7 +30,7 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 		"stays":    "yes > fill; sleep 600",
 		"files":    "mkdir d; cd d; n=0; while :; do n=$((n+1)); : > $n || sleep 600; done",
 		"deep":     "cd $TMPDIR; for n in $(seq 300); do mkdir d && cd d; done; yes > fill; sleep 600",
-		"daemon":   "(setsid sh -c 'while :; do cat /dev/zero >> fill; sleep 0.1; done' > /dev/null 2>&1 &) ; sleep 1",
+		"daemon":   "(setsid sh -c 'while :; do cat /dev/zero >> fill; sleep 0.1; done' > /dev/null 2>&1 &); while echo x > more; do sleep 0.1; done",
 		"removed":  "exec 3> $TMPDIR/fill; rm $TMPDIR/fill; yes >&3; sleep 600",
 		"large":    "head -c 40000000 /dev/urandom > fill",
 	} {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == askArgument {
 		os.Exit(askForParts())
 	}
+	if signal.Ignored(syscall.SIGINT) { // as shells start what they have in the background
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT) // programs get the default again
+	}
 	os.Exit(buildAndRun(m))
 }
 
@@ -58,7 +62,7 @@ func buildAndRun(m *testing.M) int {
 }
 
 // limit bounds every wait in these tests.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // world is one test's own namespace in Temporal, store and workers.
 type world struct {

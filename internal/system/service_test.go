@@ -66,8 +66,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.write("agents.yaml", "version: 1\nagents:\n  holding: {kind: command, argv: [sh], concurency: 3}\n")
 	w.reloads(worker, "worker file not reloaded")
 	require.Regexp(t, `level=ERROR msg="worker file not reloaded[^\n]* file=\S*agents.yaml line=3 field=\S*concurency error=`, worker.output.String())
-	var r service.Readiness
-	require.Equal(t, http.StatusOK, w.asks(port, service.ReadyPath, &r), "it goes on with the file of before")
+	r := w.isReady(port, "ready") // with the file of before
 	require.Contains(t, r.File.Trouble, "concurency")
 	require.Equal(t, filepath.Join(w.dir, "agents.yaml"), r.File.Path)
 	require.InDelta(t, 0, reloaded(), 0)
@@ -76,9 +75,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.write("agents.yaml", "version: 1\n"+w.mounts()+"\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
 	w.reloads(worker, "worker file reloaded")
 	require.Regexp(t, `worker file reloaded" file=\S+ agents_added=other agents_removed=holding settings_changed=limits`, worker.output.String())
-	r = service.Readiness{}
-	require.Equal(t, http.StatusOK, w.asks(port, service.ReadyPath, &r))
-	require.Empty(t, r.File.Trouble)
+	require.Empty(t, w.isReady(port, "ready").File.Trouble)
 	require.InDelta(t, 1, reloaded(), 0)
 	require.Equal(t, []string{"other"}, w.offered())
 	refused := w.maestro("run", teamFile, "later", "--session", "later")
@@ -273,7 +270,7 @@ func buildTagged(t *testing.T, tag string) (program, commit string) {
 		t.Helper()
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "CGO_ENABLED=0")
 		output, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s %v: %s", name, args, output)
 		return strings.TrimSpace(string(output))
@@ -298,12 +295,10 @@ func TestAWorkerOfAnotherVersionTakesUpWhatTheOldOneHad(t *testing.T) {
 	w.must("run", teamFile, "upgrade", "--session", "s")
 	before := w.held("s", "requirements")
 	worker.kill()
-	back := time.Now()
 	again := w.serves(w.start(upgraded, "--drain", "1s"))
 	require.NotContains(t, worker.output.String(), "v1.98.7")
 	require.Regexp(t, `identity="maestro-\S+-0 v1\.98\.7\+`+commit[:7]+`"`, again.output.String())
 	w.eventually("it is at work again", func() bool { return w.held("s", "requirements") != before })
-	require.Less(t, time.Since(back), 20*time.Second, "before the heartbeat's timeout")
 	require.Contains(t, again.output.String(), tookUp)
 	w.release("requirements")
 	w.completes("s")

@@ -44,7 +44,7 @@ func (s *stand) asks(sessionID string) session.Request {
 // answer sends an answer as an update.
 func (s *stand) answer(sessionID string, a session.Answer) (out session.Answer, err error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: sessionID, UpdateName: workflows.ResolveUpdate, Args: []any{a}, WaitForStage: client.WorkflowUpdateStageCompleted,

@@ -149,7 +149,7 @@ func TestFiftyWaitingSessionsGoOnTogether(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		for sessionID := range runs {
-			if !s.waiting(sessionID) {
+			if !s.waiting(sessionID) || !s.awaits(sessionID) { // it is written before Temporal has the events of the wait
 				return false
 			}
 		}

@@ -30,6 +30,14 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	}
 	run := s.start("s", short(spec.Phase{Name: "one", Personas: []string{"dev"}}))
 	require.Eventually(t, func() bool { return exists(begun) }, time.Minute, 20*time.Millisecond)
+	record := func() session.RoundLog {
+		stored, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "dev"})
+		if err != nil || len(stored.Rounds) == 0 {
+			return session.RoundLog{}
+		}
+		return stored.Rounds[0].RoundLog
+	}
+	require.True(t, record().Started)
 	described, err := s.client.DescribeWorkflowExecution(t.Context(), "s", "")
 	require.NoError(t, err)
 	require.Len(t, described.GetPendingActivities(), 1)
@@ -39,14 +47,6 @@ func TestPausedRoundGoesOn(t *testing.T) {
 		Namespace: s.namespace, Execution: at, Activity: &workflowservice.PauseActivityRequest_Id{Id: activity},
 	})
 	require.NoError(t, err)
-	record := func() session.RoundLog {
-		stored, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "dev"})
-		if err != nil || len(stored.Rounds) == 0 {
-			return session.RoundLog{}
-		}
-		return stored.Rounds[0].RoundLog
-	}
-	require.True(t, record().Started)
 	require.Eventually(t, func() bool { return !record().Started }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	_, err = s.client.WorkflowService().UnpauseActivity(t.Context(), &workflowservice.UnpauseActivityRequest{
