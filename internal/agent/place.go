@@ -116,12 +116,15 @@ func (s *Set) floorLimits() []spec.Limit {
 	if s.rooms {
 		return nil
 	}
-	version := room.Landlock()
+	version, lacks := room.Landlock(), "the kernel has no"
+	if version == 0 && room.Filtered() {
+		lacks = "the kernel, or the filter of system calls, permits no"
+	}
 	limit := func(of, most string, bounded bool, needs int) spec.Limit {
 		if bounded {
 			return spec.Limit{Of: of, Most: most, By: fmt.Sprintf("Landlock %d", version)}
 		}
-		return spec.Limit{Of: of, Most: "all of its user", By: fmt.Sprintf("nothing, because the kernel has no Landlock %d", needs)}
+		return spec.Limit{Of: of, Most: "all of its user", By: fmt.Sprintf("nothing, because %s Landlock %d", lacks, needs)}
 	}
 	return []spec.Limit{
 		limit("files", "its own and what it is shown", version >= room.FloorVersion, room.FloorVersion),

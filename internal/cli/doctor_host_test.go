@@ -46,14 +46,14 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	fs := doctor("", without(proctest.UserNamespaces))
 	f := fs.of(t, "processes", "warning")
 	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
-	require.Regexp(t, "the container forbids it|needs Linux 5.12 or later with user namespaces|user namespaces are|AppArmor restricts", f.Message)
+	require.Regexp(t, "the container forbids it|the filter of system calls of this service forbids it|user namespaces are|AppArmor restricts", f.Message)
 	require.Contains(t, f.Remedy, "isolation: none")
 	f = doctor("isolation: required\n", without(proctest.UserNamespaces)).of(t, "processes", "bad")
 	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
 
 	limits := doctor("isolation: none\n", without(proctest.Landlock)).of(t, "limits", "ok").Message
-	require.Contains(t, limits, "files all of its user (nothing, because the kernel has no Landlock 2)")
-	require.Contains(t, limits, "signals all of its user (nothing, because the kernel has no Landlock 6)")
+	require.Contains(t, limits, "files all of its user (nothing, because the kernel, or the filter of system calls, permits no Landlock 2)")
+	require.Contains(t, limits, "signals all of its user (nothing, because the kernel, or the filter of system calls, permits no Landlock 6)")
 	if room.Landlock() >= room.ScopeVersion {
 		limits = fs.of(t, "limits", "ok").Message
 		require.Contains(t, limits, "files its own and what it is shown (Landlock ")

@@ -156,7 +156,10 @@ func TestDoctorLooksAtTheOwner(t *testing.T) {
 	}
 	b := newBank(t)
 	require.NoError(t, os.Chown(b.state, 65533, 65533))
-	fs := b.findings()
+	fs := b.findings("--agents", b.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"))
+	for _, f := range fs {
+		require.NotEqual(t, "layers", f.Check, "root's rooms are not those of the store's user: %s", f.Message)
+	}
 	f := fs.of(t, "store owner", "warning")
 	require.Contains(t, f.Message, "belongs to 65533")
 	require.Equal(t, "sudo -u '#65533' maestro doctor --state-dir "+b.state, f.Command)
@@ -170,7 +173,8 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 	offer := func(worker, version string, renewed time.Time) {
 		require.NoError(t, b.store.PutOffer(ctx, spec.Offer{
 			Worker: worker, Identity: "maestro@" + worker, Host: "h-" + worker, Version: version, RenewedAt: renewed,
-			Agents: map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
+			Agents:    map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
+			Isolation: spec.Isolation{WithoutRooms: "a filter forbids them", WithoutLayers: "it is NFS"},
 		}))
 	}
 	offer("fine", buildinfo.This().String(), now)
@@ -180,6 +184,8 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 	offer("gone", buildinfo.This().String(), now.Add(-72*time.Hour))
 	fs := b.findings()
 	fs.of(t, "worker fine", "ok")
+	require.Contains(t, fs.of(t, "worker fine rooms", "warning").Message, "work without rooms: a filter forbids them")
+	require.Contains(t, fs.of(t, "worker fine layers", "warning").Message, "cannot be layered: it is NFS")
 	require.Contains(t, fs.of(t, "worker other", "warning").Message, "its version is v9.9.9")
 	require.Regexp(t, `the clock of h-ahead is (19|20|21)s ahead of this machine's`, fs.of(t, "worker ahead clock", "warning").Message)
 	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "no heartbeat for 1m")

@@ -113,6 +113,8 @@ func (d *examination) shortages(cfg agent.Config) {
 // tried is the name of the check that is run as a test.
 const tried = "maestro-doctor"
 
+const layersRemedy = "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
+
 // processes runs a program as agents are run: behind the shim, in a room, as the user that
 // the file names.
 func (d *examination) processes(ctx context.Context, cfg agent.Config, path string) {
@@ -137,7 +139,7 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	case isolation.Rooms:
 		d.add("processes", OK, "", "a test program ran in a room, on the host as %s", isolation.User)
 		if isolation.WithoutLayers != "" {
-			d.add("layers", Warning, "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs", "trees are copied for each attempt, because they cannot be layered: %s", isolation.WithoutLayers)
+			d.add("layers", Warning, layersRemedy, "trees are copied for each attempt, because they cannot be layered: %s", isolation.WithoutLayers)
 		}
 	case isolation.WithoutRooms != "" && len(cfg.Restricted()) > 0:
 		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %s", strings.Join(cfg.Restricted(), ", "), isolation.WithoutRooms)
@@ -188,10 +190,14 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, er
 	return set, err
 }
 
-// besideStore makes a directory on the file system of the store; empty: it cannot be made.
+// besideStore makes a directory on the file system of the store; empty: it cannot be made, or this
+// user is not the store's.
 func (d *examination) besideStore() string {
 	store, _, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
 	if err != nil {
+		return ""
+	}
+	if uid, ok := ownerOf(store); ok && uid != os.Geteuid() {
 		return ""
 	}
 	for {

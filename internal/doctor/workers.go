@@ -52,6 +52,12 @@ func (d *examination) liveWorker(o spec.Offer) {
 	} else {
 		d.add(check, OK, "", "%s", text)
 	}
+	if why := o.Isolation.WithoutRooms; why != "" {
+		d.add(check+" rooms", Warning, "do what the message says, or write `isolation: none` in its worker file", "its agents and checks work without rooms: %s", why)
+	}
+	if why := o.Isolation.WithoutLayers; why != "" {
+		d.add(check+" layers", Warning, layersRemedy, "it copies trees for each attempt, because they cannot be layered: %s", why)
+	}
 	_, written, err := d.store.OfferFile(o.Worker)
 	if err != nil {
 		return // it has just ended

@@ -23,7 +23,16 @@ func Remedy(err error) error {
 	if exists("/run/.containerenv") || exists("/.dockerenv") || exists("/run/secrets/kubernetes.io") {
 		return fmt.Errorf("%w: the container forbids it; see docs/deployment.md for the options that permit user namespaces and mounts", err)
 	}
+	if Filtered() {
+		return fmt.Errorf("%w: the filter of system calls of this service forbids it; below systemd, install deploy/systemd/rooms.conf", err)
+	}
 	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces", err)
+}
+
+// Filtered reports whether a filter of system calls (seccomp) holds for this process.
+func Filtered() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
 }
 
 func exists(path string) bool {
