@@ -337,7 +337,7 @@ func (a *Application) removeEmpty(dir string) error {
 // write makes a new file. It gets the permissions of the file that it is to
 // replace, as far as they do not say whether it can be executed.
 func (a *Application) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) (err error) {
-	src, err := a.store.openBlob(e.SHA256)
+	src, err := a.store.openBlob(a.store.in, e.SHA256)
 	if err != nil {
 		return err
 	}

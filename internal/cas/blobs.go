@@ -51,7 +51,7 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 		durability = storage.UntilPowerLoss
 	}
 	made, err := s.in.PutBlob(name, data, durability)
-	if err == nil && made != nil && durability != storage.Durable { // it was removed meanwhile
+	if err == nil && made && durability != storage.Durable { // it was removed meanwhile
 		err = s.in.FlushBlobs([]spec.Digest{name})
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 // noticed only once it has been written: with an error, what w got must not be
 // used. Errors are those of [Store.Blob], and w's own.
 func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
-	f, err := s.openBlob(name)
+	f, err := s.openBlob(s.in, name)
 	if err != nil {
 		return 0, err
 	}
@@ -123,9 +123,14 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 	return n, nil
 }
 
+// opener is where blobs are read from.
+type opener interface {
+	OpenBlob(name spec.Digest) (io.ReadCloser, error)
+}
+
 // openBlob opens a blob for reading.
-func (s *blobs) openBlob(name spec.Digest) (io.ReadCloser, error) {
-	r, err := s.in.OpenBlob(name)
+func (s *blobs) openBlob(from opener, name spec.Digest) (io.ReadCloser, error) {
+	r, err := from.OpenBlob(name)
 	if err != nil {
 		return nil, s.noBlob(name, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -72,11 +71,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 		return out, err
 	}
 	in, err := s.ingest(ctx, req, before, lower)
-	defer func() {
-		if in != nil && storage.IsFull(err) {
-			err = errors.Join(err, in.withdraw())
-		}
-	}()
+	defer func() { err = errors.Join(err, in.close()) }()
 	if err != nil {
 		return out, err
 	}
@@ -114,7 +109,7 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 		return "", fmt.Errorf("write a delta: %w", err)
 	}
 	name := DigestOf(data)
-	if err := in.put(name, data); err != nil {
+	if err := in.blobs.Put(name, data); err != nil {
 		return "", fmt.Errorf("store a delta: %w", err)
 	}
 	known := base.top
@@ -124,17 +119,17 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 	return name, in.saveTree(ctx, target, known, name)
 }
 
-// saveTree stores a tree, without the directories that are as those of known, and makes all of
-// the ingestion durable, and more.
+// saveTree stores a tree, without the directories that are as those of known, with all of the
+// ingestion, of which more are documents.
 func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir, more ...spec.Digest) error {
 	err := t.store(ctx, t.top, known, func(d document) error {
 		more = append(more, d.name)
-		return in.put(d.name, d.data)
+		return in.blobs.Put(d.name, d.data)
 	})
 	if err != nil {
 		return fmt.Errorf("store a tree: %w", err)
 	}
-	return in.flush(more...)
+	return in.commit(ctx, more...)
 }
 
 // ingest scans the request's directory and stores what it holds.

@@ -58,9 +58,11 @@ func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err er
 	return s.exportAll(ctx, root, m, m.Paths(), dir)
 }
 
-func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
+func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) (err error) {
+	from := s.in.BlobReader()
+	defer closing(from, &err)
 	for _, p := range paths {
-		if err := s.export(ctx, root, p, m[p]); err != nil {
+		if err := s.export(ctx, from, root, p, m[p]); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
 		}
 	}
@@ -92,7 +94,7 @@ func makeWay(root *os.Root, paths []string, overwrite bool) error {
 	return nil
 }
 
-func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (err error) {
+func (s *Store) export(ctx context.Context, from opener, root *os.Root, p string, e Entry) (err error) {
 	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (e
 		return err
 	}
 	defer closing(dir, &err)
-	_, err = s.writeFile(ctx, dir, path.Base(p), e)
+	_, err = s.writeFile(ctx, from, dir, path.Base(p), e)
 	return err
 }
 

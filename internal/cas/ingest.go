@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,7 +24,7 @@ const batchSize = 128
 // Workers is how many files are read or written at a time.
 func Workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
 
-// ingestion stores the content of scanned files.
+// ingestion stores the content of scanned files, and what refers to it, together.
 type ingestion struct {
 	store   *Store
 	root    *os.Root
@@ -37,17 +36,15 @@ type ingestion struct {
 	files     []found
 	unchanged int
 
-	mu sync.Mutex
-	// unflushed lists the blobs that must yet be made durable.
-	unflushed []spec.Digest
-	// stored are the blobs of this ingestion, as it has made them; nil:
-	// they were there.
-	stored map[spec.Digest]*storage.BlobInfo
+	// blobs has what is to be stored.
+	blobs storage.BlobBatch
 }
 
-// run stores the scanned files. A file is only read where the index does not vouch for it.
-func (in *ingestion) run(ctx context.Context) error {
-	in.stored = map[spec.Digest]*storage.BlobInfo{}
+// run reads the scanned files, as far as the index does not vouch for them.
+func (in *ingestion) run(ctx context.Context) (err error) {
+	if in.blobs, err = in.store.in.NewBatch(); err != nil {
+		return fmt.Errorf("use the store: %w", err)
+	}
 	var batches [][]*found
 	for i := range in.files {
 		f := &in.files[i]
@@ -216,53 +213,7 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, f *found) (Entry,
 	if in.secrets.InBytes(data) {
 		return e, holdsSecret(f.path)
 	}
-	return e, in.put(e.SHA256, data)
-}
-
-// put stores a blob.
-func (in *ingestion) put(name spec.Digest, data []byte) error {
-	if in.has(name) {
-		return nil
-	}
-	made, err := in.store.in.PutBlob(name, data, storage.UntilPowerLoss)
-	if err == nil {
-		in.keepBlob(name, made)
-	}
-	return err
-}
-
-func (in *ingestion) has(name spec.Digest) bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	_, ok := in.stored[name]
-	return ok
-}
-
-func (in *ingestion) keepBlob(name spec.Digest, made *storage.BlobInfo) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.stored[name] = made
-	in.unflushed = append(in.unflushed, name)
-}
-
-// withdraw removes the blobs that the ingestion has made, unless somebody else has begun
-// to use them: what was not collected as a whole only takes up room.
-func (in *ingestion) withdraw() error {
-	return in.store.in.SweepBlobs(func(remove func(spec.Digest) error) error {
-		for name, made := range in.stored {
-			if made == nil {
-				continue
-			}
-			now, err := in.store.in.StatBlob(name)
-			if err != nil || !made.Untouched(now) {
-				continue
-			}
-			if err := remove(name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return e, in.blobs.Put(e.SHA256, data)
 }
 
 // large stores a file through a temporary file, hashing what it writes. A file
@@ -288,10 +239,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f *found) (Entry, 
 }
 
 func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
-	temp, err := in.store.in.NewBlob()
-	if err != nil {
-		return e, err
-	}
+	temp := in.blobs.NewBlob()
 	defer temp.Close() //nolint:errcheck // what is left is swept away later
 	limit := in.store.limits.FileBytes
 	h := sha256.New()
@@ -308,24 +256,23 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Ent
 		return e, tooLarge(f.path, e.Size, limit)
 	case scan.Found():
 		return e, holdsSecret(f.path)
-	case in.has(e.SHA256):
-		return e, nil
 	}
-	made, err := temp.Commit(ctx, e.SHA256)
-	if err == nil {
-		in.keepBlob(e.SHA256, made)
-	}
-	return e, err
+	return e, temp.Add(e.SHA256)
 }
 
-// flush makes what was stored outlive a power loss. documents are those of the blobs
-// that are likely to be stored again soon.
-func (in *ingestion) flush(documents ...spec.Digest) error {
-	if len(in.unflushed) == 0 {
+// close discards what was not committed.
+func (in *ingestion) close() error {
+	if in == nil || in.blobs == nil {
 		return nil
 	}
-	if err := in.store.in.FlushBlobs(in.unflushed); err != nil {
-		return fmt.Errorf("flush the store: %w", err)
+	return in.blobs.Close()
+}
+
+// commit stores the ingestion, durably. documents are those of the blobs that are likely to be
+// stored again soon.
+func (in *ingestion) commit(ctx context.Context, documents ...spec.Digest) error {
+	if err := in.blobs.Commit(ctx); err != nil {
+		return fmt.Errorf("write to the store: %w", err)
 	}
 	for _, name := range documents {
 		in.store.NoteDurable(name)

@@ -151,8 +151,10 @@ func (m Manifest) Dirs() map[string]struct{} {
 // filling makes a directory hold a manifest.
 type filling struct {
 	store *Store
-	root  *os.Root
-	want  Manifest
+	// from has the contents while files are written.
+	from storage.BlobReader
+	root *os.Root
+	want Manifest
 	// dirs are the directories that are needed and do not exist yet.
 	dirs   map[string]struct{}
 	before *index
@@ -243,7 +245,9 @@ func (e Entry) mode() fs.FileMode {
 
 // fill writes what is missing: directories, then files, then links, so that no
 // file is ever written through a link.
-func (f *filling) fill(ctx context.Context) error {
+func (f *filling) fill(ctx context.Context) (err error) {
+	f.from = f.store.in.BlobReader()
+	defer closing(f.from, &err)
 	for _, dir := range slices.Sorted(maps.Keys(f.dirs)) {
 		if err := makeSubdir(f.root, dir); err != nil {
 			return err
@@ -299,7 +303,7 @@ func (f *filling) batch(ctx context.Context, dir string, files []string) (err er
 		if f.instead != nil && f.instead(p) {
 			continue
 		}
-		info, err := f.store.writeFile(ctx, root, path.Base(p), f.want[p])
+		info, err := f.store.writeFile(ctx, f.from, root, path.Base(p), f.want[p])
 		if err != nil {
 			return fmt.Errorf("write %q: %w", p, err)
 		}
@@ -312,8 +316,8 @@ func (f *filling) batch(ctx context.Context, dir string, files []string) (err er
 
 // writeFile makes a new file of an entry in a directory and returns what it is
 // then. The content is verified.
-func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entry) (_ fs.FileInfo, err error) {
-	src, err := s.openBlob(e.SHA256)
+func (s *Store) writeFile(ctx context.Context, from opener, dir *os.Root, name string, e Entry) (_ fs.FileInfo, err error) {
+	src, err := s.openBlob(from, e.SHA256)
 	if err != nil {
 		return nil, err
 	}

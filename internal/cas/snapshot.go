@@ -2,6 +2,7 @@ package cas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -99,6 +100,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	snap.Ignored, snap.Private = left.sorted()
 	before := s.loadIndex(dir, s.in)
 	in := &ingestion{store: s, root: root, files: files, index: before, secrets: secrets.New(nil)}
+	defer func() { err = errors.Join(err, in.close()) }()
 	if err := in.run(ctx); err != nil {
 		return snap, err
 	}

@@ -352,7 +352,7 @@ func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
 		if storage.IsFull(err) { // the reserve may have room
 			made, err = s.in.PutBlob(doc.name, doc.data, storage.Durable)
 		}
-		if made != nil || !s.knownDurable(doc.name) {
+		if made || !s.knownDurable(doc.name) {
 			unflushed = append(unflushed, doc.name)
 		}
 		return errors.Join(err, ctx.Err())

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -24,153 +25,104 @@ func (d *Directory) blobPath(digest spec.Digest) (string, error) {
 	if !digest.Valid() {
 		return "", fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
 	}
-	return filepath.Join(d.root, filepath.FromSlash(BlobKey(digest))), nil
+	return d.root + "/" + BlobKey(digest), nil
 }
 
 // PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
-func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made *BlobInfo, err error) {
+func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made bool, err error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	there, err := d.holds(path, data)
+	r := d.reader(false)
+	defer r.Close() //nolint:errcheck // only read
+	_, there, err := r.holds(digest, data)
 	switch {
 	case err != nil:
-		return nil, err
+		return false, err
 	case there && durability == Durable: // another process may have written it a moment ago
-		return nil, d.flushFiles([]string{path})
+		return false, d.FlushBlobs([]spec.Digest{digest})
 	case there:
-		return nil, nil
+		return false, nil
+	case durability == UntilPowerLoss:
+		return true, d.makeBlob(path, data, durability)
 	}
-	if durability == UntilPowerLoss {
-		return d.makeBlob(path, data, durability)
-	}
-	err = d.withReserve(func() error {
-		made, err = d.makeBlob(path, data, durability)
-		return err
-	})
-	return made, err
+	return true, d.withReserve(func() error { return d.makeBlob(path, data, durability) })
 }
 
 // makeBlob writes the file of a blob. A durable one is flushed before it gets its name, so
 // that a flush that fails leaves no blob.
-func (d *Directory) makeBlob(path string, data []byte, durability Durability) (*BlobInfo, error) {
-	temp, info, err := d.writeTempOnce(path, data, durability)
+func (d *Directory) makeBlob(path string, data []byte, durability Durability) error {
+	temp, err := d.writeTempOnce(path, data, durability)
 	if err != nil {
-		return nil, err
-	}
-	return blobInfo(info), d.installTemp(temp, path, durability)
-}
-
-func blobInfo(info fs.FileInfo) *BlobInfo {
-	return &BlobInfo{Size: info.Size(), Used: info.ModTime(), file: info}
-}
-
-// holds reports whether a blob is stored with exactly this content. What is stored is
-// marked as used, so that it does not look abandoned, even if it is about to be replaced.
-// What was swept away meanwhile is not stored.
-func (d *Directory) holds(path string, data []byte) (bool, error) {
-	f, err := openFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	same, err := sameContent(f, data)
-	if err != nil {
-		return false, err
-	}
-	err = d.use(path)
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	return same && err == nil, err
-}
-
-func sameContent(f *os.File, data []byte) (bool, error) {
-	info, err := f.Stat()
-	if err != nil || info.Size() != int64(len(data)) {
-		return false, err
-	}
-	buf, release := Buffer()
-	defer release()
-	for len(data) > 0 {
-		n, err := io.ReadFull(f, buf[:min(len(buf), len(data))])
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		if !bytes.Equal(buf[:n], data[:n]) {
-			return false, nil
-		}
-		data = data[n:]
-	}
-	return true, nil
-}
-
-// blobFile is a blob that is written to a temporary file.
-type blobFile struct {
-	*Directory
-	file *os.File
-	size int64
-}
-
-// NewBlob implements [Blobs].
-func (d *Directory) NewBlob() (BlobWriter, error) {
-	f, err := d.temp()
-	if err != nil {
-		return nil, err
-	}
-	return &blobFile{Directory: d, file: f}, nil
-}
-
-// Write implements [BlobWriter].
-func (b *blobFile) Write(p []byte) (int, error) {
-	n, err := b.file.Write(p)
-	b.size += int64(n)
-	return n, err
-}
-
-// Commit implements [BlobWriter].
-func (b *blobFile) Commit(ctx context.Context, digest spec.Digest) (*BlobInfo, error) {
-	if err := b.file.Close(); err != nil {
-		return nil, err
-	}
-	return b.installBlob(ctx, b.file.Name(), digest, b.size)
-}
-
-// Close implements [BlobWriter]. The file is gone already if it was installed.
-func (b *blobFile) Close() error {
-	_ = b.file.Close()
-	if err := os.Remove(b.file.Name()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	return d.installTemp(temp, path, durability)
+}
+
+// holds reports whether a blob is stored, and whether with exactly this content: then it is
+// marked as used, so that it does not look abandoned. What was swept away meanwhile is not
+// stored.
+func (r *blobReader) holds(digest spec.Digest, content []byte) (found, same bool, err error) {
+	f, err := r.OpenBlob(digest)
+	if errors.Is(err, ErrNotFound) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if same, err = sameContent(f, content); err != nil {
+		return true, false, err
+	}
+	if !same { // a copy that is damaged must not be read instead of the one that is put
+		if _, err := r.quarantinePacked(digest); !errors.Is(err, ErrNotFound) {
+			return true, false, err
+		}
+		return true, false, nil
+	}
+	if _, isFile := f.(*os.File); !isFile && r.usedLately(digest) {
+		return true, true, nil
+	}
+	err = r.UseBlob(digest)
+	if errors.Is(err, ErrNotFound) {
+		return false, false, nil
+	}
+	return true, err == nil, err
+}
+
+// sameContent reports whether what is read is exactly this.
+func sameContent(r io.Reader, content []byte) (bool, error) {
+	buf, release := Buffer()
+	defer release()
+	for {
+		n, err := io.ReadFull(r, buf[:min(len(buf), len(content)+1)])
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if n > len(content) || !bytes.Equal(buf[:n], content[:n]) {
+			return false, nil
+		}
+		if content = content[n:]; err != nil {
+			return len(content) == 0, nil
+		}
+	}
 }
 
 // installBlob makes a file the blob that it is, unless that is stored already, undamaged.
-// made is the blob that it has made; nil: it was there.
-func (d *Directory) installBlob(ctx context.Context, temp string, digest spec.Digest, size int64) (made *BlobInfo, err error) {
-	path, err := d.blobPath(digest)
+func (d *Directory) installBlob(ctx context.Context, t tempBlob) error {
+	path, err := d.blobPath(t.digest)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if info, err := os.Stat(path); err == nil && info.Size() == size {
-		if found, err := hashFile(ctx, path); err == nil && found == digest {
-			if err := d.use(path); !errors.Is(err, ErrNotFound) {
-				return nil, err
+	if info, err := os.Stat(path); err == nil && info.Size() == t.size {
+		if found, err := hashFile(ctx, path); err == nil && found == t.digest {
+			if err := d.UseBlob(t.digest); !errors.Is(err, ErrNotFound) {
+				return err
 			}
 		}
 	}
-	info, err := os.Lstat(temp)
-	if err != nil {
-		return nil, err
-	}
-	return blobInfo(info), d.install(temp, path, UntilPowerLoss)
+	return d.install(t.path, path, UntilPowerLoss)
 }
 
 // hashFile returns the digest of a file's content.
@@ -192,14 +144,23 @@ func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 // data.
 const fewFiles = 12
 
-// FlushBlobs implements [Blobs].
+// FlushBlobs implements [Blobs]. Packs were flushed before they got their names.
 func (d *Directory) FlushBlobs(digests []spec.Digest) error {
-	paths := make([]string, len(digests))
-	for i, digest := range digests {
-		var err error
-		if paths[i], err = d.blobPath(digest); err != nil {
+	paths := make([]string, 0, len(digests))
+	for _, digest := range digests {
+		path, err := d.blobPath(digest)
+		if err != nil {
 			return err
 		}
+		if len(digests) <= fewFiles {
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+				if _, err := d.StatBlob(digest); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		paths = append(paths, path)
 	}
 	return d.flushFiles(paths)
 }
@@ -224,60 +185,83 @@ func (d *Directory) flushFiles(files []string) error {
 	return all.Wait()
 }
 
-// OpenBlob implements [Blobs]. What it returns is a file.
+// OpenBlob implements [Blobs]. What it returns is a file, unless the blob is packed.
 func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	path, err := d.blobPath(digest)
-	if err != nil {
-		return nil, err
+	r := d.reader(false)
+	f, err := r.OpenBlob(digest)
+	if _, isFile := f.(*os.File); isFile || err != nil {
+		return f, errors.Join(err, r.Close())
 	}
-	f, err := openFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{f, r}, nil
 }
 
 // StatBlob implements [Blobs].
-func (d *Directory) StatBlob(digest spec.Digest) (BlobInfo, error) {
+func (d *Directory) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
-		return BlobInfo{}, err
+		return info, err
 	}
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return BlobInfo{}, ErrNotFound
+	file, err := os.Lstat(path)
+	if err == nil {
+		info = BlobInfo{file.Size(), file.ModTime()}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return info, err
 	}
-	if err != nil {
-		return BlobInfo{}, err
+	isFile := err == nil
+	err = d.inPacks(digest, isFile, func(p *pack, at packed) error {
+		file, err := os.Lstat(p.data())
+		if err == nil && !file.ModTime().Before(info.Used) {
+			info = BlobInfo{int64(at.size), file.ModTime()}
+		}
+		return err
+	})
+	if isFile && errors.Is(err, ErrNotFound) {
+		err = nil
 	}
-	return *blobInfo(info), nil
+	return info, err
 }
 
-// UseBlob implements [Blobs]: the time of a blob's file is that of its last use.
+// UseBlob implements [Blobs]: the time of a blob's file, or of the packs that have it, is that
+// of its last use.
 func (d *Directory) UseBlob(digest spec.Digest) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return err
 	}
-	return d.use(path)
+	return d.withSweepLock(unix.LOCK_SH, func() error {
+		now := d.now()
+		if err := os.Chtimes(path, now, now); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return d.inPacks(digest, false, func(p *pack, _ packed) error {
+			err := os.Chtimes(p.data(), now, now)
+			if err == nil {
+				p.used.Store(now.UnixNano())
+			}
+			return err
+		})
+	})
 }
 
-func (d *Directory) use(path string) error {
-	err := d.withSweepLock(unix.LOCK_SH, func() error {
-		now := d.now()
-		return os.Chtimes(path, now, now)
+// usedLately reports whether this process has just marked a pack as used that has a blob.
+func (d *Directory) usedLately(digest spec.Digest) (lately bool) {
+	const moment = 100 * time.Millisecond
+	err := d.inPacks(digest, true, func(p *pack, _ packed) error {
+		age := d.now().Sub(time.Unix(0, p.used.Load()))
+		lately = lately || age >= 0 && age < moment
+		return nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return ErrNotFound
-	}
-	return err
+	return lately && err == nil
 }
 
 // ListBlobs implements [Blobs].
-func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key string)) error {
+func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
+	if err := d.listPacked(ctx, blob, stray); err != nil {
+		return err
+	}
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -288,7 +272,7 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 			return err
 		}
 		if !dir.IsDir() {
-			stray(blobDir + "/" + dir.Name())
+			stray(blobDir+"/"+dir.Name(), notBlob)
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(root, dir.Name()))
@@ -298,7 +282,7 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 		for _, f := range files {
 			digest := spec.Digest(dir.Name() + f.Name())
 			if len(dir.Name()) != digestPrefix || !digest.Valid() || !f.Type().IsRegular() {
-				stray(blobDir + "/" + dir.Name() + "/" + f.Name())
+				stray(blobDir+"/"+dir.Name()+"/"+f.Name(), notBlob)
 				continue
 			}
 			blob(digest)
@@ -307,12 +291,21 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 	return nil
 }
 
-// SweepBlobs implements [Blobs] by a lock of the file system.
+// notBlob is what is wrong with what lies among blobs.
+const notBlob = "not a blob; remove it, or move it elsewhere"
+
+// SweepBlobs implements [Blobs] by a lock of the file system. Packs that are mostly unused are
+// written again.
 func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
-	return d.withSweepLock(unix.LOCK_EX, func() error {
-		return sweep(func(digest spec.Digest) error {
+	var packed sweptPacks
+	err := d.withSweepLock(unix.LOCK_EX, func() error {
+		if err := packed.begin(d); err != nil {
+			return err
+		}
+		err := sweep(func(digest spec.Digest) error {
 			path, err := d.blobPath(digest)
 			if err == nil {
+				packed.remove(digest)
 				err = os.Remove(path)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
@@ -320,7 +313,12 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 			}
 			return err
 		})
+		return errors.Join(err, packed.sweep(d))
 	})
+	if err != nil {
+		return err
+	}
+	return d.compact()
 }
 
 // QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the
@@ -329,6 +327,13 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 	path, err := d.blobPath(digest)
 	if err != nil {
 		return "", err
+	}
+	moved, packed := d.quarantinePacked(digest)
+	if moved != "" || packed != nil && !errors.Is(packed, ErrNotFound) {
+		return moved, packed
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", packed
 	}
 	to := d.quarantined(path)
 	if err := d.install(path, to, UntilPowerLoss); err != nil {
@@ -339,6 +344,10 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 			return "", fmt.Errorf("restore blob %s, which is intact: %w", digest, err)
 		}
 		return "", nil
+	}
+	// A pack may have it, too, which was not marked when the file was used.
+	if err := d.UseBlob(digest); err != nil && !errors.Is(err, ErrNotFound) {
+		return "", err
 	}
 	return d.Rel(to), nil
 }

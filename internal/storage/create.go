@@ -69,7 +69,7 @@ func (d *Directory) claim(path string, document []byte) error {
 		return err
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
-	if _, err := writeAll(f, document, Durable); err != nil {
+	if err := writeAll(f, document, Durable); err != nil {
 		return err
 	}
 	// A link, unlike a rename, does not replace what another process made.

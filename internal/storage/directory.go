@@ -18,6 +18,7 @@ type Directory struct {
 	now  func() time.Time
 	// unflushed: nothing in it need outlive a power loss.
 	unflushed bool
+	packs     packs
 }
 
 // NewDirectory returns the storage in a directory, which need not exist as long as nothing

@@ -47,24 +47,24 @@ func (d *Directory) installTemp(temp, path string, durability Durability) error 
 // path. On a full disk it uses the reserve.
 func (d *Directory) writeTemp(path string, data []byte, durability Durability) (temp string, err error) {
 	err = d.withReserve(func() error {
-		temp, _, err = d.writeTempOnce(path, data, durability)
+		temp, err = d.writeTempOnce(path, data, durability)
 		return err
 	})
 	return temp, err
 }
 
-// writeTempOnce is as writeTemp, without the reserve. It returns what it has written, too.
-func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (temp string, info fs.FileInfo, err error) {
+// writeTempOnce is as writeTemp, without the reserve.
+func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (temp string, err error) {
 	f, err := d.temp()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	failpoint.Torn(path, f, data)
-	if info, err = writeAll(f, data, d.limited(durability)); err != nil {
+	if err := writeAll(f, data, d.limited(durability)); err != nil {
 		_ = os.Remove(f.Name())
-		return "", nil, err
+		return "", err
 	}
-	return f.Name(), info, nil
+	return f.Name(), nil
 }
 
 // temp makes a temporary file in the file system of the directory.
@@ -142,18 +142,13 @@ func (d *Directory) limited(durability Durability) Durability {
 	return durability && !Durability(d.unflushed)
 }
 
-// writeAll writes data, closes f, and returns what it was then.
-func writeAll(f *os.File, data []byte, durability Durability) (info fs.FileInfo, err error) {
+// writeAll writes data, and closes f.
+func writeAll(f *os.File, data []byte, durability Durability) (err error) {
 	defer closing(f, &err)
-	if _, err := f.Write(data); err != nil {
-		return nil, err
+	if _, err := f.Write(data); err != nil || durability != Durable {
+		return err
 	}
-	if durability == Durable {
-		if err := f.Sync(); err != nil {
-			return nil, err
-		}
-	}
-	return f.Stat()
+	return f.Sync()
 }
 
 // syncDir makes the names in a directory outlive a power loss.

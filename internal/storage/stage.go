@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,12 +47,8 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	}); err != nil {
 		return err
 	}
-	for _, digest := range blobs {
-		path, err := s.publishBlob(ctx, digest)
-		if err != nil {
-			return err
-		}
-		files = append(files, path)
+	if err := s.publishBlobs(ctx, blobs); err != nil {
+		return err
 	}
 	if err := s.into.flushFiles(files); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
@@ -69,23 +66,43 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	return syncDir(filepath.Dir(to))
 }
 
-// publishBlob moves a blob, unless it is there already, and returns its file.
-func (s *stage) publishBlob(ctx context.Context, digest spec.Digest) (path string, err error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	info, err := s.StatBlob(digest)
+// publishBlobs moves blobs, unless they are there already.
+func (s *stage) publishBlobs(ctx context.Context, digests []spec.Digest) (err error) {
+	from := s.reader(false)
+	defer closing(from, &err)
+	to, err := s.into.newBatch()
 	if err != nil {
-		return "", err
+		return err
 	}
-	from, err := s.blobPath(digest)
+	defer closing(to, &err)
+	for _, digest := range digests {
+		if err := errors.Join(ctx.Err(), s.publishBlob(from, to, digest)); err != nil {
+			return err
+		}
+	}
+	return to.Commit(ctx)
+}
+
+// publishBlob adds a blob to a batch: its file, or its content if it is packed.
+func (s *stage) publishBlob(from *blobReader, to *batch, digest spec.Digest) error {
+	r, err := from.OpenBlob(digest)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if _, err := s.into.installBlob(ctx, from, digest, info.Size); err != nil {
-		return "", err
+	defer r.Close() //nolint:errcheck // only read
+	f, isFile := r.(*os.File)
+	if !isFile {
+		content, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return to.Put(digest, content)
 	}
-	return s.into.blobPath(digest)
+	info, err := f.Stat()
+	if err == nil && to.begins(digest) {
+		to.addFile(tempBlob{f.Name(), digest, info.Size()})
+	}
+	return err
 }
 
 // Close implements [Stage].

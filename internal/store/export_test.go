@@ -76,12 +76,39 @@ func (o *DurabilityOrder) became(digests ...spec.Digest) error {
 	return nil
 }
 
-func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+func (o *DurabilityOrder) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (bool, error) {
 	made, err := o.Storage.PutBlob(digest, data, d)
 	if err == nil && d == storage.Durable {
 		err = o.became(digest)
 	}
 	return made, err
+}
+
+func (o *DurabilityOrder) NewBatch() (storage.BlobBatch, error) {
+	b, err := o.Storage.NewBatch()
+	return &batchOrder{BlobBatch: b, order: o}, err
+}
+
+// batchOrder sees what becomes durable with a batch.
+type batchOrder struct {
+	storage.BlobBatch
+	order *DurabilityOrder
+	mu    sync.Mutex
+	put   []spec.Digest
+}
+
+func (b *batchOrder) Put(digest spec.Digest, content []byte) error {
+	b.mu.Lock()
+	b.put = append(b.put, digest)
+	b.mu.Unlock()
+	return b.BlobBatch.Put(digest, content)
+}
+
+func (b *batchOrder) Commit(ctx context.Context) error {
+	if err := b.BlobBatch.Commit(ctx); err != nil {
+		return err
+	}
+	return b.order.became(b.put...)
 }
 
 func (o *DurabilityOrder) FlushBlobs(digests []spec.Digest) error {

@@ -185,6 +185,12 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 		return from, archiveFault("", "it is no archive of `checkpoints export`: %s", err)
 	}
 	t := tar.NewReader(zip)
+	batch, err := s.docs.NewBatch()
+	if err != nil {
+		return from, err
+	}
+	defer func() { err = errors.Join(err, batch.Close()) }()
+	seen := map[string]bool{}
 	var entries, documents, total int64
 	for {
 		h, err := t.Next()
@@ -201,6 +207,8 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 			return from, archiveFault(h.Name, "is no plain file; an archive holds nothing else")
 		case !ok:
 			return from, archiveFault(h.Name, "is no file of a session")
+		case seen[h.Name]:
+			return from, archiveFault(h.Name, "is in the archive twice; export it again")
 		case isDocument && from == session.Key{}:
 			from = key
 		case isDocument && key != from:
@@ -212,12 +220,16 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 		if isDocument && h.Size > maxArchiveDocument || documents > maxArchiveDocuments || entries > maxArchiveEntries || total > maxArchiveBytes {
 			return from, archiveFault(h.Name, "is more than a session can have: %d bytes in %d files", total, entries)
 		}
-		if err := s.unpackFile(ctx, h, t); err != nil {
+		seen[h.Name] = true
+		if err := s.unpackFile(h.Name, &archiveReader{ctx, t, h.Name}, batch); err != nil {
 			return from, err
 		}
 	}
 	if from == (session.Key{}) {
 		return from, archiveFault("", "it has no session; export it again")
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return from, err
 	}
 	// Reading to the end verifies the compression's own checksum.
 	if _, err := io.CopyN(io.Discard, zip, maxArchivePadding); !errors.Is(err, io.EOF) {
@@ -231,36 +243,22 @@ func damagedArchive(entry string, err error) error {
 }
 
 // unpackFile writes one file of an archive, whose name is that of a store's document or
-// blob.
-func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) error {
-	r := &archiveReader{ctx, t, h.Name}
-	if digest, ok := strings.CutPrefix(h.Name, "blobs/sha256/"); ok {
-		return s.unpackBlob(ctx, h.Name, spec.Digest(strings.Replace(digest, "/", "", 1)), r)
-	}
-	data, err := io.ReadAll(r)
-	if err == nil {
-		_, err = s.docs.Write(h.Name, data, "", storage.UntilPowerLoss)
-	}
-	if errors.Is(err, storage.ErrConflict) {
-		return archiveFault(h.Name, "is in the archive twice; export it again")
-	}
-	return err
-}
-
-// unpackBlob writes a blob, whose content need not be what its name says.
-func (s *Store) unpackBlob(ctx context.Context, entry string, digest spec.Digest, r io.Reader) error {
-	if _, err := s.docs.StatBlob(digest); err == nil {
-		return archiveFault(entry, "is in the archive twice; export it again")
-	}
-	w, err := s.docs.NewBlob()
-	if err != nil {
+// blob. The content of a blob need not be what its name says.
+func (s *Store) unpackFile(name string, r io.Reader, blobs storage.BlobBatch) error {
+	digest, isBlob := strings.CutPrefix(name, "blobs/sha256/")
+	if !isBlob {
+		data, err := io.ReadAll(r)
+		if err == nil {
+			_, err = s.docs.Write(name, data, "", storage.UntilPowerLoss)
+		}
 		return err
 	}
+	w := blobs.NewBlob()
 	defer w.Close() //nolint:errcheck // what is left is removed with the stage
-	if _, err = io.Copy(w, r); err == nil {
-		_, err = w.Commit(ctx, digest)
+	if _, err := io.Copy(w, r); err != nil {
+		return err
 	}
-	return err
+	return w.Add(spec.Digest(strings.Replace(digest, "/", "", 1)))
 }
 
 // archiveReader tells a damaged archive from a store that cannot be used.

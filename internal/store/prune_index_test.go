@@ -23,7 +23,17 @@ type watchedBlobs struct {
 	before func()
 }
 
-func (w *watchedBlobs) PutBlob(digest spec.Digest, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+func (w *watchedBlobs) NewBatch() (storage.BlobBatch, error) {
+	b, err := w.Storage.NewBatch()
+	return &watchedBatch{b, w}, err
+}
+
+type watchedBatch struct {
+	storage.BlobBatch
+	*watchedBlobs
+}
+
+func (w *watchedBatch) Put(digest spec.Digest, content []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.put[digest] = true
@@ -31,7 +41,7 @@ func (w *watchedBlobs) PutBlob(digest spec.Digest, data []byte, d storage.Durabi
 		w.before = nil
 		before()
 	}
-	return w.Storage.PutBlob(digest, data, d)
+	return w.BlobBatch.Put(digest, content)
 }
 
 // TestPruningKeepsWhatAnIndexVouchesFor prunes a store while a directory is taken of which

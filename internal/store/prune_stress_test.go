@@ -88,6 +88,16 @@ type stressWorker struct {
 // abandon stores workspaces that no session may come to use. Others store the
 // same at about the same time.
 func (w *stressWorker) abandon() {
+	if w.random.IntN(4) == 0 { // so many are stored together
+		files := map[string]string{}
+		for i := range 300 {
+			files[fmt.Sprint(i)] = fmt.Sprint(i, time.Now().Unix()/2-w.random.Int64N(2)*int64(i%2))
+		}
+		dir := w.t.TempDir()
+		writeTree(w.t, dir, files)
+		_, err := w.s.Content.Snapshot(w.t.Context(), dir, cas.SnapshotOptions{})
+		assert.NoError(w.t, err)
+	}
 	for range 3 {
 		epoch := time.Now().Unix() / 2
 		writeTree(w.t, w.dir, map[string]string{"b/two.txt": fmt.Sprint(epoch-w.random.Int64N(3), w.random.IntN(4))})

@@ -18,7 +18,7 @@ import (
 )
 
 // sweepBatch is how many blobs are removed before others may continue.
-const sweepBatch = 500
+const sweepBatch = 5000
 
 // blobKind is what a blob may be, by its first bytes.
 type blobKind int

@@ -129,9 +129,7 @@ func (v *verification) need(name spec.Digest, by string) {
 func (v *verification) allBlobs(ctx context.Context) error {
 	err := v.store.docs.ListBlobs(ctx,
 		func(name spec.Digest) { v.needed[name] = "" },
-		func(key string) {
-			v.faults[key] = cas.Fault{Path: key, What: "not a blob; remove it, or move it elsewhere", Kind: session.ErrCorrupt}
-		})
+		func(key, what string) { v.faults[key] = cas.Fault{Path: key, What: what, Kind: session.ErrCorrupt} })
 	if err != nil {
 		return fmt.Errorf("list the blobs: %w", err)
 	}

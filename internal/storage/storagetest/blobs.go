@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -51,7 +53,7 @@ func blobs(t *testing.T, open Opener, _ Damage) {
 		for i, d := range []storage.Durability{storage.UntilPowerLoss, storage.Durable, storage.UntilPowerLoss} {
 			made, err := open().PutBlob(digest, content, d)
 			require.NoError(t, err)
-			require.Equal(t, i == 0, made != nil, "it is made once")
+			require.Equal(t, i == 0, made, "it is made once")
 		}
 		require.True(t, bytes.Equal(content, contentOf(t, open(), digest)))
 		info, err := s.StatBlob(digest)
@@ -61,27 +63,105 @@ func blobs(t *testing.T, open Opener, _ Damage) {
 	}
 }
 
-// blobStreams: what was written is a blob when it is committed, and nothing before.
+// blobStreams: what was written is a blob when its batch is committed, and nothing before.
 func blobStreams(t *testing.T, open Opener, _ Damage) {
 	s := open()
-	content := bytes.Repeat([]byte("streamed "), 100_000)
-	digest := digestOf(content)
-	for i := range 3 {
-		w, err := s.NewBlob()
-		require.NoError(t, err)
-		_, err = io.Copy(w, bytes.NewReader(content))
-		require.NoError(t, err)
-		if i > 0 {
-			made, err := w.Commit(t.Context(), digest)
+	for _, content := range [][]byte{bytes.Repeat([]byte("streamed "), 100_000), []byte("small"), nil} {
+		digest := digestOf(content)
+		before := listed(t, s)
+		for i := range 4 {
+			b, err := s.NewBatch()
 			require.NoError(t, err)
-			require.Equal(t, i == 1, made != nil, "it is made once")
+			w := b.NewBlob()
+			_, err = io.Copy(w, bytes.NewReader(content))
+			require.NoError(t, err)
+			if i > 0 {
+				require.NoError(t, w.Add(digest))
+			}
+			require.NoError(t, w.Close())
+			if i > 1 {
+				require.NoError(t, b.Commit(t.Context()))
+			}
+			require.NoError(t, b.Close())
+			_, err = open().StatBlob(digest)
+			require.Equal(t, i < 2, err != nil, "it is there once it is committed")
 		}
-		require.NoError(t, w.Close())
-		_, err = open().StatBlob(digest)
-		require.Equal(t, i == 0, err != nil, "it is there once it is committed")
+		require.True(t, bytes.Equal(content, contentOf(t, s, digest)))
+		require.Len(t, listed(t, s), len(before)+1, "a blob that was discarded leaves nothing")
 	}
-	require.True(t, bytes.Equal(content, contentOf(t, s, digest)))
-	require.Equal(t, []spec.Digest{digest}, listed(t, s), "a blob that was discarded leaves nothing")
+}
+
+// manyBlobs are more than an implementation may care to keep one by one.
+func manyBlobs() (contents [][]byte) {
+	for i := range 2000 {
+		contents = append(contents, bytes.Repeat(fmt.Appendf(nil, "%d ", i), 1+i%200))
+	}
+	return contents
+}
+
+// putTogether puts blobs by one batch, from several goroutines.
+func putTogether(t *testing.T, s storage.Storage, contents [][]byte) {
+	t.Helper()
+	b, err := s.NewBatch()
+	require.NoError(t, err)
+	var all errgroup.Group
+	for half := range slices.Chunk(contents, max(len(contents)/2, 1)) {
+		all.Go(func() error {
+			for _, content := range half {
+				if err := b.Put(digestOf(content), content); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, b.Close())
+}
+
+// batches: blobs that are put together are blobs as any others.
+func batches(t *testing.T, open Opener, _ Damage) {
+	s, contents := open(), manyBlobs()
+	abandoned, err := s.NewBatch()
+	require.NoError(t, err)
+	for _, content := range contents {
+		require.NoError(t, abandoned.Put(digestOf(content), content))
+	}
+	require.NoError(t, abandoned.Close())
+	require.Empty(t, listed(t, s))
+
+	_, err = s.PutBlob(digestOf(contents[0]), contents[0], storage.Durable)
+	require.NoError(t, err)
+	large := bytes.Repeat([]byte("large"), 100_000)
+	contents = append(contents, large, contents[1])
+	other := open()
+	require.Len(t, listed(t, other), 1)
+	for range 2 {
+		putTogether(t, s, contents)
+		require.Len(t, listed(t, other), len(contents)-1, "one was put twice")
+	}
+	r := other.BlobReader()
+	for _, content := range contents {
+		digest := digestOf(content)
+		require.True(t, bytes.Equal(content, contentOf(t, other, digest)))
+		one, err := r.OpenBlob(digest)
+		require.NoError(t, err)
+		data, err := io.ReadAll(one)
+		require.NoError(t, err)
+		require.NoError(t, one.Close())
+		require.True(t, bytes.Equal(content, data))
+		info, err := other.StatBlob(digest)
+		require.NoError(t, err)
+		require.Equal(t, int64(len(content)), info.Size)
+		made, err := other.PutBlob(digest, content, storage.Durable)
+		require.NoError(t, err)
+		require.False(t, made)
+		require.NoError(t, other.UseBlob(digest))
+		require.NoError(t, other.FlushBlobs([]spec.Digest{digest}))
+	}
+	require.NoError(t, r.Close())
+	require.Error(t, s.FlushBlobs([]spec.Digest{digestOf([]byte("none"))}))
 }
 
 // concurrentBlobs: many put the same blobs at once; readers see whole ones.
@@ -131,16 +211,11 @@ func damagedBlobs(t *testing.T, open Opener, damage Damage) {
 		damage(t, digest, []byte(wrong))
 		made, err := s.PutBlob(digest, content, storage.UntilPowerLoss)
 		require.NoError(t, err)
-		require.NotNil(t, made)
+		require.True(t, made)
 		require.Equal(t, content, contentOf(t, open(), digest), "it is repaired")
 
 		damage(t, digest, []byte(wrong))
-		w, err := s.NewBlob()
-		require.NoError(t, err)
-		_, err = w.Write(content)
-		require.NoError(t, err)
-		_, err = w.Commit(t.Context(), digest)
-		require.NoError(t, err)
+		putTogether(t, s, [][]byte{content})
 		require.Equal(t, content, contentOf(t, open(), digest), "it is repaired")
 
 		moved, err := s.QuarantineBlob(t.Context(), digest)
@@ -163,35 +238,50 @@ func damagedBlobs(t *testing.T, open Opener, damage Damage) {
 // used a blob shows in what is known of it.
 func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 	s := open()
-	content := []byte("old")
-	digest := digestOf(content)
-	made, err := s.PutBlob(digest, content, storage.Durable)
+	old, kept := manyBlobs(), []byte("kept")
+	_, err := s.PutBlob(digestOf(kept), kept, storage.Durable)
 	require.NoError(t, err)
-	now, err := open().StatBlob(digest)
-	require.NoError(t, err)
-	require.True(t, made.Untouched(now))
-	used := make(chan error, 1)
-	require.NoError(t, s.SweepBlobs(func(remove func(spec.Digest) error) error {
-		go func() { used <- open().UseBlob(digest) }()
-		select {
-		case err := <-used:
-			require.FailNow(t, "used in the middle of a sweep", "%v", err)
-		case <-time.After(50 * time.Millisecond):
+	putTogether(t, s, old)
+	left := append([][]byte{kept}, old...)
+	for _, n := range []int{1, 500, 1200, 300} {
+		gone, rest := left[:n], left[n:]
+		used := make(chan error, 1)
+		require.NoError(t, s.SweepBlobs(func(remove func(spec.Digest) error) error {
+			go func() { used <- open().UseBlob(digestOf(gone[n-1])) }()
+			select {
+			case err := <-used:
+				require.FailNow(t, "used in the middle of a sweep", "%v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			for _, content := range gone {
+				require.NoError(t, remove(digestOf(content)))
+				require.NoError(t, remove(digestOf(content)), "it is gone")
+			}
+			return nil
+		}))
+		require.ErrorIs(t, <-used, storage.ErrNotFound)
+		for _, content := range gone {
+			_, err := open().StatBlob(digestOf(content))
+			require.ErrorIs(t, err, storage.ErrNotFound)
 		}
-		require.NoError(t, remove(digest))
-		return remove(digest) // it is gone
-	}))
-	require.ErrorIs(t, <-used, storage.ErrNotFound)
+		for _, content := range rest {
+			require.Equal(t, content, contentOf(t, s, digestOf(content)))
+		}
+		left = rest
+	}
 	require.Empty(t, listed(t, s))
 
-	_, err = s.PutBlob(digest, content, storage.Durable)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { // the clock of a file system can stand for milliseconds
-		require.NoError(t, open().UseBlob(digest))
-		now, err = s.StatBlob(digest)
+	for _, content := range [][]byte{kept, old[7]} {
+		putTogether(t, s, append(old[:300:300], kept))
+		made, err := s.StatBlob(digestOf(content))
 		require.NoError(t, err)
-		return !made.Untouched(now)
-	}, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { // the clock of a file system can stand for milliseconds
+			require.NoError(t, open().UseBlob(digestOf(content)))
+			now, err := s.StatBlob(digestOf(content))
+			require.NoError(t, err)
+			return now.Used.After(made.Used)
+		}, time.Minute, time.Millisecond)
+	}
 }
 
 // hostileDigests: what is no digest is no blob.
@@ -220,7 +310,7 @@ func listed(t *testing.T, s storage.Storage) []spec.Digest {
 	var all []spec.Digest
 	require.NoError(t, s.ListBlobs(t.Context(),
 		func(digest spec.Digest) { all = append(all, digest) },
-		func(key string) { require.Fail(t, "not a blob", key) }))
+		func(key, _ string) { require.Fail(t, "not a blob", key) }))
 	slices.Sort(all)
 	return all
 }

@@ -1,8 +1,9 @@
 package storagetest
 
 import (
+	"bytes"
 	"fmt"
-	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -76,13 +77,7 @@ func stages(t *testing.T, open Opener, damage Damage) {
 		_, err = stage.PutBlob(digestOf(content), content, storage.Durable)
 		require.NoError(t, err)
 	}
-	w, err := stage.NewBlob()
-	require.NoError(t, err)
-	_, err = w.Write(large)
-	require.NoError(t, err)
-	_, err = w.Commit(t.Context(), digestOf(large))
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
+	putTogether(t, stage, append(manyBlobs(), large))
 
 	names, err := open().List("a")
 	require.NoError(t, err)
@@ -91,8 +86,14 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	require.ErrorIs(t, stage.Publish(t.Context(), "../a", nil), storage.ErrKey)
 	require.ErrorIs(t, stage.Publish(t.Context(), "a/b", []spec.Digest{".."}), storage.ErrKey)
 
+	blobs := []spec.Digest{digestOf(shared), digestOf(large)}
+	for _, content := range manyBlobs()[1000:] {
+		blobs = append(blobs, digestOf(content))
+	}
+	slices.Sort(blobs)
+	blobs = slices.Compact(blobs)
 	seen := watchKey(t, open(), "a/b")
-	require.NoError(t, stage.Publish(t.Context(), "a/b", []spec.Digest{digestOf(shared), digestOf(large)}))
+	require.NoError(t, stage.Publish(t.Context(), "a/b", blobs))
 	require.Equal(t, "[c/ doc j]", <-seen, "first seen")
 	for key, want := range map[string]string{"a/b/doc": "a/b/doc", "a/b/c/doc": "a/b/c/doc", "a/b/j": "line\n"} {
 		data, _, err := open().Read(key)
@@ -101,7 +102,10 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	}
 	require.Equal(t, shared, contentOf(t, open(), digestOf(shared)), "it was damaged")
 	require.Equal(t, large, contentOf(t, open(), digestOf(large)))
-	require.Len(t, listed(t, s), 2)
+	for _, content := range manyBlobs()[1000:] {
+		require.True(t, bytes.Equal(content, contentOf(t, s, digestOf(content))))
+	}
+	require.Equal(t, blobs, slices.Sorted(slices.Values(listed(t, s))))
 	names, err = open().List("a")
 	require.NoError(t, err)
 	require.Equal(t, []string{"b/"}, names, "nothing else was published")
@@ -162,10 +166,7 @@ func discarded(t *testing.T, open Opener, _ Damage) {
 	require.NoError(t, err)
 	_, err = stage.Write("a/doc", nil, "", storage.UntilPowerLoss)
 	require.NoError(t, err)
-	w, err := stage.NewBlob()
-	require.NoError(t, err)
-	_, err = io.WriteString(w, "content")
-	require.NoError(t, err)
+	putTogether(t, stage, manyBlobs())
 	require.NoError(t, stage.Close())
 	names, err := open().List("a")
 	require.NoError(t, err)

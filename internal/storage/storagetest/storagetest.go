@@ -24,6 +24,7 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 	for name, test := range map[string]func(t *testing.T, open Opener, damage Damage){
 		"blobs are written once":              blobs,
 		"a blob can be streamed":              blobStreams,
+		"many blobs can be put together":      batches,
 		"many put the same blobs":             concurrentBlobs,
 		"damaged blobs are repaired or moved": damagedBlobs,
 		"sweeping excludes using":             sweptBlobs,

@@ -1,0 +1,230 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Up to so many blobs of a batch, of so many bytes together, get files of their own; more are
+// packed.
+const (
+	fewBlobs = 256
+	fewBytes = 8 << 20
+)
+
+// batch implements [BlobBatch]. Until it is committed, it is in memory and in temporary files.
+type batch struct {
+	*Directory
+	there *blobReader
+
+	mu sync.Mutex
+	// seen are the blobs of the batch, so that each is stored once.
+	seen map[spec.Digest]struct{}
+	few  []smallBlob
+	size int
+	// pack has the small blobs; nil: they are few.
+	pack *packing
+	// files are temporary files that become blobs, and flush the blobs that have files.
+	files []tempBlob
+	flush []spec.Digest
+}
+
+type smallBlob struct {
+	digest  spec.Digest
+	content []byte
+}
+
+// tempBlob is a file that is to become a blob.
+type tempBlob struct {
+	path   string
+	digest spec.Digest
+	size   int64
+}
+
+// NewBatch implements [Blobs].
+func (d *Directory) NewBatch() (BlobBatch, error) { return d.newBatch() }
+
+func (d *Directory) newBatch() (*batch, error) {
+	if _, err := d.packs.list(d.root, true); err != nil {
+		return nil, err
+	}
+	return &batch{Directory: d, there: d.reader(true), seen: map[spec.Digest]struct{}{}}, nil
+}
+
+// begins reports whether the batch has not seen a blob yet.
+func (b *batch) begins(digest spec.Digest) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, seen := b.seen[digest]
+	b.seen[digest] = struct{}{}
+	return !seen
+}
+
+// Put implements [BlobBatch].
+func (b *batch) Put(digest spec.Digest, content []byte) error {
+	path, err := b.blobPath(digest)
+	if err != nil {
+		return err
+	}
+	if !b.begins(digest) {
+		return nil
+	}
+	found, same, err := b.there.holds(digest, content)
+	switch {
+	case err != nil:
+		return err
+	case same:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.flush = append(b.flush, digest)
+		return nil
+	case !found && len(content) <= maxPacked:
+		return b.addSmall(digest, content)
+	}
+	// A damaged file is replaced.
+	temp, err := b.writeTempOnce(path, content, UntilPowerLoss)
+	if err == nil {
+		b.addFile(tempBlob{temp, digest, int64(len(content))})
+	}
+	return err
+}
+
+func (b *batch) addSmall(digest spec.Digest, content []byte) (err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pack != nil {
+		return b.pack.add(raw(digest), content)
+	}
+	b.few = append(b.few, smallBlob{digest, bytes.Clone(content)})
+	if b.size += len(content); len(b.few) <= fewBlobs && b.size <= fewBytes {
+		return nil
+	}
+	if b.pack, err = b.newPacking(); err != nil {
+		return err
+	}
+	for _, s := range b.few {
+		if err := b.pack.add(raw(s.digest), s.content); err != nil {
+			return err
+		}
+	}
+	b.few = nil
+	return nil
+}
+
+func (b *batch) addFile(t tempBlob) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.files = append(b.files, t)
+	b.flush = append(b.flush, t.digest)
+}
+
+// NewBlob implements [BlobBatch].
+func (b *batch) NewBlob() BlobWriter {
+	return &blobWriter{batch: b}
+}
+
+// blobWriter is a blob that is written to memory as long as it is small, and then to a
+// temporary file.
+type blobWriter struct {
+	batch *batch
+	small []byte
+	file  *os.File
+	size  int64
+	added bool
+}
+
+// Write implements [BlobWriter].
+func (w *blobWriter) Write(p []byte) (n int, err error) {
+	if w.file == nil {
+		if len(w.small)+len(p) <= maxPacked {
+			w.small = append(w.small, p...)
+			return len(p), nil
+		}
+		if w.file, err = w.batch.temp(); err != nil {
+			return 0, err
+		}
+		n, err = w.file.Write(w.small)
+		if w.size = int64(n); err != nil {
+			return 0, err
+		}
+	}
+	n, err = w.file.Write(p)
+	w.size += int64(n)
+	return n, err
+}
+
+// Add implements [BlobWriter].
+func (w *blobWriter) Add(digest spec.Digest) error {
+	if w.file == nil {
+		return w.batch.Put(digest, w.small)
+	}
+	if _, err := w.batch.blobPath(digest); err != nil {
+		return err
+	}
+	if err := w.file.Close(); err != nil {
+		return err
+	}
+	if w.added = w.batch.begins(digest); w.added {
+		w.batch.addFile(tempBlob{w.file.Name(), digest, w.size})
+	}
+	return nil
+}
+
+// Close implements [BlobWriter].
+func (w *blobWriter) Close() error {
+	if w.file == nil || w.added {
+		return nil
+	}
+	_ = w.file.Close()
+	return os.Remove(w.file.Name())
+}
+
+// Commit implements [BlobBatch]. All is written before the first blob gets its name.
+func (b *batch) Commit(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.few {
+		path, err := b.blobPath(s.digest)
+		if err != nil {
+			return err
+		}
+		temp, err := b.writeTempOnce(path, s.content, UntilPowerLoss)
+		if err != nil {
+			return err
+		}
+		b.files, b.flush = append(b.files, tempBlob{temp, s.digest, int64(len(s.content))}), append(b.flush, s.digest)
+	}
+	b.few = nil
+	if b.pack != nil {
+		if err := b.pack.finish(); err != nil {
+			return err
+		}
+		if err := b.pack.publish(rand.Text()+"-", 0); err != nil {
+			return err
+		}
+	}
+	for _, f := range b.files {
+		if err := b.installBlob(ctx, f); err != nil {
+			return err
+		}
+	}
+	return b.FlushBlobs(b.flush)
+}
+
+// Close implements [BlobBatch].
+func (b *batch) Close() error {
+	err := b.there.Close()
+	if b.pack != nil {
+		err = errors.Join(err, b.pack.close())
+	}
+	for _, f := range b.files {
+		_ = os.Remove(f.path) // it is gone if it was installed
+	}
+	return err
+}

@@ -1,0 +1,454 @@
+package storage
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// A pack is a directory with the contents of many small blobs in one file, and an index of
+// them in another. It does not change: a pack without some of its blobs takes its place. The
+// time of its data is when any of its blobs was last put or used.
+//
+// Each content follows its size. So a damaged index is made again from the contents. The
+// index is a header, which has the number of entries, and the entries, sorted by digest. An
+// entry is a digest in binary, and offset and size of the content, which is verified by who
+// reads it, as that of any blob.
+const (
+	packsDir  = "blobs/packs"
+	packData  = "data"
+	packIndex = "index"
+	packMagic = "maestro.pack/v1\n"
+
+	packHeader = len(packMagic) + 8
+	packEntry  = digestBytes + 12
+	packSize   = 4
+	// maxPackIndex bounds what is read of an index: six million blobs.
+	maxPackIndex = 256 << 20
+	digestBytes  = sha256.Size
+	// maxPacked is the size of the largest blob that is packed.
+	maxPacked = 64 << 10
+)
+
+type rawDigest [digestBytes]byte
+
+// raw is a valid digest in binary.
+func raw(digest spec.Digest) (r rawDigest) {
+	_, _ = hex.Decode(r[:], []byte(digest))
+	return r
+}
+
+// packed is where a pack has the content of a blob.
+type packed struct {
+	offset int64
+	size   int
+}
+
+type entry struct {
+	digest rawDigest
+	packed
+}
+
+func (e entry) compare(to entry) int { return bytes.Compare(e.digest[:], to.digest[:]) }
+
+// encodeIndex sorts entries, and writes the index of them.
+func encodeIndex(entries []entry) []byte {
+	slices.SortFunc(entries, entry.compare)
+	index := make([]byte, 0, packHeader+len(entries)*packEntry)
+	index = append(index, packMagic...)
+	index = binary.LittleEndian.AppendUint64(index, uint64(len(entries)))
+	for _, e := range entries {
+		index = append(index, e.digest[:]...)
+		index = binary.LittleEndian.AppendUint64(index, uint64(e.offset)) //nolint:gosec // of a file
+		index = binary.LittleEndian.AppendUint32(index, uint32(e.size))   //nolint:gosec // at most maxPacked
+	}
+	return index
+}
+
+// pack is what is known of a pack.
+type pack struct {
+	dir     string
+	entries []byte
+	// size is that of the data in bytes.
+	size int64
+	// fault says what is wrong with the index on the disk; nil: nothing is.
+	fault error
+	// used is when this process has last marked the pack as used, in nanoseconds.
+	used atomic.Int64
+}
+
+func (p *pack) data() string { return filepath.Join(p.dir, packData) }
+
+func (p *pack) len() int { return len(p.entries) / packEntry }
+
+// at is the entry of a number. One that is not within the data has no content, which is not
+// what its digest says.
+func (p *pack) at(i int) (e entry) {
+	from := p.entries[i*packEntry:]
+	copy(e.digest[:], from)
+	offset, size := binary.LittleEndian.Uint64(from[digestBytes:]), binary.LittleEndian.Uint32(from[digestBytes+8:])
+	if end := uint64(p.size); offset <= end && uint64(size) <= end-offset && size <= maxPacked { //nolint:gosec // of a file
+		e.packed = packed{int64(offset), int(size)} //nolint:gosec // at most p.size
+	}
+	return e
+}
+
+// all lists the entries.
+func (p *pack) all() []entry {
+	all := make([]entry, p.len())
+	for i := range all {
+		all[i] = p.at(i)
+	}
+	return all
+}
+
+func (p *pack) find(digest rawDigest) (packed, bool) {
+	i := sort.Search(p.len(), func(i int) bool { return bytes.Compare(p.entries[i*packEntry:][:digestBytes], digest[:]) >= 0 })
+	if i == p.len() {
+		return packed{}, false
+	}
+	e := p.at(i)
+	return e.packed, e.digest == digest
+}
+
+// readPack reads the index of a pack, or makes it from the contents if it is damaged. The
+// error is fs.ErrNotExist if there is no such pack.
+func readPack(dir string) (*pack, error) {
+	p := &pack{dir: dir}
+	info, err := os.Lstat(p.data())
+	if err == nil {
+		p.size = info.Size()
+	} else if _, there := os.Lstat(dir); there != nil || !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	} else {
+		p.fault = errors.New("the pack has no contents")
+		return p, nil
+	}
+	index, err := readIndex(filepath.Join(dir, packIndex))
+	if _, there := os.Lstat(dir); err != nil && (there != nil || !errors.Is(err, fs.ErrNotExist)) {
+		return nil, err
+	}
+	if p.fault = checkIndex(index); p.fault == nil {
+		p.entries = index[packHeader:]
+		return p, nil
+	}
+	contents, err := p.scan()
+	if err != nil {
+		return nil, err
+	}
+	p.entries = encodeIndex(slices.Collect(maps.Values(contents)))[packHeader:]
+	return p, nil
+}
+
+// readIndex reads as much of an index as is allowed.
+func readIndex(path string) ([]byte, error) {
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	index := make([]byte, min(info.Size(), maxPackIndex))
+	n, err := io.ReadFull(f, index)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return index[:n], err
+}
+
+func checkIndex(index []byte) error {
+	if len(index) < packHeader || string(index[:len(packMagic)]) != packMagic {
+		return errors.New("the pack has no index, or a damaged one")
+	}
+	count, entries := binary.LittleEndian.Uint64(index[len(packMagic):]), index[packHeader:]
+	if len(entries)%packEntry != 0 || uint64(len(entries)/packEntry) != count {
+		return fmt.Errorf("the pack has an index of %d bytes for %d blobs", len(entries), count)
+	}
+	for ; len(entries) > packEntry; entries = entries[packEntry:] {
+		if bytes.Compare(entries[:digestBytes], entries[packEntry:][:digestBytes]) >= 0 {
+			return errors.New("the pack has an index that is not sorted")
+		}
+	}
+	return nil
+}
+
+// scan finds the contents in the data, up to the first whose size cannot be right.
+func (p *pack) scan() (map[rawDigest]entry, error) {
+	f, err := openFile(p.data())
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	found, r, buf := map[rawDigest]entry{}, bufio.NewReaderSize(f, packBuffer), make([]byte, maxPacked)
+	for offset := int64(packSize); ; {
+		_, err := io.ReadFull(r, buf[:packSize])
+		size := binary.LittleEndian.Uint32(buf)
+		if err == nil && size <= maxPacked {
+			_, err = io.ReadFull(r, buf[:size])
+		}
+		if size > maxPacked || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := entry{sha256.Sum256(buf[:size]), packed{offset, int(size)}}
+		found[e.digest] = e
+		offset += int64(size) + packSize
+	}
+}
+
+// packs are those that this process knows of.
+type packs struct {
+	mu    sync.Mutex
+	known []*pack
+}
+
+// list returns the packs that are known; with anew, those that are there.
+func (k *packs) list(root string, anew bool) ([]*pack, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !anew {
+		return k.known, nil
+	}
+	const tries = 100 // a pack may be replaced as soon as it is listed
+	var err error
+	for range tries {
+		var now []*pack
+		if now, err = k.read(root); !errors.Is(err, fs.ErrNotExist) {
+			k.known = now
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a pack of blobs: %w", err)
+	}
+	return k.known, nil
+}
+
+// read reads the packs that are not known. The error is fs.ErrNotExist if one is gone meanwhile.
+func (k *packs) read(root string) ([]*pack, error) {
+	names, _, err := packNames(root)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]*pack{}
+	for _, p := range k.known {
+		known[p.dir] = p
+	}
+	packs := make([]*pack, 0, len(names))
+	for _, path := range names {
+		p := known[path]
+		if p == nil {
+			if p, err = readPack(path); err != nil {
+				return nil, err
+			}
+		}
+		packs = append(packs, p)
+	}
+	return packs, nil
+}
+
+// generationDigits are at the end of a pack's name. A pack that takes the place of another has
+// the next number, so only one can, and the other does not count from then on.
+const generationDigits = 6
+
+func generation(name string) (series string, number int, ok bool) {
+	if len(name) <= generationDigits {
+		return "", 0, false
+	}
+	series = name[:len(name)-generationDigits]
+	number, err := strconv.Atoi(name[len(series):])
+	return series, number, err == nil && number >= 0
+}
+
+// packNames are the paths of the packs, of those that others have replaced, and of what else
+// lies there.
+func packNames(root string) (packs, others []string, err error) {
+	dir := filepath.Join(root, filepath.FromSlash(packsDir))
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	last := ""
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		series, _, ok := generation(e.Name())
+		if !ok || !e.IsDir() {
+			others = append(others, path)
+			continue
+		}
+		if series == last {
+			others = append(others, packs[len(packs)-1])
+			packs = packs[:len(packs)-1]
+		}
+		packs, last = append(packs, path), series
+	}
+	return packs, others, nil
+}
+
+// inPacks calls do for each copy of a blob in packs until an error. It is ErrNotFound if there
+// is none. A copy is none whose pack is gone: do returns fs.ErrNotExist. With known, packs that
+// others have made lately may be missed.
+func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at packed) error) error {
+	name := raw(digest)
+	const tries = 100 // a pack may be replaced as soon as it is listed
+	for try := range tries {
+		packs, err := d.packs.list(d.root, try > 0)
+		if err != nil {
+			return err
+		}
+		found, gone := false, false
+		for _, p := range packs {
+			at, ok := p.find(name)
+			if !ok {
+				continue
+			}
+			err := do(p, at)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				gone = true
+			case err != nil:
+				return err
+			default:
+				found = true
+			}
+		}
+		if found {
+			return nil
+		}
+		if !gone && (try > 0 || known) {
+			break
+		}
+	}
+	return ErrNotFound
+}
+
+// blobReader reads many blobs. It opens each pack once.
+type blobReader struct {
+	*Directory
+	// known: packs that others have made since the reader was made may be missed.
+	known bool
+	mu    sync.Mutex
+	open  map[*pack]*os.File
+}
+
+// BlobReader implements [Blobs].
+func (d *Directory) BlobReader() BlobReader { return d.reader(false) }
+
+func (d *Directory) reader(known bool) *blobReader {
+	return &blobReader{Directory: d, known: known, open: map[*pack]*os.File{}}
+}
+
+// OpenBlob implements [BlobReader]. What it returns of a blob that is not packed is a file.
+func (r *blobReader) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
+	path, err := r.blobPath(digest)
+	if err != nil {
+		return nil, err
+	}
+	if content, err := r.openPacked(digest, true); !errors.Is(err, ErrNotFound) {
+		return content, err
+	}
+	err = unix.Access(path, unix.F_OK) // takes a third of opening what is not there
+	if err == nil {
+		var f *os.File
+		if f, err = openFile(path); err == nil {
+			return f, nil
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if r.known {
+		return nil, ErrNotFound
+	}
+	return r.openPacked(digest, false)
+}
+
+func (r *blobReader) openPacked(digest spec.Digest, known bool) (content io.ReadCloser, err error) {
+	err = r.inPacks(digest, known, func(p *pack, at packed) error {
+		if content != nil {
+			return nil
+		}
+		data, err := r.dataOf(p)
+		if err == nil {
+			content = io.NopCloser(io.NewSectionReader(data, at.offset, int64(at.size)))
+		}
+		return err
+	})
+	return content, err
+}
+
+func (r *blobReader) dataOf(p *pack) (*os.File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f, ok := r.open[p]; ok {
+		return f, nil
+	}
+	f, err := openFile(p.data())
+	if err == nil {
+		r.open[p] = f
+	}
+	return f, err
+}
+
+// Close implements [BlobReader].
+func (r *blobReader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.open {
+		_ = f.Close() // only read
+	}
+	clear(r.open)
+	return nil
+}
+
+// listPacked lists the blobs in packs.
+func (d *Directory) listPacked(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
+	packs, err := d.packs.list(d.root, true)
+	if err != nil {
+		return err
+	}
+	for _, p := range packs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i := range p.len() {
+			e := p.at(i)
+			blob(spec.Digest(hex.EncodeToString(e.digest[:])))
+		}
+		if p.fault != nil {
+			stray(d.Rel(p.dir), p.fault.Error()+"; the index is made again from what the pack has")
+			_ = d.replace(p, p.all()) // or by who lists them next
+		}
+	}
+	_, others, err := packNames(d.root)
+	for _, path := range others {
+		if _, _, ok := generation(filepath.Base(path)); !ok {
+			stray(d.Rel(path), notBlob)
+		}
+	}
+	return err
+}
