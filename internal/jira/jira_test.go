@@ -142,7 +142,7 @@ func TestOldestOfSeveralTicketsIsFound(t *testing.T) {
 func TestNewTicketIsNotFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
-		o.IndexDelay = 300 * time.Millisecond
+		o.IndexDelay = 3 * time.Second
 		_, c := open(t, o)
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 		require.NoError(t, err)

@@ -53,7 +53,7 @@ func TestEstimatesKeepToTheGrant(t *testing.T) {
 	stalled := finish()
 	stalled.Fault.Stall = time.Hour
 	b := newBench(t, "openai", providertest.New(t, plays(stalled)).URL(), nil)
-	b.job.Timeout = textfmt.Duration(200 * time.Millisecond)
+	b.job.Timeout = textfmt.Duration(2 * time.Second)
 	b.calls.budget = func(p session.CallPlan) (cost.Amount, error) { return p.Least, nil }
 	_, err := b.run()
 	require.Equal(t, failures.Timeout, failed(t, err).Category)

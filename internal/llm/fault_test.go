@@ -75,7 +75,9 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			each(t, plays(c.reply), nil, func(t *testing.T, b *bench, s *providertest.Server) {
-				b.agent.IdleTimeout = 300 * time.Millisecond
+				if c.message == "idle_timeout" {
+					b.agent.IdleTimeout = 300 * time.Millisecond
+				}
 				out, err := b.run()
 				f := failed(t, err)
 				require.Equal(t, c.category, f.Category, "%s", f.Message)
@@ -121,19 +123,24 @@ func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	stalled := finish()
 	stalled.Fault.Stall = time.Hour
-	each(t, plays(stalled), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
-		b.job.Timeout = textfmt.Duration(200 * time.Millisecond)
+	each(t, plays(stalled), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+		b.job.Timeout = textfmt.Duration(2 * time.Second)
 		_, err := b.run()
 		f := failed(t, err)
 		require.Equal(t, failures.Timeout, f.Category)
-		require.Contains(t, f.Message, "200ms")
+		require.Contains(t, f.Message, "2s")
 		require.Len(t, b.calls.abandons, 1)
 		require.False(t, b.calls.abandons[0].known)
 
 		b.job.Timeout = 0
 		errStopped := errors.New("the worker stops")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b.job.Progress = func(string) { time.AfterFunc(100*time.Millisecond, func() { cancel(errStopped) }) }
+		go func() {
+			for s.Count() < 2 && t.Context().Err() == nil { // the call is under way
+				time.Sleep(time.Millisecond)
+			}
+			cancel(errStopped)
+		}()
 		_, err = b.agent.Run(ctx, b.job)
 		require.ErrorIs(t, err, errStopped)
 		require.Len(t, b.calls.abandons, 2)
