@@ -66,12 +66,21 @@ func (s *stand) atWork(sessionID string) func() bool {
 	}
 }
 
+// withinADay skips a test that would see the next day's budget begin.
+func withinADay(t *testing.T) {
+	t.Helper()
+	if now := time.Now().UTC(); now.Add(5*time.Minute).Day() != now.Day() {
+		t.Skip("the day ends soon")
+	}
+}
+
 func tomorrow() string { return time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) }
 
 func tokens(n int64) cost.Amount { return cost.Amount{Tokens: n} }
 
 func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	t.Parallel()
+	withinADay(t)
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	tm := threeSteps(spec.Budget{Daily: spec.Cap{Tokens: 200}, WarnAt: []float64{0.5}, OnExceeded: spec.OnExceededAsk})
 	_, err := s.run("first", tm)
@@ -107,6 +116,7 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 
 func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 	t.Parallel()
+	withinADay(t)
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	_, err := s.run("s", threeSteps(spec.Budget{Daily: spec.Cap{Tokens: 150}}))
 	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is not sufficient: 30 of 150 tokens left, and the next call needs 60; the next day begins at "+tomorrow())
@@ -118,6 +128,7 @@ func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 // left of the day, because nobody knows what it costs.
 func TestCallWaitsForWhatAnotherSessionMayGiveBack(t *testing.T) {
 	t.Parallel()
+	withinADay(t)
 	dir := t.TempDir()
 	gate, begun := filepath.Join(dir, "gate"), filepath.Join(dir, "begun")
 	coder := shell(fmt.Sprintf(`touch %s; while test ! -e %s; do sleep 0.05; done; echo work > $RANDOM.txt; echo '{"usage":{"output_tokens":60}}' > $MAESTRO_RESULT`, begun, gate))
@@ -139,6 +150,7 @@ func TestCallWaitsForWhatAnotherSessionMayGiveBack(t *testing.T) {
 
 func TestManySessionsNeverPassTheirDay(t *testing.T) {
 	t.Parallel()
+	withinADay(t)
 	coder := costing()
 	coder.Concurrency = 8
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": coder}})
