@@ -101,7 +101,11 @@ func (v *validator) preset(path string, d Definition) {
 		v.add(path+".model", "belongs to kind model, and to presets; leave it out, or name a preset")
 	}
 	if d.Preset != preset.Claude && d.MaxTurns != 0 {
-		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by timeout and reserve")
+		remedy := "timeout and reserve"
+		if len(d.Gateway) > 0 {
+			remedy = "timeout, and by its persona's budget"
+		}
+		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by %s", remedy)
 	}
 	if d.Preset != preset.Claude && d.Preset != preset.Gemini {
 		return

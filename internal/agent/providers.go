@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -183,6 +184,19 @@ func (v *validator) reached(path string, d Definition) {
 	if len(d.Gateway) > 0 {
 		v.gateway(path, d)
 	}
+	for _, name := range names {
+		p := v.config.Providers[name]
+		if program := preset.For(d.Preset); program != nil && program.API() != p.Format {
+			continue // the program has another provider
+		}
+		model, _, _ := strings.Cut(d.Model, "[") // claude-sonnet-4-5[1m]
+		if d.Preset != "" && !strings.Contains(model, "-") {
+			continue // a short name like sonnet, which the program knows
+		}
+		if _, offered := p.Prices(model); d.Model != "" && !offered {
+			v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices", textfmt.Shorten(d.Model, 80), textfmt.Shorten(name, 80))
+		}
+	}
 	if d.Provider == "" {
 		return
 	}
@@ -191,9 +205,6 @@ func (v *validator) reached(path string, d Definition) {
 	if p.Format == wire.Gemini {
 		v.add(path+".provider", "has format gemini, which kind model does not speak; use preset gemini with `gateway: [%s]`, or Gemini's API for format openai: %s",
 			textfmt.Shorten(d.Provider, 80), "`base_url: https://generativelanguage.googleapis.com/v1beta/openai`")
-	}
-	if _, offered := p.Prices(d.Model); d.Model != "" && !offered {
-		v.add(path+".model", "is %s, which is not among the models of provider %s; add it there with its prices", textfmt.Shorten(d.Model, 80), d.Provider)
 	}
 }
 

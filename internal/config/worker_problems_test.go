@@ -31,6 +31,8 @@ func TestWorkerFaults(t *testing.T) {
 		{"a whole address", "providers: {p: {format: openai, base_url: 'http://c/v1/chat/completions/'}}", "providers.p.base_url", "ends in /chat/completions, which is appended"},
 		{"a * in a name", "providers: {p: {format: openai, key_env: K, models: {'a*b': {}}}}", "providers.p.models.'a*b'", "it can only be at the end"},
 		{"a model of another provider", "providers: {p: {format: openai, key_env: K, models: {'gpt-*': {}}}}\nagents: {a: {kind: model, model: gpt, provider: p}}", "agents.a.model", "not among the models of provider p"},
+		{"a program's model that its provider does not have", "providers: {p: {format: openai, key_env: K, models: {'gpt-4*': {}}}}\nagents: {a: {kind: command, preset: codex, model: gpt-5, gateway: [p]}}", "agents.a.model", "not among the models of provider p"},
+		{"turns of a program with a gateway", "providers: {p: {format: openai, key_env: K}}\nagents: {a: {kind: command, preset: codex, gateway: [p], max_turns: 3}}", "agents.a.max_turns", "bound it by timeout, and by its persona's budget"},
 		{"a breaker beside that of the provider", models + "agents: {a: {kind: model, model: m, provider: p, breaker: {probes: 2}}}", "agents.a.breaker", "set it at providers.p.breaker"},
 		{"prices beside those of the provider", models + "agents: {a: {kind: model, model: m, provider: p, prices: {input: 1, output: 1}}}", "agents.a.prices", "belongs to kind command"},
 		{"other prices for nothing", "providers: {p: {format: openai, key_env: K, models: {m: {input: 1, output: 1, when: [{input: 1, output: 1}]}}}}", "providers.p.models.m.when[0]", "has neither tier nor above"},
@@ -137,7 +139,7 @@ func TestWorkerFaults(t *testing.T) {
 		good,
 		"version: 1\nagents: {a: {kind: model, model: m-5, provider: p, max_turns: 9}}\nproviders: {p: {format: anthropic, key_env: KEY, models: {m*: {input: 3, output: 15}}}}\n",
 		"version: 1\nagents: {a: {kind: model, model: m, provider: p}}\nproviders: {p: {format: openai, base_url: 'http://localhost:11434/v1'}}\n",
-		"version: 1\nagents: {a: {kind: command, preset: claude, max_turns: 9}, b: {kind: command, preset: codex, model: m}, c: {kind: command, preset: gemini, argv: [gemini, -o, stream-json]}}\n",
+		"version: 1\nagents: {a: {kind: command, preset: claude, max_turns: 9}, b: {kind: command, preset: codex, model: m}, d: {kind: command, preset: claude, model: sonnet, gateway: [p]}, e: {kind: command, preset: claude, model: 'claude-x[1m]', gateway: [p]}, c: {kind: command, preset: gemini, argv: [gemini, -o, stream-json]}}\nproviders: {p: {format: anthropic, key_env: K, models: {claude-x: {}}}}\n",
 		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1, output: 2}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: command, argv: [x]}}\n",
 	} {
 		require.Empty(t, said(t, file, false))

@@ -181,9 +181,9 @@ func (a *answer) finish(err error) {
 	case a.spent != nil:
 		a.note(a.spent)
 	case facts.Fault != nil:
-		a.report(wire.Failure(facts.Fault, a.gateway.o.Now()))
+		a.report(wire.Failure(facts.Fault, a.provider.Name, a.gateway.o.Now()))
 	case !errors.Is(cause(a.r.Context(), err), context.Canceled) && a.ctx.Err() == nil:
-		a.report(failures.Failf(failures.APIError, "the provider's answer was incomplete: %v", err))
+		a.report(failures.Failf(failures.APIError, "the answer of provider %s was incomplete: %v", a.provider.Name, err))
 	}
 	a.deliver()
 	if err != nil || facts.Fault != nil && a.asked.Format == wire.GenerateContent { // Gemini CLI takes an error for the end

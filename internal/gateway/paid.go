@@ -44,23 +44,13 @@ func (q *request) paid() {
 	if !ok {
 		return
 	}
-	asked, err := wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
+	asked, prices, err := q.read(body)
 	if err != nil {
+		q.recorder.refused(q.provider.Name, err)
 		q.refuse(wire.Invalid, err.Error(), 0)
 		return
 	}
 	p := &paid{request: q, asked: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
-	var prices *cost.Prices
-	if q.provider.Prices != nil {
-		if prices, err = q.provider.Prices(asked.Model); err != nil {
-			q.refuse(wire.Invalid, err.Error(), 0)
-			return
-		}
-	}
-	if why := unpriced(asked, prices, q.provider.Name); why != "" {
-		q.refuse(wire.Invalid, why, 0)
-		return
-	}
 	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
 	p.forecast = wire.Forecast{
 		Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices,
@@ -81,17 +71,22 @@ func (q *request) paid() {
 	p.tryUntilDeadline(ctx)
 }
 
-// unpriced is why nobody can say what a call costs whose tokens have prices; empty: it can be said.
-func unpriced(asked *wire.Request, prices *cost.Prices, provider string) string {
-	switch {
-	case prices == nil:
-	case asked.Unpriced != "":
-		return asked.Unpriced + " costs what no answer counts, so that it cannot be booked; leave it out"
-	case !prices.Has(asked.Tier) && asked.Tier != "flex": // which costs less than the usual tier
-		return fmt.Sprintf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
-			asked.Tier, textfmt.Shorten(asked.Model, 80), provider, asked.Tier)
+// read reads a call, and what its tokens cost; nil: that is not known. A call whose cost nobody can say
+// is an error where tokens have prices.
+func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, err error) {
+	asked, err = wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
+	if err == nil && q.provider.Prices != nil {
+		prices, err = q.provider.Prices(asked.Model)
 	}
-	return ""
+	switch {
+	case err != nil || prices == nil:
+	case asked.Unpriced != "":
+		err = fmt.Errorf("%s costs what no answer counts, so that it cannot be booked; leave it out", textfmt.Shorten(asked.Unpriced, 80))
+	case !prices.Has(asked.Tier) && asked.Tier != "flex": // which costs less than the usual tier
+		err = fmt.Errorf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
+			asked.Tier, textfmt.Shorten(asked.Model, 80), q.provider.Name, asked.Tier)
+	}
+	return asked, prices, err
 }
 
 // digest names what the answer depends on.
@@ -297,7 +292,7 @@ func (p *paid) measure() bool {
 func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
 	defer cancel()
-	failure := wire.Failure(u.err, p.gateway.o.Now())
+	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
 	call.Answered(session.CallAnswer{Category: failure.Category})
 	var err error
 	if wire.Unbilled(u.err) {

@@ -113,9 +113,11 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 			t.Parallel()
 			body := `{"model":"m","max_tokens":9,"input":"x",` + c.member + `}`
 			b := newBench(t, say("x"), -1, priced)
+			log := b.recorded(t, nil)
 			response, text, err := post(t.Context(), t, b.address+"/"+c.provider+c.path, b.access.Token, body)
 			require.NoError(t, err)
 			require.Equal(t, http.StatusBadRequest, response.StatusCode)
+			require.Contains(t, log.String(), "! the gateway refuses a request to "+c.provider)
 			require.Contains(t, text, c.why)
 			require.Zero(t, b.provider.Count())
 

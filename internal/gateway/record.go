@@ -203,3 +203,10 @@ func (c *record) failed(message string) {
 	defer c.mu.Unlock()
 	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))
 }
+
+// refused writes why a request was refused that is no call.
+func (r *recorder) refused(provider string, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.Warn(fmt.Sprintf("the gateway refuses a request to %s: %v", provider, why))
+}

@@ -183,7 +183,7 @@ func (q *request) free() {
 	u := q.send(body)
 	defer u.end()
 	if u.err != nil {
-		q.tell(u, wire.Failure(u.err, q.gateway.o.Now()))
+		q.tell(u, wire.Failure(u.err, q.provider.Name, q.gateway.o.Now()))
 		return
 	}
 	for name, values := range u.response.Header {

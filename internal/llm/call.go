@@ -83,7 +83,7 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	if errors.Is(context.Cause(calling), errIdle) {
 		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "no data from the provider for %s (idle_timeout)", r.IdleTimeout)
 	}
-	failed := wire.Failure(err, r.Now())
+	failed := wire.Failure(err, "", r.Now())
 	if failed.Category == failures.ContextOverflow && wire.Unbilled(err) {
 		return Answer{Stop: Overflow}, spending{}, nil
 	}

@@ -84,19 +84,23 @@ func (f *Fault) Error() string {
 type Unsent struct{ *failures.Failure }
 
 // Failure says what the error of a call means: a *[Fault], an [Unsent], one of a JSON decoder, or the
-// network's. now is for a wait that ends at a date.
-func Failure(err error, now time.Time) *failures.Failure {
+// network's. provider is its name; empty: it is not named. now is for a wait that ends at a date.
+func Failure(err error, provider string, now time.Time) *failures.Failure {
+	who := "the provider"
+	if provider != "" {
+		who = "provider " + provider
+	}
 	var unsent Unsent
 	if errors.As(err, &unsent) {
 		return unsent.Failure
 	}
 	var fault *Fault
 	if errors.As(err, &fault) {
-		f := fault.failure()
+		f := fault.failure(who)
 		f.RetryAfter = textfmt.Duration(max(fault.Delay, retryafter.Parse(fault.Header, now)))
 		return f
 	}
-	return failures.Failf(failures.APIError, "the provider cannot be reached: %v", err)
+	return failures.Failf(failures.APIError, "%s cannot be reached: %v", who, err)
 }
 
 // Broken makes an error of a JSON decoder, which has read an answer, a fault. Others stay what they are.
@@ -111,7 +115,7 @@ func Broken(err error) error {
 
 // failure chooses the category. Errors that the same request would meet again
 // are final, so that no attempt is spent on them.
-func (f *Fault) failure() *failures.Failure {
+func (f *Fault) failure(who string) *failures.Failure {
 	final := func(format string, args ...any) *failures.Failure {
 		failure := failures.Failf(failures.APIError, format, args...)
 		failure.Final = true
@@ -119,21 +123,21 @@ func (f *Fault) failure() *failures.Failure {
 	}
 	switch {
 	case f.Cut:
-		return failures.Failf(failures.APIError, "the provider's answer was incomplete: %v", f)
+		return failures.Failf(failures.APIError, "the answer of %s was incomplete: %v", who, f)
 	case f.overflow():
 		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
 	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
-		return failures.Failf(failures.Auth, "the provider reports a billing problem: %v", f)
+		return failures.Failf(failures.Auth, "%s reports a billing problem: %v", who, f)
 	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"):
-		return failures.Failf(failures.RateLimited, "the provider limits the request rate: %v", f)
+		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
 	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"), f.badKey():
-		return failures.Failf(failures.Auth, "the provider refused the key: %v", f)
+		return failures.Failf(failures.Auth, "%s refused the key: %v", who, f)
 	case f.Status == http.StatusNotFound:
-		return final("the provider does not know the model or the path; fix model or base_url in the worker file: %v", f)
+		return final("%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
 	case f.Status == http.StatusRequestTimeout, f.Status == http.StatusConflict, f.Status >= 500, f.Status == http.StatusOK, f.Status == 0:
-		return failures.Failf(failures.APIError, "the provider failed: %v", f)
+		return failures.Failf(failures.APIError, "%s failed: %v", who, f)
 	}
-	return final("the provider rejects the request: %v", f)
+	return final("%s rejects the request: %v", who, f)
 }
 
 // unpaid reports whether the account has nothing left: Anthropic has no name for that

@@ -35,7 +35,7 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := Failure(&c.fault, time.Time{})
+			f := Failure(&c.fault, "", time.Time{})
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
 			require.Equal(t, !c.final, f.RetryRound())
 		})

@@ -32,7 +32,7 @@ type Facts struct {
 func (f Facts) Answer() session.CallAnswer {
 	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier}
 	if f.Fault != nil {
-		a.Category = f.Fault.failure().Category
+		a.Category = f.Fault.failure("").Category
 	}
 	return a
 }
