@@ -277,6 +277,32 @@ func TestOrphansDoNotPileUpAsZombies(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
+// TestSignalsDoNotEndAShim sends a shim what a person, a terminal or a service manager may send.
+func TestSignalsDoNotEndAShim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell(`grep SigIgn /proc/$$/status > ignored; echo $PPID > shim; while [ ! -e go ]; do sleep 0.01; done`)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), b.job())
+		done <- err
+	}()
+	eventually(t, "the agent is at work", func() bool { return b.pid("shim") != 0 })
+	text, err := os.ReadFile(b.path("ignored"))
+	require.NoError(t, err)
+	ignored, err := strconv.ParseUint(strings.Fields(string(text))[1], 16, 64)
+	require.NoError(t, err)
+	other := []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSYS, syscall.SIGSTKFLT, 32, 33, 34}
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if !slices.Contains(other, sig) {
+			require.NoError(t, syscall.Kill(b.pid("shim"), sig), sig)
+			require.Zero(t, ignored>>(sig-1)&1, "the agent ignores %s", sig)
+		}
+	}
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
+	require.NoError(t, <-done)
+}
+
 func TestForkBombIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -332,7 +358,8 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 			require.Zero(t, n&syscall.O_NONBLOCK, "programs do not expect descriptors that do not block")
 		}
 	}
-	require.Empty(t, read("environ"), "the shim has no environment that could be read")
+	environ := strings.TrimSuffix(strings.Join(read("environ"), " "), "GOMAXPROCS=1\x00")
+	require.Empty(t, environ, "the shim has nothing of the worker's environment that could be read")
 	require.Equal(t, []string{"0"}, read("owner"), "a process that is not dumpable belongs to root")
 	require.Equal(t, []string{"NoNewPrivs:", "1"}, read("privileges"))
 	require.Equal(t, []string{"0"}, read("core"))

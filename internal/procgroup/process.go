@@ -262,8 +262,9 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	s.cmd = &exec.Cmd{
 		Path: cmp.Or(l.Executable, self),
 		Args: []string{filepath.Base(os.Args[0]), room.ShimArgument, strconv.Itoa(os.Getpid())},
-		// Nothing of the worker's environment: others could read it there.
-		Env:   []string{},
+		// Nothing of the worker's environment: others could read it there. A shim has nothing to do side by side, and
+		// threads cost.
+		Env:   []string{"GOMAXPROCS=1"},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
 		// A separate process group gets no interrupts from the terminal. It must stay in the
 		// worker's session: see [proctree.EndOrphans].

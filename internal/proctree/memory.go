@@ -17,12 +17,12 @@ import (
 type Gauge struct {
 	// room: this process has namespaces of its own.
 	room bool
-	// foreign are the devices of the tmpfs that were there before.
+	// foreign are the devices of the tmpfs that do not count.
 	foreign map[uint64]bool
 }
 
-// NewGauge makes a gauge. Call it before the descendants are started. room: this process is
-// the first one of a room, whose shared memory counts.
+// NewGauge makes a gauge. What is mounted now in this process's namespace does not count, except, where this process
+// is the first one of a room, the room's shared memory.
 func NewGauge(room bool) *Gauge {
 	g := &Gauge{room: room, foreign: map[uint64]bool{}}
 	for _, at := range tmpfsMounts("/proc/self") {

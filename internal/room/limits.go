@@ -89,11 +89,7 @@ type use struct {
 }
 
 func newUse(o Orders) *use {
-	u := &use{orders: o, crowd: proctree.ThreadsOfHost()}
-	if o.MaxMemory > 0 {
-		u.gauge = proctree.NewGauge(o.Room != nil)
-	}
-	return u
+	return &use{orders: o, crowd: proctree.ThreadsOfHost()}
 }
 
 // exceeded measures, and reports whether a limit is exceeded.
@@ -106,10 +102,13 @@ func (u *use) exceeded(now time.Time) bool {
 			return true
 		}
 	}
-	if u.gauge == nil || now.Before(u.next) {
+	if u.orders.MaxMemory == 0 || now.Before(u.next) {
 		return false
 	}
 	before := processorTime()
+	if u.gauge == nil { // most processes end before
+		u.gauge = proctree.NewGauge(u.orders.Room != nil)
+	}
 	if n := u.gauge.Memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
 		u.memory = n
 		return true

@@ -40,8 +40,9 @@ func supervise() int {
 		unix.CloseOnExec(lockFD)
 	}
 	// Signals sent to the shim do nothing. They are caught and not ignored,
-	// because an agent would inherit the latter.
-	signal.Notify(make(chan os.Signal, 1))
+	// because an agent would inherit the latter. These are all that do something in a program of Go;
+	// to name every signal would take longer than all else that the shim does.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	resetFaults()
 
 	worker := os.NewFile(ordersFD, "orders")
