@@ -3,7 +3,6 @@ package room
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -14,11 +13,17 @@ var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // mountDevices makes /dev: the harmless devices, terminals and shared memory of the room's own.
 // It also has the names of the room's user and group.
-func mountDevices(root *os.Root) error {
+func mountDevices(root dir) error {
+	fd, err := root.at("dev", true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only a place
+	dev := dir(fd)
 	for _, name := range devices {
-		at, err := mountPoint(root, "dev/"+name, false)
+		at, err := dev.at(name, false)
 		if err == nil {
-			err = errors.Join(unix.Mount("/dev/"+name, descriptorPath(at), "", unix.MS_BIND, ""), at.Close())
+			err = errors.Join(unix.Mount("/dev/"+name, descriptorPath(at), "", unix.MS_BIND, ""), unix.Close(at))
 		}
 		if err != nil {
 			return fmt.Errorf("show the device %s in the room: %w", name, err)
@@ -27,16 +32,16 @@ func mountDevices(root *os.Root) error {
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 	} {
-		if err := root.Symlink(target, "dev/"+name); err != nil {
-			return err
+		if err := unix.Symlinkat(target, fd, name); err != nil {
+			return fmt.Errorf("make /dev/%s in the room: %w", name, err)
 		}
 	}
-	for _, m := range []struct{ kind, dir, options string }{
+	for _, m := range []struct{ kind, name, options string }{
 		{"devpts", "pts", "newinstance,ptmxmode=0666,mode=0620"},
 		{"tmpfs", "shm", "mode=1777,size=1g,nr_inodes=64k"},
 		{"mqueue", "mqueue", ""},
 	} {
-		if err := mountNew(m.kind, root, "dev/"+m.dir, unix.MS_NOSUID|unix.MS_NOEXEC, m.options); err != nil {
+		if err := dev.mount(m.kind, m.name, unix.MS_NOSUID|unix.MS_NOEXEC, m.options); err != nil {
 			return err
 		}
 	}
@@ -44,15 +49,16 @@ func mountDevices(root *os.Root) error {
 }
 
 // mountNames gives the room's user and group names: programs look them up.
-func mountNames(root *os.Root) error {
+func mountNames(root dir) error {
 	for name, text := range map[string]string{
 		"passwd": fmt.Sprintf("root:x:0:0::/:/usr/sbin/nologin\nagent:x:%d:%d::%s:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n", agentID, agentID, Home),
 		"group":  fmt.Sprintf("root:x:0:\nagent:x:%d:\nnogroup:x:65534:\n", agentID),
 	} {
-		if _, err := root.Lstat("etc/" + name); err != nil {
+		var there unix.Stat_t
+		if unix.Fstatat(int(root), "etc/"+name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // a host without names
 		}
-		if err := root.WriteFile("run/"+name, []byte(text), 0o444); err != nil {
+		if err := root.write("run/"+name, text, unix.O_CREAT|unix.O_EXCL); err != nil {
 			return err
 		}
 		c, err := cloneOf(Mount{Source: filepath.Join(rootAt, "run", name), Target: filepath.Join("/etc", name)})
@@ -67,8 +73,8 @@ func mountNames(root *os.Root) error {
 }
 
 // mountProc mounts a /proc that shows the room's processes only.
-func mountProc(root *os.Root) error {
-	return mountNew("proc", root, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+func mountProc(root dir) error {
+	return root.mount("proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
 // upLoopback starts the loopback device of a network namespace.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +40,7 @@ func (l *Layout) enter() error {
 	if err != nil {
 		return err
 	}
-	defer root.Close() //nolint:errcheck // only read
+	defer unix.Close(int(root)) //nolint:errcheck // only a place
 	if err := overlay.mount(root); err != nil {
 		return err
 	}
@@ -136,63 +135,26 @@ func cloneOf(m Mount) (clone, error) {
 
 // attach puts a clone into the new root. One without a mount is a link of the host's root, or
 // an empty directory over what is hidden.
-func (c clone) attach(root *os.Root) error {
+func (c clone) attach(root dir) error {
 	name := strings.TrimPrefix(c.target, "/")
 	switch {
 	case c.fd < 0 && !c.dir:
 		link, err := os.Readlink(c.target)
 		if err == nil {
-			err = root.Symlink(link, name)
+			err = unix.Symlinkat(link, int(root), name)
 		}
 		return err
 	case c.fd < 0:
-		return mountNew("tmpfs", root, name, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_RDONLY, "mode=0755,size=4k")
+		return root.mount("tmpfs", name, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_RDONLY, "mode=0755,size=4k")
 	}
 	defer unix.Close(c.fd) //nolint:errcheck // attached, or of no use
-	at, err := mountPoint(root, name, c.dir)
+	at, err := root.at(name, c.dir)
 	if err != nil {
-		return fmt.Errorf("make the place of %s: %w", c.target, err)
+		return err
 	}
-	defer at.Close() //nolint:errcheck // only a place
-	if err := unix.MoveMount(c.fd, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+	defer unix.Close(at) //nolint:errcheck // only a place
+	if err := unix.MoveMount(c.fd, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s: %w", c.target, err)
-	}
-	return nil
-}
-
-// mountPoint opens a directory or file of the new root to mount on, and makes it if it is
-// absent. An earlier attempt may have left links where a mount is to be: none leads out of
-// the new root.
-func mountPoint(root *os.Root, name string, dir bool) (*os.File, error) {
-	if dir {
-		if err := root.MkdirAll(name, 0o755); err != nil {
-			return nil, err
-		}
-		return root.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY, 0)
-	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return nil, err
-	}
-	if f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600); err == nil {
-		_ = f.Close() // nothing was written
-	} else if !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return root.OpenFile(name, unix.O_PATH, 0)
-}
-
-// descriptorPath names an open file.
-func descriptorPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
-
-// mountNew mounts a new file system on a directory of the new root.
-func mountNew(kind string, root *os.Root, name string, flags uintptr, options string) error {
-	at, err := mountPoint(root, name, true)
-	if err == nil {
-		defer at.Close() //nolint:errcheck // only a place
-		err = unix.Mount(kind, descriptorPath(at), kind, flags, options)
-	}
-	if err != nil {
-		return fmt.Errorf("mount %s as /%s: %w", kind, name, err)
 	}
 	return nil
 }
@@ -217,26 +179,26 @@ func becomeAgent() error {
 const rootAt = "/usr"
 
 // mountRoot mounts and opens the room's root.
-func mountRoot() (*os.Root, error) {
+func mountRoot() (dir, error) {
 	if err := unix.Mount("tmpfs", rootAt, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m,nr_inodes=16k"); err != nil {
-		return nil, fmt.Errorf("mount the root: %w", err)
+		return -1, fmt.Errorf("mount the root: %w", err)
 	}
-	root, err := os.OpenRoot(rootAt)
+	fd, err := unix.Open(rootAt, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return -1, fmt.Errorf("open the root: %w", err)
 	}
-	for _, dir := range []string{"home", "proc", "dev", "run", "var"} {
-		if err := root.Mkdir(dir, 0o755); err != nil {
-			return nil, err
+	for _, name := range []string{"home", "proc", "dev", "run", "var"} {
+		if err := unix.Mkdirat(fd, name, 0o755); err != nil {
+			return -1, fmt.Errorf("make /%s in the room: %w", name, err)
 		}
 	}
-	return root, root.Symlink("../tmp", "var/tmp")
+	return dir(fd), unix.Symlinkat("../tmp", fd, "var/tmp")
 }
 
 // opened is an overlay whose directories are open.
 type opened struct {
-	lower       []*os.File
-	upper, work *os.File
+	lower       []int
+	upper, work int
 }
 
 // open opens the overlay's directories.
@@ -245,33 +207,35 @@ func (o *Overlay) open() (out *opened, err error) {
 		return nil, nil //nolint:nilnil // no overlay is a valid answer
 	}
 	out = &opened{}
-	dir := func(path string) *os.File {
-		f, e := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		err = errors.Join(err, e)
-		return f
+	layer := func(path string) int {
+		fd, e := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("open the layer %s: %w", path, e))
+		}
+		return fd
 	}
 	for _, path := range o.Lower {
-		out.lower = append(out.lower, dir(path))
+		out.lower = append(out.lower, layer(path))
 	}
-	out.upper, out.work = dir(o.Upper), dir(o.Work)
+	out.upper, out.work = layer(o.Upper), layer(o.Work)
 	return out, err
 }
 
 // mount mounts the overlay as the workspace. Its directories are named by their descriptors:
 // the options have room for any number of layers, and the room's user need not pass through the
 // directories above them.
-func (o *opened) mount(root *os.Root) error {
+func (o *opened) mount(root dir) error {
 	if o == nil {
 		return nil
 	}
 	lower := make([]string, len(o.lower))
-	for i, f := range o.lower {
-		lower[i] = descriptorPath(f)
+	for i, fd := range o.lower {
+		lower[i] = descriptorPath(fd)
 	}
 	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + descriptorPath(o.upper) + ",workdir=" + descriptorPath(o.work)
-	err := mountNew("overlay", root, strings.TrimPrefix(Workspace, "/"), unix.MS_NOSUID|unix.MS_NODEV, options)
-	for _, f := range append(o.lower, o.upper, o.work) {
-		_ = f.Close() // the mount holds them
+	err := root.mount("overlay", strings.TrimPrefix(Workspace, "/"), unix.MS_NOSUID|unix.MS_NODEV, options)
+	for _, fd := range append(o.lower, o.upper, o.work) {
+		_ = unix.Close(fd) // the mount holds it
 	}
 	return err
 }

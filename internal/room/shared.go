@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,17 +17,14 @@ var objects = map[string]string{
 }
 
 // limitObjects sets the bounds of objects in this user namespace. A kernel may lack some.
-func limitObjects(root *os.Root) error {
+func limitObjects(root dir) error {
+	fd, err := root.open("proc/sys/user", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only a place
 	for name, most := range objects {
-		f, err := root.OpenFile("proc/sys/user/"+name, os.O_WRONLY, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			_, err = f.WriteString(most)
-			err = errors.Join(err, f.Close())
-		}
-		if err != nil {
+		if err := dir(fd).write(name, most, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("limit the room: %w", err)
 		}
 	}

@@ -1,0 +1,87 @@
+package room
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// dir is an open directory of the room's root. What is opened and made there lies in it: an
+// earlier attempt may have left links where a mount is to be, and none leads out of the room.
+type dir int
+
+// open opens a path below.
+func (d dir) open(name string, flags uint64) (fd int, err error) {
+	fd, err = unix.Openat2(int(d), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	if err != nil {
+		return -1, fmt.Errorf("open /%s in the room: %w", name, err)
+	}
+	return fd, nil
+}
+
+// at opens a directory or file below to mount on, and makes it if it is absent.
+func (d dir) at(name string, isDir bool) (fd int, err error) {
+	flags := uint64(unix.O_PATH)
+	if isDir {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, err = d.open(name, flags)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fd, err
+	}
+	above, base := d, filepath.Base(name)
+	if parent := filepath.Dir(name); parent != "." {
+		fd, err := d.at(parent, true)
+		if err != nil {
+			return -1, err
+		}
+		defer unix.Close(fd) //nolint:errcheck // only a place
+		above = dir(fd)
+	}
+	if isDir {
+		err = unix.Mkdirat(int(above), base, 0o755)
+	} else {
+		err = unix.Mknodat(int(above), base, unix.S_IFREG|0o600, 0)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return -1, fmt.Errorf("make /%s in the room: %w", name, err)
+	}
+	return above.open(base, flags)
+}
+
+// mount mounts a new file system on a directory below.
+func (d dir) mount(kind, name string, flags uintptr, options string) error {
+	at, err := d.at(name, true)
+	if err == nil {
+		defer unix.Close(at) //nolint:errcheck // only a place
+		err = unix.Mount(kind, descriptorPath(at), kind, flags, options)
+	}
+	if err != nil {
+		return fmt.Errorf("mount %s as /%s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// write writes a file below. The flags say whether it is a new one.
+func (d dir) write(name, text string, flags uint64) error {
+	how := unix.OpenHow{Flags: flags | unix.O_WRONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH}
+	if flags&unix.O_CREAT != 0 {
+		how.Mode = 0o444
+	}
+	fd, err := unix.Openat2(int(d), name, &how)
+	if err == nil {
+		_, err = unix.Write(fd, []byte(text))
+		err = errors.Join(err, unix.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s in the room: %w", name, err)
+	}
+	return nil
+}
+
+// descriptorPath names an open file.
+func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
