@@ -145,6 +145,9 @@ func (c *shellCommand) open(ctx context.Context, sessionID string, id spec.Assig
 	if set.Offered(r.agent).Kind == "" {
 		return nil, usagef("%s: agent %q of %s not found; give the file of a worker that has it, with --agents", file, r.agent, id)
 	}
+	if len(cfg.Agents[r.agent].Gateway) > 0 {
+		c.printErr("the shell has no access to the gateway of agent %s: programs in it cannot call a model", r.agent)
+	}
 	r.ctx, r.release = context.WithCancel(context.WithoutCancel(ctx))
 	if err := r.fill(tree, head.Tree); err != nil {
 		return nil, errors.Join(err, r.close())

@@ -35,8 +35,9 @@ func (w *world) stuckSession(isolation string) {
 	w.t.Helper()
 	w.variables = append(w.variables, "SITE=here", "SITE_TOKEN=swordfish-0123456789")
 	w.write("agents.yaml", "version: 1\nisolation: "+isolation+`
+providers: {models: {format: openai, base_url: "http://127.0.0.1:9"}}
 agents:
-  stuck: {kind: command, env: [SITE, SITE_TOKEN], argv: [sh, -c, 'mkdir node_modules; echo dep > node_modules/dep; echo me > $HOME/conversation; rm old.txt; echo bad > work.txt; ln -s work.txt link; echo sub > docs/b.md']}
+  stuck: {kind: command, gateway: [models], env: [SITE, SITE_TOKEN], argv: [sh, -c, 'mkdir node_modules; echo dep > node_modules/dep; echo me > $HOME/conversation; rm old.txt; echo bad > work.txt; ln -s work.txt link; echo sub > docs/b.md']}
 checks:
   good: {argv: [sh, -c, 'grep good work.txt && test ! -e docs']}
 `)
@@ -96,6 +97,7 @@ func TestAShellWhereAnAgentWorked(t *testing.T) {
 			require.Equal(t, 7, a.code, a.stderr)
 			require.Contains(t, a.stdout, "dep\nbad\nbad\nme\nhere none\n0\ngone\n"+where)
 			require.Contains(t, a.stderr, "nothing changed")
+			require.Contains(t, a.stderr, "no access to the gateway of agent stuck")
 			require.Contains(t, w.maestro("shell", "stuck", "build/dev", "--keys", "--", "env").stdout, "SITE_TOKEN=swordfish-0123456789")
 			require.Equal(t, before, w.kept(), "what the agent left is as it was")
 
