@@ -7,7 +7,9 @@ import (
 	"flag"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +38,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asSignalled) != "" {
 		beSignalled()
 		return
+	}
+	if signal.Ignored(syscall.SIGHUP) { // as where the tests run by nohup
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // programs get the default again
 	}
 	os.Exit(m.Run())
 }
