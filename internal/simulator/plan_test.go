@@ -159,7 +159,8 @@ func newPlan(seed uint64) Plan {
 	if h := hash(seed, "approve", 0); h%4 == 0 {
 		p.Team.Phases[(h>>8)%uint64(len(p.Team.Phases))].Approve = spec.Approval{By: []string{"leads"}, Count: 2}
 	}
-	// Where the store is away, a worker that stops cannot note it, and counts as lost.
+	// Where the store is away and Temporal has given an execution up, a worker that stops can tell
+	// nobody, and counts as lost.
 	if h := hash(seed, "programs", 0); h%3 == 0 && profileOf(seed) != "store" {
 		p.addPrograms(r)
 	}
