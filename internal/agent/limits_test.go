@@ -186,7 +186,9 @@ func TestSharedPagesCountOnce(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			b, set := hogBench(t, isolation)
-			out, err := set("HOG shared").Run(t.Context(), b.job())
+			s := set("HOG shared")
+			s.launcher.MaxMemory = hogged // the race detector takes some, too
+			out, err := s.Run(t.Context(), b.job())
 			require.NoError(t, err, string(out.Log))
 		})
 	}
