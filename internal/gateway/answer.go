@@ -26,6 +26,9 @@ const (
 	drain = 5 * time.Second
 )
 
+// errEndless breaks off an answer that is larger than any can be.
+var errEndless = errors.New("the answer is too large")
+
 // answer is an answer on its way to the program.
 type answer struct {
 	*paid
@@ -91,7 +94,7 @@ func (a *answer) read() error {
 			return a.spent
 		}
 		if a.size > a.gateway.o.MaxAnswer {
-			return errors.New("the answer is too large")
+			return errEndless
 		}
 		n, err := a.from.response.Body.Read(buffer)
 		if n == 0 && err != nil {
@@ -157,6 +160,9 @@ func (a *answer) stopIf(err error, facts wire.Facts) {
 
 // finish books what is not booked yet, ends the program's answer, and tells the breaker.
 func (a *answer) finish(err error) {
+	if errors.Is(err, errEndless) { // the program would ask again and again
+		a.fail(failures.Failf(failures.APIError, "provider %s sent more than %d MB in an answer", a.provider.Name, a.gateway.o.MaxAnswer>>20))
+	}
 	facts := a.meter.Facts()
 	if facts.Whole && facts.Fault == nil && !a.booked {
 		a.settle(facts)

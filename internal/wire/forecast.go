@@ -16,6 +16,8 @@ const (
 	// LeastOutput is how many tokens of an answer a call has to be able to pay
 	// for: fewer hold no call of a tool.
 	LeastOutput = 16
+	// maxSpeed is how many tokens a second are expected at most: short answers from a cache come at once.
+	maxSpeed = 100
 	// block is the unit of text that a [Scale] counts tokens by, in bytes.
 	block = 4096
 )
@@ -40,7 +42,8 @@ func (s *Scale) Writes(in time.Duration) int64 {
 	if s.took.Load() <= 0 {
 		return UsualOutput
 	}
-	return max(UsualOutput, int64(float64(s.wrote.Load())/float64(s.took.Load())*float64(in)))
+	speed := min(float64(s.wrote.Load())/time.Duration(s.took.Load()).Seconds(), maxSpeed)
+	return max(UsualOutput, int64(speed*in.Seconds()))
 }
 
 // Learn takes in what a provider has counted for a prompt of so many bytes. The
