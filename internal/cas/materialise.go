@@ -97,7 +97,7 @@ func (s *Store) Fill(ctx context.Context, m Manifest, dir string, instead func(p
 		return err
 	}
 	defer closing(root, &err)
-	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead, seen: make(map[string]stamp, len(m))}
+	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead}
 	if err := f.fill(ctx); err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
 	}
@@ -163,7 +163,7 @@ type filling struct {
 
 	mu sync.Mutex
 	// seen holds the files that are as wanted, latest the latest time of a
-	// change among them, in nanoseconds.
+	// change among them, in nanoseconds; nil: nobody asks.
 	seen   map[string]stamp
 	latest int64
 }
@@ -229,6 +229,9 @@ func (f *filling) stays(p string, info fs.FileInfo) bool {
 }
 
 func (f *filling) note(p string, st stamp) {
+	if f.seen == nil {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen[p] = st
@@ -264,7 +267,8 @@ func (f *filling) fill(ctx context.Context) (err error) {
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(Workers())
-	for dir, files := range batches {
+	for _, dir := range slices.Sorted(maps.Keys(batches)) { // as contents are packed
+		files := batches[dir]
 		slices.Sort(files)
 		for chunk := range slices.Chunk(files, batchSize) {
 			g.Go(func() error { return f.batch(gctx, dir, chunk) })

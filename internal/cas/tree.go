@@ -175,7 +175,10 @@ func (t *Tree) walkDir(ctx context.Context, d *treeDir, at string, visit func(p 
 		return err
 	}
 	for _, e := range d.entries {
-		p := path.Join(at, e.name)
+		p := e.name
+		if at != "." {
+			p = at + "/" + p
+		}
 		var err error
 		if e.sub != nil {
 			err = t.walkDir(ctx, e.sub, p, visit)
