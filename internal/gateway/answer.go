@@ -22,6 +22,8 @@ const (
 	spendEvery = 2048
 	// maxStored bounds an answer that is kept, in bytes.
 	maxStored = 8 << 20
+	// maxToken is more bytes than the tokens of an answer have on average.
+	maxToken = 32
 	// drain is how long the end of an answer is waited for whose program has gone.
 	drain = 5 * time.Second
 )
@@ -93,7 +95,7 @@ func (a *answer) read() error {
 		if a.spent != nil {
 			return a.spent
 		}
-		if a.size > a.gateway.o.MaxAnswer {
+		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxToken*a.forecast.MaxOutput+maxError {
 			return errEndless
 		}
 		n, err := a.from.response.Body.Read(buffer)
@@ -161,7 +163,7 @@ func (a *answer) stopIf(err error, facts wire.Facts) {
 // finish books what is not booked yet, ends the program's answer, and tells the breaker.
 func (a *answer) finish(err error) {
 	if errors.Is(err, errEndless) { // the program would ask again and again
-		a.fail(failures.Failf(failures.APIError, "provider %s sent more than %d MB in an answer", a.provider.Name, a.gateway.o.MaxAnswer>>20))
+		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of %d KB, which goes on after all that was asked for", a.provider.Name, a.size>>10))
 	}
 	facts := a.meter.Facts()
 	if facts.Whole && facts.Fault == nil && !a.booked {

@@ -111,6 +111,18 @@ func TestEveryFaultIsBooked(t *testing.T) {
 	}
 }
 
+// TestAnAnswerWithoutEndIsBrokenOff: after much more than was asked for, not after all that may be sent.
+func TestAnAnswerWithoutEndIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(providertest.Request) providertest.Reply {
+		return providertest.Reply{Text: strings.Repeat("a long answer ", 100), Fault: providertest.Fault{Flood: 1 << 30}}
+	}, -1, nil)
+	_, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
+	require.Error(t, err)
+	require.Less(t, len(text), 16<<20)
+	require.Contains(t, b.failures()[0].Message, "provider openai sent an answer of")
+}
+
 // TestFaultsBeforeTheFirstByteAreWaitedOut: the program does not notice them.
 func TestFaultsBeforeTheFirstByteAreWaitedOut(t *testing.T) {
 	t.Parallel()
