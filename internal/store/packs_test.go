@@ -82,7 +82,7 @@ func TestFilesThatAreStoredTogether(t *testing.T) {
 	require.Equal(t, storage.BlobKey(cas.DigestOf(content)), report.Faults[0].Path)
 	require.FileExists(t, filepath.Join(s.Dir(), report.Faults[0].Quarantined))
 	require.Equal(t, tree, snapshot(t, s, manyFiles("it")))
-	require.EqualValues(t, 1, sound(t, s).Checkpoints, "what is put again repairs it")
+	require.Equal(t, 1, sound(t, s).Checkpoints, "what is put again repairs it")
 
 	before := packedBytes(t, s)
 	snapshot(t, s, manyFiles("what nobody needs"))
