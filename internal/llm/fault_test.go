@@ -76,7 +76,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			each(t, plays(c.reply), nil, func(t *testing.T, b *bench, s *providertest.Server) {
 				if c.message == "idle_timeout" {
-					b.agent.IdleTimeout = 300 * time.Millisecond
+					b.agent.IdleTimeout = 3 * time.Second
 				}
 				out, err := b.run()
 				f := failed(t, err)
