@@ -46,7 +46,7 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	fs := doctor("", without(proctest.UserNamespaces))
 	f := fs.of(t, "processes", "warning")
 	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
-	require.Regexp(t, "the container forbids it|the filter of system calls of this service forbids it|user namespaces are|AppArmor restricts", f.Message)
+	require.Regexp(t, "the service or container forbids it; see docs/deployment.md|user namespaces are|AppArmor restricts", f.Message)
 	require.Contains(t, f.Remedy, "isolation: none")
 	f = doctor("isolation: required\n", without(proctest.UserNamespaces)).of(t, "processes", "bad")
 	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
@@ -70,5 +70,5 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	fs.of(t, "processes", "ok")
 	f = fs.of(t, "layers", "warning")
 	require.Contains(t, f.Message, "trees are copied for each attempt, because they cannot be layered: an overlay in "+d.state)
-	require.Contains(t, f.Remedy, "keep the store on a volume")
+	require.Contains(t, f.Remedy, "otherwise keep the store on a volume")
 }

@@ -113,7 +113,7 @@ func (d *examination) shortages(cfg agent.Config) {
 // tried is the name of the check that is run as a test.
 const tried = "maestro-doctor"
 
-const layersRemedy = "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
+const layersRemedy = "load the kernel's module overlay if it says `no such device`; otherwise keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
 
 // processes runs a program as agents are run: behind the shim, in a room, as the user that
 // the file names.

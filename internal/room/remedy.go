@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // switches are settings of the kernel that forbid rooms, with the value that does.
@@ -20,13 +22,10 @@ func Remedy(err error) error {
 			return fmt.Errorf("%w: %s", err, s.remedy)
 		}
 	}
-	if exists("/run/.containerenv") || exists("/.dockerenv") || exists("/run/secrets/kubernetes.io") {
-		return fmt.Errorf("%w: the container forbids it; see docs/deployment.md for the options that permit user namespaces and mounts", err)
+	if Filtered() || covered() {
+		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below systemd, Docker, Podman and Kubernetes", err)
 	}
-	if Filtered() {
-		return fmt.Errorf("%w: the filter of system calls of this service forbids it; below systemd, install deploy/systemd/rooms.conf", err)
-	}
-	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces", err)
+	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that forbids mounts", err)
 }
 
 // Filtered reports whether a filter of system calls (seccomp) holds for this process.
@@ -35,7 +34,19 @@ func Filtered() bool {
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// covered reports whether this process is in a container: its root is an overlay, or something
+// covers a part of /proc, where an ordinary host has only binfmt_misc.
+func covered() bool {
+	var root unix.Statfs_t
+	if unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return true
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo") // nothing is known without it
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && strings.HasPrefix(f[4], "/proc/") && f[4] != "/proc/sys/fs/binfmt_misc" {
+			return true
+		}
+	}
+	return false
 }
