@@ -107,14 +107,14 @@ func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionCont
 
 // owned refuses an incarnation that a later one has followed.
 func (b *Boundaries) owned(key session.Key, incarnation int) error {
-	e, err := b.Sessions.Execution(key)
+	newest, err := b.Sessions.Incarnation(key)
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return nil // the next boundary writes it anew
 	case err != nil:
 		return err
-	case e.Incarnation > incarnation:
-		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, e.Incarnation, incarnation, session.ErrFenced)
+	case newest > incarnation:
+		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, newest, incarnation, session.ErrFenced)
 	}
 	return nil
 }

@@ -115,10 +115,12 @@ type Sessions interface {
 	UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error)
 	// Execution reads execution_state.json; session.ErrNotFound if there is none.
 	Execution(key session.Key) (session.Execution, error)
+	// Incarnation is that of execution_state.json. Errors are those of Execution.
+	Incarnation(key session.Key) (int, error)
 	// PutCheckpoint stores a checkpoint durably as a blob and as
 	// checkpoint_<phase>.json, and returns the blob's name.
 	PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error)
-	// Checkpoint reads a checkpoint blob, verified.
+	// Checkpoint reads a checkpoint blob, verified. It must not be changed.
 	Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error)
 	// Team reads the blob of a team, verified. It must not be changed.
 	Team(ctx context.Context, blob spec.Digest) (spec.Team, error)

@@ -183,6 +183,10 @@ func (s sessions) Execution(key session.Key) (session.Execution, error) {
 	return call(s.p, "Execution", false, func() (session.Execution, error) { return s.Store.Execution(key) })
 }
 
+func (s sessions) Incarnation(key session.Key) (int, error) {
+	return call(s.p, "Execution", false, func() (int, error) { return s.Store.Incarnation(key) })
+}
+
 func (s sessions) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
 	return call(s.p, "PutCheckpoint", false, func() (spec.Digest, error) { return s.Store.PutCheckpoint(ctx, key, c) })
 }

@@ -7,11 +7,12 @@ import (
 
 // Phase returns the phase of that name.
 func (t Team) Phase(name string) (Phase, bool) {
-	i := slices.IndexFunc(t.Phases, func(p Phase) bool { return p.Name == name })
-	if i < 0 {
-		return Phase{}, false
+	for i := range t.Phases {
+		if t.Phases[i].Name == name {
+			return t.Phases[i], true
+		}
 	}
-	return t.Phases[i], true
+	return Phase{}, false
 }
 
 // Topological returns the phases' names so that each comes after all that it

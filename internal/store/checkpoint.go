@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -27,14 +28,16 @@ type checkpoints struct {
 	*documents
 	sessions sessions
 	content  *cas.Store
-	parts    decodedCache[checkpointDocument]
-	teams    decodedCache[spec.Team]
+	// whole has checkpoints, parts what they add to earlier ones.
+	whole decodedCache[StoredCheckpoint]
+	parts decodedCache[checkpointDocument]
+	teams decodedCache[spec.Team]
 }
 
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
 // byte for byte the same, and returns the blob's name. When it returns, both
 // outlive a power loss. Schema, Session and SHA256 are filled in. What the checkpoints
-// before it have is not written again ([checkpointDocument]).
+// before it have is not written again ([checkpointDocument]). It must not be changed afterwards.
 //
 // The copy is that of the newest checkpoint after the phase, by incarnation and then
 // by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
@@ -66,7 +69,14 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
+	s.remember(name, d, StoredCheckpoint{Name: name, Checkpoint: c, parts: d.Parts}, len(data))
 	return name, nil
+}
+
+// remember keeps a checkpoint in memory, and what its document adds; size is the document's.
+func (s *checkpoints) remember(name spec.Digest, d checkpointDocument, whole StoredCheckpoint, size int) {
+	s.whole.add(name, whole, size*(1+len(d.Parts)))
+	s.parts.add(name, d, size)
 }
 
 // copyBefore returns the version of the copy that a checkpoint replaces. It is late if the
@@ -131,12 +141,14 @@ func (s *checkpoints) CheckpointPath(key session.Key, phase string) (string, err
 }
 
 // Checkpoint reads a checkpoint and the parts that it has of earlier ones, verified, its
-// own SHA-256 too. Errors are those of [Store.Blob]; a blob that is no checkpoint is
+// own SHA-256 too. It is shared by all who read it, and must not be changed. Errors are those of [Store.Blob]; a blob that is no checkpoint is
 // [session.ErrNotFound]. Whoever reads a checkpoint is about to build on it: what it
 // names is not pruned for a day.
 func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
-	// Where the store cannot be written, nothing can be built or pruned.
-	_ = s.docs.UseBlob(name)
+	// Other errors do not matter: where the store cannot be written, nothing can be built or pruned.
+	if errors.Is(s.docs.UseBlob(name), storage.ErrNotFound) {
+		s.whole.remove(name)
+	}
 	c, err := s.checkpoint(ctx, name)
 	return c.Checkpoint, err
 }
@@ -150,11 +162,18 @@ func (s *checkpoints) CheckpointAlone(ctx context.Context, name spec.Digest) (se
 }
 
 func (s *checkpoints) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
-	d, _, err := s.readCheckpoint(ctx, name)
+	if c, ok := s.whole.get(name); ok {
+		return c, nil
+	}
+	d, size, err := s.readCheckpoint(ctx, name)
 	if err != nil {
 		return StoredCheckpoint{}, err
 	}
-	return composed(ctx, name, d, s.part)
+	c, err := composed(ctx, name, d, s.part)
+	if err == nil {
+		s.remember(name, d, c, size)
+	}
+	return c, err
 }
 
 // readCheckpoint reads a checkpoint's blob, verified, and its size.

@@ -139,12 +139,12 @@ func (s *checkpoints) split(ctx context.Context, c session.Checkpoint) (checkpoi
 
 // partsFor lists the parts that a checkpoint can have, and adds them up.
 func (s *checkpoints) partsFor(ctx context.Context, c session.Checkpoint) (parts []spec.Digest, sum *composition, err error) {
-	before, _, err := s.readCheckpoint(ctx, c.Previous)
+	before, err := s.checkpoint(ctx, c.Previous)
 	if err != nil || before.Session != c.Session || before.Incarnation != c.Incarnation {
 		return nil, nil, err
 	}
 	sum = newComposition()
-	for _, name := range append(slices.Clone(before.Parts), c.Previous) {
+	for _, name := range append(slices.Clone(before.parts), c.Previous) {
 		part, err := s.part(ctx, name)
 		if err != nil {
 			return nil, nil, err
@@ -210,8 +210,8 @@ func sameOrder(a, b session.Checkpoint) bool {
 // maxDecodedBytes bounds what a cache keeps in memory, by its size on disk.
 const maxDecodedBytes = 16 << 20
 
-// decodedCache has what blobs say that this process has read lately. They never change. It is
-// emptied when it is full.
+// decodedCache has what blobs and documents say that this process has read or written lately, by
+// their digests. It is emptied when it is full.
 type decodedCache[T any] struct {
 	mu    sync.Mutex
 	held  map[spec.Digest]T
@@ -235,6 +235,12 @@ func (c *decodedCache[T]) add(name spec.Digest, v T, size int) {
 	c.bytes += size
 }
 
+func (c *decodedCache[T]) remove(name spec.Digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, name)
+}
+
 // part reads the document of a part, from memory if it can.
 func (s *checkpoints) part(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
 	if d, ok := s.parts.get(name); ok {
@@ -242,10 +248,7 @@ func (s *checkpoints) part(ctx context.Context, name spec.Digest) (checkpointDoc
 	}
 	d, size, err := s.readCheckpoint(ctx, name)
 	if err == nil {
-		// Only what it adds is used, and after which phase it was taken.
-		s.parts.add(name, checkpointDocument{Removed: d.Removed, Checkpoint: session.Checkpoint{
-			CurrentPhase: d.CurrentPhase, Assignments: d.Assignments, Artifacts: d.Artifacts, Decisions: d.Decisions,
-		}}, size)
+		s.parts.add(name, d, size)
 	}
 	return d, err
 }

@@ -105,11 +105,12 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	names := chain(t, s, webSession)
+	reader := later(t, s, 0) // which has none in memory
 	sound, err := os.ReadFile(blobPath(s, names[1]))
 	require.NoError(t, err)
 	everyDamage(sound, func(damaged []byte, what string, at int) {
 		require.NoError(t, os.WriteFile(blobPath(s, names[1]), damaged, 0o600))
-		_, err := s.Checkpoint(t.Context(), names[1])
+		_, err := reader.Checkpoint(t.Context(), names[1])
 		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
 		if at%16 > 0 {
 			return
@@ -118,9 +119,21 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 		// its own the damaged checkpoint has a good name, but no good content.
 		other, err := s.Content.PutBlob(t.Context(), damaged)
 		require.NoError(t, err)
-		_, err = s.Checkpoint(t.Context(), other)
+		_, err = reader.Checkpoint(t.Context(), other)
 		require.ErrorIs(t, err, session.ErrNotFound, "%s at %d", what, at)
 	})
+}
+
+// TestARemovedCheckpointIsNotReadFromMemory, so that nobody builds on what was pruned.
+func TestARemovedCheckpointIsNotReadFromMemory(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	name := chain(t, s, webSession)[1]
+	_, err := s.Checkpoint(t.Context(), name)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(blobPath(s, name)))
+	_, err = s.Checkpoint(t.Context(), name)
+	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
 func TestTheLastGoodCheckpointIsUsed(t *testing.T) {

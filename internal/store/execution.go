@@ -2,9 +2,9 @@ package store
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -12,29 +12,45 @@ import (
 // Execution reads a session's execution_state.json: [session.ErrNotFound] if there
 // is none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
 func (s sessions) Execution(key session.Key) (session.Execution, error) {
-	e, _, err := s.execution(key)
+	e, _, err := s.execution(key, func(data []byte) (session.Execution, error) { return parseExecution(key, data) })
 	return e, err
 }
 
-func (s sessions) execution(key session.Key) (e session.Execution, version storage.Version, err error) {
+// Incarnation is the incarnation of a session's status document. Errors are those of Execution.
+func (s sessions) Incarnation(key session.Key) (int, error) {
+	e, _, err := s.execution(key, func(data []byte) (session.Execution, error) { return s.known(key, data) })
+	return e.Incarnation, err
+}
+
+// known is parseExecution for a document that this process has often written itself. It must
+// not be changed.
+func (s sessions) known(key session.Key, data []byte) (session.Execution, error) {
+	if e, ok := s.written.get(cas.DigestOf(data)); ok {
+		return e, nil
+	}
+	return parseExecution(key, data)
+}
+
+func (s sessions) execution(key session.Key, parse func(data []byte) (session.Execution, error)) (e session.Execution, version storage.Version, err error) {
 	doc, err := documentKey(key, executionFile)
 	if err != nil {
 		return e, "", err
 	}
-	version, err = s.readDocument(doc, "state", func(data []byte) error {
-		e = session.Execution{}
-		if err := unseal(data, &e); err != nil {
-			return err
-		}
-		if e.Schema != session.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
-			return fmt.Errorf("it is not the %s of session %s", session.ExecutionSchema, key.Session)
-		}
-		return nil
+	version, err = s.readDocument(doc, "state", func(data []byte) (err error) {
+		e, err = parse(data)
+		return err
 	})
-	if err != nil {
-		return session.Execution{}, version, err
+	return e, version, err
+}
+
+func parseExecution(key session.Key, data []byte) (e session.Execution, err error) {
+	if err := unseal(data, &e); err != nil {
+		return session.Execution{}, err
 	}
-	return e, version, nil
+	if e.Schema != session.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
+		return session.Execution{}, fmt.Errorf("it is not the %s of session %s", session.ExecutionSchema, key.Session)
+	}
+	return e, nil
 }
 
 // UpdateExecution rewrites a session's execution_state.json. change gets what
@@ -57,23 +73,30 @@ func (s sessions) UpdateExecution(key session.Key, change func(*session.Executio
 // changed returns a session's state as change leaves it, and the version of what change
 // got; nil if it is the same.
 func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]byte, storage.Version, error) {
-	e, version, err := s.execution(key)
-	if err != nil && !missing(err) {
+	var stored []byte
+	e, version, err := s.execution(key, func(data []byte) (session.Execution, error) {
+		stored = data
+		return s.known(key, data)
+	})
+	switch {
+	case err == nil:
+		e.Status = e.Clone()
+	case !missing(err):
 		return nil, "", err
 	}
-	revision := e.Revision
-	was, err := json.Marshal(e)
-	if err != nil {
-		return nil, "", err
-	}
+	revision, boundary := e.Revision, e.BoundaryAt
 	change(&e)
-	is, err := json.Marshal(e)
-	if err != nil || bytes.Equal(is, was) {
-		return nil, "", err
+	if err == nil && e.BoundaryAt.Equal(boundary) {
+		if same, err := seal(e); err != nil || bytes.Equal(same, stored) {
+			return nil, "", err
+		}
 	}
 	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
 	e.Revision = revision + 1
 	e.UpdatedAt = s.now().UTC()
 	data, err := seal(e)
+	if err == nil {
+		s.written.add(cas.DigestOf(data), e, len(data))
+	}
 	return data, version, err
 }

@@ -22,7 +22,11 @@ const (
 )
 
 // sessions has the sessions of a store, and the status document of each.
-type sessions struct{ *documents }
+type sessions struct {
+	*documents
+	// written are status documents that this process has written lately, by their digests.
+	written *decodedCache[session.Execution]
+}
 
 // SessionDir is where a session's documents lie, for people.
 func (s sessions) SessionDir(key session.Key) (string, error) {

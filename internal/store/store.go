@@ -121,7 +121,7 @@ func (s *Store) Foreign() bool { return s.foreign }
 func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store {
 	content := cas.New(docs, cas.Options{Clock: o.Clock, Limits: o.Limits, StoreDir: dir, IndexDir: indexDir, IndexFrom: o.IndexFrom})
 	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
-	s := sessions{d}
+	s := sessions{d, &decodedCache[session.Execution]{}}
 	l := ledgers{d, s}
 	return &Store{
 		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
