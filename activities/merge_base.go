@@ -107,9 +107,9 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 	return out, nil
 }
 
-// digested names the basis of an assignment's work as a whole.
+// digested names the basis of an assignment's work as a whole. That of earlier phases is named.
 func digested(a session.CheckpointAssignment) session.CheckpointAssignment {
-	if a.Basis != nil {
+	if a.Basis != nil && a.InputDigest == "" {
 		a.InputDigest = a.Basis.Digest()
 	}
 	return a
