@@ -213,14 +213,10 @@ func (d *directory) clear(ctx context.Context, why string) {
 	}
 }
 
-// makeRoom gives back to a full disk what can be made again, unused layers, and then what
-// the directory takes up of it: first TMPDIR, then all of a directory that fills it, which is the
-// failure of the attempt. It returns false if there is nothing to give back, or if something is
-// at work there.
+// makeRoom gives back to a full disk what the directory takes up of it: first TMPDIR, then all of
+// a directory that fills it, which is the failure of the attempt. It returns false if there is
+// nothing to give back, or if something is at work there.
 func (d *directory) makeRoom(ctx context.Context, err error) bool {
-	if d.workDirs.FreeLayers(ctx) {
-		return true
-	}
 	was := d.change(func(s *directoryState) { s.tmpCleared = s.tmpCleared || s.dir.Tmp != "" && !s.busy })
 	switch {
 	case was.busy || was.dir.Tmp == "" || was.full != nil:

@@ -144,7 +144,7 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
-	k.full, k.unused = 3, 1
+	k.full, k.unused = 3, 1000 // each try leaves an unused layer
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)

@@ -188,13 +188,17 @@ func (e *execution) progressNow() string {
 // the heartbeat says what is wrong, and no attempt is used up. Permanent errors
 // are returned.
 func (e *execution) retryStore(ctx context.Context, try func() error) error {
-	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
+	freed := false
+	for wait := storeWait; ; {
 		err := try()
 		switch {
 		case err == nil || isPermanent(err):
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case diskFull(err) && !freed && e.dir.workDirs.FreeLayers(ctx):
+			freed = true // until the next wait: a try may leave such a layer each time
+			continue
 		case diskFull(err) && e.dir.makeRoom(ctx, err):
 			continue
 		}
@@ -204,6 +208,7 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
+		freed, wait = false, min(2*wait, storeWaitMax)
 	}
 }
 
