@@ -92,7 +92,7 @@ func (l *Layers) Usage() (u Usage, err error) {
 		u.Bytes += e.Bytes
 		lock, err := l.open(name, tried)
 		if lock != nil {
-			err = lock.Close()
+			err = unlock(lock)
 		}
 		for below := e; errors.Is(err, errInUse) && below != nil && !inUse[below.name]; below = all[below.Below] {
 			inUse[below.name] = true
@@ -148,7 +148,7 @@ func (l *Layers) leftovers() (dead []string, err error) {
 			continue
 		}
 		if err == nil {
-			err = lock.Close()
+			err = unlock(lock)
 		}
 		if err != nil {
 			return dead, err
@@ -210,7 +210,7 @@ func (l *Layers) moveAway(name string) (to string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() //nolint:errcheck // only locked
+	defer unlock(lock) //nolint:errcheck // only locked
 	to = l.path(filepath.Join(tempDir, rand.Text()))
 	return to, os.Rename(l.path(name), to)
 }

@@ -143,7 +143,7 @@ type Stack struct {
 
 // Release lets the layers be removed.
 func (s *Stack) Release() error {
-	if err := s.lock.Close(); !errors.Is(err, os.ErrClosed) {
+	if err := unlock(s.lock); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
@@ -200,12 +200,12 @@ func (l *Layers) hold(manifest spec.Digest) (*Stack, error) {
 		s.Dirs, err = l.chain(name, s.top)
 	}
 	if err != nil || s.Dirs == nil {
-		_ = lock.Close()
+		_ = unlock(lock)
 		return nil, l.discard(name)
 	}
 	now := l.o.Now()
 	if err := os.Chtimes(l.path(name), now, now); err != nil {
-		_ = lock.Close()
+		_ = unlock(lock)
 		return nil, err
 	}
 	return s, nil

@@ -129,7 +129,7 @@ func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Dig
 	made := false
 	defer func() {
 		if !made {
-			err = errors.Join(err, os.RemoveAll(m.dir), lock.Close())
+			err = errors.Join(err, os.RemoveAll(m.dir), unlock(lock))
 		}
 	}()
 	err = m.fill(ctx, below)

@@ -116,6 +116,13 @@ func flock(f *os.File, how int) error {
 	}
 }
 
+// unlock closes a file that was locked. A process that is just being started has its
+// descriptor for a moment, too, so closing it alone may unlock it later.
+func unlock(f *os.File) error {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	return f.Close()
+}
+
 // locked does something while the names below the root are locked: shared by those who add
 // some, alone by who removes some.
 func (l *Layers) locked(how int, do func() error) error {
@@ -123,7 +130,7 @@ func (l *Layers) locked(how int, do func() error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only locked
+	defer unlock(f) //nolint:errcheck // only locked
 	if err := flock(f, how); err != nil {
 		return err
 	}
