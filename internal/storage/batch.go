@@ -51,7 +51,7 @@ type tempBlob struct {
 func (d *Directory) NewBatch() (BlobBatch, error) { return d.newBatch() }
 
 func (d *Directory) newBatch() (*batch, error) {
-	if _, err := d.packs.list(d.root, true); err != nil {
+	if _, err := d.packs.list(d, true); err != nil {
 		return nil, err
 	}
 	return &batch{Directory: d, there: d.reader(true), seen: map[spec.Digest]struct{}{}}, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage/storagetest"
 )
 
-func open(t *testing.T, dir string) storage.Storage {
+func open(t testing.TB, dir string) storage.Storage {
 	t.Helper()
 	d, err := storage.NewDirectory(dir, time.Now)
 	require.NoError(t, err)

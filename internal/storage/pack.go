@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -220,132 +219,6 @@ func (p *pack) scan() (map[rawDigest]entry, error) {
 	}
 }
 
-// packs are those that this process knows of.
-type packs struct {
-	mu    sync.Mutex
-	known []*pack
-}
-
-// list returns the packs that are known; with anew, those that are there.
-func (k *packs) list(root string, anew bool) ([]*pack, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !anew {
-		return k.known, nil
-	}
-	const tries = 100 // a pack may be replaced as soon as it is listed
-	var err error
-	for range tries {
-		var now []*pack
-		if now, err = k.read(root); !errors.Is(err, fs.ErrNotExist) {
-			k.known = now
-			break
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read a pack of blobs: %w", err)
-	}
-	return k.known, nil
-}
-
-// read reads the packs that are not known. The error is fs.ErrNotExist if one is gone meanwhile.
-func (k *packs) read(root string) ([]*pack, error) {
-	names, _, err := packNames(root)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]*pack{}
-	for _, p := range k.known {
-		known[p.dir] = p
-	}
-	packs := make([]*pack, 0, len(names))
-	for _, path := range names {
-		p := known[path]
-		if p == nil {
-			if p, err = readPack(path); err != nil {
-				return nil, err
-			}
-		}
-		packs = append(packs, p)
-	}
-	return packs, nil
-}
-
-// generationDigits are at the end of a pack's name. A pack that takes the place of another has
-// the next number, so only one can, and the other does not count from then on.
-const generationDigits = 6
-
-func generation(name string) (series string, number int, ok bool) {
-	if len(name) <= generationDigits {
-		return "", 0, false
-	}
-	series = name[:len(name)-generationDigits]
-	number, err := strconv.Atoi(name[len(series):])
-	return series, number, err == nil && number >= 0
-}
-
-// packNames are the paths of the packs, of those that others have replaced, and of what else
-// lies there.
-func packNames(root string) (packs, others []string, err error) {
-	dir := filepath.Join(root, filepath.FromSlash(packsDir))
-	entries, err := os.ReadDir(dir) // sorted
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
-	}
-	last := ""
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		series, _, ok := generation(e.Name())
-		if !ok || !e.IsDir() {
-			others = append(others, path)
-			continue
-		}
-		if series == last {
-			others = append(others, packs[len(packs)-1])
-			packs = packs[:len(packs)-1]
-		}
-		packs, last = append(packs, path), series
-	}
-	return packs, others, nil
-}
-
-// inPacks calls do for each copy of a blob in packs until an error. It is ErrNotFound if there
-// is none. A copy is none whose pack is gone: do returns fs.ErrNotExist. With known, packs that
-// others have made lately may be missed.
-func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at packed) error) error {
-	name := raw(digest)
-	const tries = 100 // a pack may be replaced as soon as it is listed
-	for try := range tries {
-		packs, err := d.packs.list(d.root, try > 0)
-		if err != nil {
-			return err
-		}
-		found, gone := false, false
-		for _, p := range packs {
-			at, ok := p.find(name)
-			if !ok {
-				continue
-			}
-			err := do(p, at)
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				gone = true
-			case err != nil:
-				return err
-			default:
-				found = true
-			}
-		}
-		if found {
-			return nil
-		}
-		if !gone && (try > 0 || known) {
-			break
-		}
-	}
-	return ErrNotFound
-}
-
 // blobReader reads many blobs. It opens each pack once.
 type blobReader struct {
 	*Directory
@@ -427,11 +300,11 @@ func (r *blobReader) Close() error {
 
 // listPacked lists the blobs in packs.
 func (d *Directory) listPacked(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
-	packs, err := d.packs.list(d.root, true)
+	set, err := d.packs.list(d, true)
 	if err != nil {
 		return err
 	}
-	for _, p := range packs {
+	for _, p := range set.packs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -169,11 +169,11 @@ const wasted = 4
 
 // compact writes packs again of which too much is not used any more.
 func (d *Directory) compact() error {
-	packs, err := d.packs.list(d.root, true)
+	set, err := d.packs.list(d, true)
 	if err != nil {
 		return err
 	}
-	for _, p := range packs {
+	for _, p := range set.packs {
 		info, err := os.Lstat(p.data())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -246,7 +246,7 @@ func (p *packing) copyOf(old *pack) error {
 
 // sweptPacks are blobs that a sweep removes from the packs that there were when it began.
 type sweptPacks struct {
-	packs []*pack
+	packs *packSet
 	gone  map[*pack]map[rawDigest]struct{}
 }
 
@@ -260,17 +260,14 @@ func (s *sweptPacks) begin(d *Directory) error {
 		}
 	}
 	if err == nil {
-		s.packs, err = d.packs.list(d.root, true)
+		s.packs, err = d.packs.list(d, true)
 	}
 	return err
 }
 
 func (s *sweptPacks) remove(digest spec.Digest) {
 	name := raw(digest)
-	for _, p := range s.packs {
-		if _, ok := p.find(name); !ok {
-			continue
-		}
+	_ = s.packs.each(name, func(p *pack, _ packed) error {
 		if s.gone == nil {
 			s.gone = map[*pack]map[rawDigest]struct{}{}
 		}
@@ -278,7 +275,8 @@ func (s *sweptPacks) remove(digest spec.Digest) {
 			s.gone[p] = map[rawDigest]struct{}{}
 		}
 		s.gone[p][name] = struct{}{}
-	}
+		return nil
+	})
 }
 
 // sweep removes them. Packs that others have replaced meanwhile keep them until the next sweep.
