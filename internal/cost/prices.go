@@ -80,8 +80,8 @@ func (p Prices) Of(tier string, prompt int64) Prices {
 	if !p.Has(tier) {
 		tier = ""
 	}
-	best := Prices{Input: p.Input, Output: p.Output, CacheRead: p.CacheRead, CacheWrite: p.CacheWrite, CacheWrite1h: p.CacheWrite1h, WebSearch: p.WebSearch}
-	above := int64(-1)
+	best, above := p, int64(-1)
+	best.When = nil
 	for _, w := range p.When {
 		if w.Tier == tier && w.Above > above && (w.Above == 0 || prompt > w.Above) {
 			above, best = w.Above, w.prices(p.WebSearch)
@@ -93,23 +93,14 @@ func (p Prices) Of(tier string, prompt int64) Prices {
 // Dearest are, for a call of a service tier whose prompt has up to so many tokens, the prices of
 // the dearest input, read from a cache or written to one, and output. hour: it may be cached for an hour.
 func (p Prices) Dearest(tier string, prompt int64, hour bool) (input, output USD) {
-	for _, longest := range append(p.lengths(), 0) {
-		of := p.Of(tier, min(longest+1, prompt))
+	for _, w := range append([]When{{}}, p.When...) {
+		of := p.Of(tier, min(w.Above+1, prompt))
 		input, output = max(input, of.Input, of.CacheRead, of.CacheWrite), max(output, of.Output)
 		if hour {
 			input = max(input, of.CacheWrite1h)
 		}
 	}
 	return input, output
-}
-
-// lengths are the lengths of a prompt at which prices change.
-func (p Prices) lengths() []int64 {
-	var all []int64
-	for _, w := range p.When {
-		all = append(all, w.Above)
-	}
-	return all
 }
 
 // Cost is what a usage of a call of a service tier costs at these prices, rounded up to the billionth
