@@ -76,11 +76,7 @@ func (d *examination) layers(dir string) {
 		if _, err := os.Stat(root); err != nil {
 			continue
 		}
-		l, err := layers.New(layers.Options{Root: root, Now: d.options.Now})
-		var u layers.Usage
-		if err == nil {
-			u, err = l.Usage()
-		}
+		u, err := layers.Measure(root)
 		if err != nil {
 			d.add("layers", Warning, "run this as the user of the worker", "%s cannot be measured: %v", root, err)
 			continue

@@ -169,7 +169,8 @@ func BenchmarkSideBySide(b *testing.B) {
 		s := openStore(b, filepath.Join(top, "store"))
 		m := treeOf(b, s, 50_000)
 		made := func(n int) (time.Duration, layers.Usage) {
-			l := openLayers(b, s, filepath.Join(top, fmt.Sprint("layers", n)), nil)
+			root := filepath.Join(top, fmt.Sprint("layers", n))
+			l := openLayers(b, s, root, nil)
 			start := time.Now()
 			var all errgroup.Group
 			for range n {
@@ -183,7 +184,7 @@ func BenchmarkSideBySide(b *testing.B) {
 			}
 			require.NoError(b, all.Wait())
 			took := time.Since(start)
-			usage, err := l.Usage()
+			usage, err := layers.Measure(root)
 			require.NoError(b, err)
 			return took, usage
 		}

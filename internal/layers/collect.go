@@ -80,8 +80,12 @@ func (l *Layers) recent(n int) ([]spec.Digest, error) {
 	return out, nil
 }
 
-// Usage measures the layers.
-func (l *Layers) Usage() (u Usage, err error) {
+// Measure measures the layers below a root. It changes nothing, so a full disk is no obstacle.
+func Measure(root string) (u Usage, err error) {
+	l, err := existing(Options{Root: root})
+	if err != nil {
+		return u, err
+	}
 	all, err := l.list()
 	if err != nil {
 		return u, err

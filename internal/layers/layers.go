@@ -90,24 +90,33 @@ func New(o Options) (*Layers, error) {
 		o.MaxDepth = DefaultDepth
 	}
 	o.MaxDepth = min(o.MaxDepth, maxChain)
-	var err error
-	if o.Root, err = filepath.Abs(o.Root); err != nil {
+	l, err := existing(o)
+	if err != nil {
 		return nil, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil, fmt.Errorf("find out when the host was started: %w", err)
-	}
-	for dir, mode := range map[string]fs.FileMode{o.Root: dirMode, filepath.Join(o.Root, tempDir): ownMode} {
+	for dir, mode := range map[string]fs.FileMode{l.o.Root: dirMode, l.path(tempDir): ownMode} {
 		if err := errors.Join(os.MkdirAll(dir, dirMode), os.Chmod(dir, mode)); err != nil {
 			return nil, fmt.Errorf("make the directory of layers: %w", err)
 		}
 	}
-	l := &Layers{o: o, boot: strings.TrimSpace(string(boot))}
 	if err := l.locked(shared, l.findOwner); err != nil {
 		return nil, fmt.Errorf("find out who layers are for: %w", err)
 	}
 	return l, nil
+}
+
+// existing opens layers to look at them: it makes nothing.
+func existing(o Options) (*Layers, error) {
+	root, err := filepath.Abs(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	o.Root = root
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("find out when the host was started: %w", err)
+	}
+	return &Layers{o: o, boot: strings.TrimSpace(string(boot))}, nil
 }
 
 // findOwner gives a directory away to see who has it then.

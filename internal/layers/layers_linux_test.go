@@ -159,7 +159,7 @@ func TestAStackIsItsTree(t *testing.T) {
 	info, err := os.Stat(root)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o711), info.Mode().Perm())
-	usage, err := l.Usage()
+	usage, err := layers.Measure(root)
 	require.NoError(t, err)
 	require.Equal(t, len(steps), usage.Layers)
 	require.Zero(t, usage.InUse)
@@ -199,7 +199,7 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 		require.Equal(t, links, int(st.Nlink), p)
 	}
 	require.Len(t, owned, 4, "one only to see who has it then")
-	usage, err := l.Usage()
+	usage, err := layers.Measure(root)
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.InUse)
 	require.Greater(t, usage.Bytes, int64(2*50*4096))
@@ -207,6 +207,17 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 }
 
 // A tree for another owner is another layer: an overlay cannot copy up what is owned by
+// A full disk can be measured, and by a user who may not write.
+func TestMeasuringChangesNothing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	_, err := layers.Measure(root)
+	require.NoError(t, err)
+	found, err := os.ReadDir(root)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}
+
 // somebody that it does not map.
 func TestLayersOfTwoOwners(t *testing.T) {
 	t.Parallel()
@@ -259,7 +270,7 @@ func TestWhatIsUsedStays(t *testing.T) {
 
 	require.NoError(t, l.Collect(t.Context()))
 	require.Len(t, layersOf(t, root), 3, "the one that is used, and those below it")
-	usage, err := l.Usage()
+	usage, err := layers.Measure(root)
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.InUse)
 	require.Equal(t, full(many), union(t, top.Dirs))
