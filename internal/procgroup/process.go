@@ -217,8 +217,9 @@ func (l *Launcher) orders(p Process) room.Orders {
 
 // running is a shim that has been started.
 type running struct {
-	cmd     *exec.Cmd
-	started uint64 // in clock ticks since boot
+	cmd *exec.Cmd
+	// started is when it was about to be started: see [proctree.Now].
+	started uint64
 	// reportTimeout is how long it may take to report once it has to stop.
 	reportTimeout time.Duration
 
@@ -274,11 +275,10 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 		s.cmd.SysProcAttr = p.Room.Namespaces()
 	}
 	group.enter(s.cmd.SysProcAttr)
+	s.started = proctree.Now()
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
-	self, _ := proctree.Read(s.cmd.Process.Pid)
-	s.started = self.Started
 	if p.Room != nil {
 		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
 			_ = s.cmd.Process.Kill() // it has done nothing yet
@@ -291,23 +291,23 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 // connect makes the pipes to a shim, except those that the process has streams of its own for,
 // and returns the shim's ends.
 func (s *running) connect(own *Streams) (theirs []*os.File, err error) {
+	const read, written = 0, 1
 	pipes := []struct {
-		ours    **os.File
-		written bool
-	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}}
+		ours **os.File
+		end  int
+	}{{&s.stdin, written}, {&s.stdout, read}, {&s.stderr, read}, {&s.orders, written}}
 	if own != nil {
 		theirs, pipes = append(theirs, own.In, own.Out, own.Err), pipes[3:]
 	}
-	for _, pipe := range pipes {
-		r, w, err := os.Pipe()
-		if err != nil {
+	for _, p := range pipes {
+		var ends [2]int // not negative
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return theirs, fmt.Errorf("make a pipe: %w", err)
 		}
-		if pipe.written {
-			*pipe.ours, theirs = w, append(theirs, r)
-		} else {
-			*pipe.ours, theirs = r, append(theirs, w)
-		}
+		// Only this end is waited for. [os.Pipe] has both watched, and the shim's undone.
+		_ = unix.SetNonblock(ends[p.end], true) // otherwise it is waited for by a thread
+		*p.ours = os.NewFile(uintptr(ends[p.end]), "pipe")
+		theirs = append(theirs, os.NewFile(uintptr(ends[1-p.end]), "pipe"))
 	}
 	return theirs, nil
 }
@@ -329,13 +329,18 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// buffers are for reading output.
+var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
 // pump moves everything through the pipes. The returned group is done when
 // nothing more comes.
 func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup {
 	var pipes sync.WaitGroup
 	read := func(from *os.File, to io.WriteCloser) {
 		pipes.Go(func() {
-			_, _ = io.Copy(to, from) // ends with the pipe, however that ends
+			buf := buffers.Get().(*[32 << 10]byte)                      //nolint:forcetypeassert // as New makes them
+			_, _ = io.CopyBuffer(to, struct{ io.Reader }{from}, buf[:]) // ends with the pipe, however that ends
+			buffers.Put(buf)
 			_ = to.Close()
 		})
 	}

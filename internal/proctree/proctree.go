@@ -25,8 +25,15 @@ type Process struct {
 	Zombie, Stopped bool
 	// Terminal: it has a controlling terminal.
 	Terminal bool
-	// Started is when, in clock ticks since boot.
+	// Started is when, by [Now].
 	Started uint64
+}
+
+// Now is the time in clock ticks since boot, 100 a second.
+func Now() uint64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)         // it cannot fail with these arguments
+	return uint64(max(now.Nano()/int64(time.Second/100), 0)) // not negative
 }
 
 // Read reads one process; ok is false if there is none.

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,4 +19,19 @@ func TestStatIsReadWhateverTheNameHolds(t *testing.T) {
 		_, ok := parseStat(42, []byte(broken))
 		require.False(t, ok)
 	}
+}
+
+func TestTheStartOfAProcessIsComparedWithNow(t *testing.T) {
+	t.Parallel()
+	before := Now()
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p, ok := Read(cmd.Process.Pid)
+	require.True(t, ok)
+	require.GreaterOrEqual(t, p.Started, before)
+	require.LessOrEqual(t, p.Started, Now())
 }
