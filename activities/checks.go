@@ -39,7 +39,7 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 	if f := missing(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
-	if c.exec.dir.workDirs.HasLayers() {
+	if len(contract.Checks) > 0 && c.exec.dir.workDirs.HasLayers() {
 		defer func() { _ = c.exec.dir.workDirs.ClearFresh(dir) }() // the next check clears it otherwise
 	}
 	for _, name := range contract.Checks {

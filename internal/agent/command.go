@@ -101,7 +101,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *pas
 	if err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
-	if !job.Continues { // what an earlier attempt has left in TMPDIR
+	if !job.Continues && !dirs.New { // what an earlier attempt has left in TMPDIR
 		if err := errors.Join(removeAll(dirs.Tmp), os.Mkdir(dirs.Tmp, 0o700)); err != nil {
 			return nil, session.Outcome{}, broken(subject, err)
 		}

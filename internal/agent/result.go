@@ -192,10 +192,7 @@ func describeKind(t reflect.Type) string {
 
 // resultBox is the directory in which an agent leaves its result, beside the
 // tree and fresh for each attempt.
-type resultBox struct {
-	dir  string
-	root *os.Root
-}
+type resultBox struct{ root *os.Root }
 
 // resultDir is where the agent of a HOME leaves its result.
 func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
@@ -203,10 +200,11 @@ func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "r
 // newResultBox makes the directory.
 func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	dir := resultDir(home)
-	if err := removeAll(dir); err != nil {
-		return nil, fmt.Errorf("clear the last result: %w", err)
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) { // the last one
+		err = errors.Join(removeAll(dir), os.Mkdir(dir, 0o700))
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("create the directory of the result: %w", err)
 	}
 	if err := user.Chown(dir); err != nil {
@@ -217,7 +215,7 @@ func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the result: %w", err)
 	}
-	return &resultBox{dir: dir, root: root}, nil
+	return &resultBox{root: root}, nil
 }
 
 // read returns the result, nil if there is none. The agent chose what is at
@@ -258,10 +256,7 @@ func (b *resultBox) result() (result, error) {
 	return parseResult(data)
 }
 
-func (b *resultBox) close() {
-	_ = b.root.Close() // a directory
-	_ = removeAll(b.dir)
-}
+func (b *resultBox) close() { _ = b.root.Close() } // a directory
 
 // removeAll removes a directory that an agent has filled.
 func removeAll(dir string) error {

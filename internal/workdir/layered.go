@@ -2,27 +2,24 @@ package workdir
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const (
-	// layeredFile says, in an assignment's directory, over which layers its tree lies.
-	layeredFile = "layered.json"
+	// layeredLink says, in an assignment's directory, over which layers its tree lies: see [layered].
+	layeredLink = "layered"
 	// overlayDir is the directory beside a tree that the kernel needs for an overlay.
 	overlayDir = "overlay"
 	// freshDir has the directories of the check that runs, or ran last.
 	freshDir = "check"
-	// maxLayeredFile bounds layeredFile, in bytes.
-	maxLayeredFile = 4096
 )
 
 // Acquire returns the read-only layers of a manifest's tree, the topmost first, which stay
@@ -30,13 +27,14 @@ const (
 // they are absent.
 type Acquire func(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func() error, err error)
 
-// layered is what layeredFile has.
+// layered is what layeredLink has as its target: Manifest, and Collected after a blank. A link is
+// written and replaced as a whole, and costs less than a file.
 type layered struct {
 	// Manifest is the tree of the layers.
-	Manifest spec.Digest `json:"manifest"`
-	// Collected is the tree that the layers and the changes above them make, where that is
-	// known: nothing has worked there since it was collected.
-	Collected spec.Digest `json:"collected,omitempty"`
+	Manifest spec.Digest
+	// Collected is the tree that the layers and the changes above them make; empty: that is not
+	// known, because something may have worked there since it was collected.
+	Collected spec.Digest
 }
 
 // HasLayers reports whether trees can be layered.
@@ -51,6 +49,9 @@ func (d *Dirs) FreeLayers(ctx context.Context) bool {
 // agent left above them stays if it was collected as just that manifest: then ignored files
 // stay, too. The layers are held until ctx ends.
 func (d *Dirs) Lay(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+	if w.New { // nothing is there
+		return d.layOver(ctx, w, manifest, near...)
+	}
 	if was, ok := readLayered(w); ok && was.Collected == manifest {
 		return d.layOver(ctx, w, was.Manifest)
 	}
@@ -134,32 +135,26 @@ func (d *Dirs) over(ctx context.Context, w session.WorkDir, manifest spec.Digest
 	return w, makeDir(w.Layers.Work)
 }
 
-func layeredPath(w session.WorkDir) string { return filepath.Join(filepath.Dir(w.Tree), layeredFile) }
+func layeredPath(w session.WorkDir) string { return filepath.Join(filepath.Dir(w.Tree), layeredLink) }
 
 func readLayered(w session.WorkDir) (layered, bool) {
-	var l layered
-	data, err := bounded.ReadFile(layeredPath(w), maxLayeredFile)
-	if err != nil || json.Unmarshal(data, &l) != nil || !l.Manifest.Valid() {
-		return layered{}, false
-	}
-	return l, true
+	target, err := os.Readlink(layeredPath(w))
+	manifest, collected, _ := strings.Cut(target, " ")
+	l := layered{Manifest: spec.Digest(manifest), Collected: spec.Digest(collected)}
+	return l, err == nil && l.Manifest.Valid()
 }
 
-// writeLayered writes the note. After a power loss it may be gone or torn: then the
-// directory is filled anew.
-func writeLayered(w session.WorkDir, l layered) (err error) {
-	data, err := json.Marshal(l)
+// writeLayered writes the note. After a power loss it may be gone: then the directory is filled
+// anew.
+func writeLayered(w session.WorkDir, l layered) error {
+	target := strings.TrimSpace(string(l.Manifest + " " + l.Collected))
+	path, next := layeredPath(w), layeredPath(w)+".new"
+	err := os.Symlink(target, next)
+	if errors.Is(err, fs.ErrExist) { // of a worker that was killed
+		err = errors.Join(os.Remove(next), os.Symlink(target, next))
+	}
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(filepath.Dir(w.Tree)) // no link is followed out of it
-	if err != nil {
-		return err
-	}
-	defer closing(root, &err)
-	const next = layeredFile + ".new"
-	if err := root.WriteFile(next, data, 0o600); err != nil {
-		return err
-	}
-	return root.Rename(next, layeredFile)
+	return os.Rename(next, path)
 }

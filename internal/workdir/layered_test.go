@@ -34,6 +34,8 @@ func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, d.Layered(w))
 	write(t, filepath.Join(w.Tree, "copied"), nil)
+	w, err = d.Make(web, backend)
+	require.NoError(t, err)
 
 	ctx, end := context.WithCancel(t.Context())
 	laid, err := d.Lay(ctx, w, first)
@@ -45,6 +47,8 @@ func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 	end()
 	require.Eventually(t, func() bool { return held.Load() == 0 }, time.Minute, time.Millisecond, "layers are held until the work ends")
 
+	// A worker may have been killed between the making of a note and its use.
+	require.NoError(t, os.Symlink("stale", filepath.Join(filepath.Dir(w.Tree), "layered.new")))
 	again, err := d.Laid(t.Context(), w)
 	require.NoError(t, err)
 	require.Equal(t, laid.Layers, again.Layers, "an attempt that was cut off continues there")

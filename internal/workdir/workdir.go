@@ -111,9 +111,6 @@ func (d *Dirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, err
 }
 
 func (d *Dirs) makeIn(dir string) (w session.WorkDir, err error) {
-	if err := d.makeParents(dir); err != nil {
-		return w, err
-	}
 	w.LiveLog = filepath.Join(dir, liveLogFile)
 	if dir, w.New, err = d.secretDir(dir); err != nil {
 		return w, err
@@ -169,21 +166,22 @@ func makeAll(w session.WorkDir) error {
 	return errors.Join(errs...)
 }
 
-// makeDir makes a directory. What an agent has put in its place is removed.
+// makeDir makes a directory in one that is there. What an agent has put in its place is removed.
 func makeDir(dir string) error {
-	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
-		if err := os.Remove(dir); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(dir, privateMode); err != nil {
+	err := os.Mkdir(dir, privateMode)
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	info, err := os.Lstat(dir)
-	if err == nil && info.Mode().Perm()&0o700 != 0o700 { // as an agent has left it
-		err = os.Chmod(dir, info.Mode().Perm()|0o700)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.Join(os.Remove(dir), os.Mkdir(dir, privateMode))
+	case info.Mode().Perm()&0o700 != 0o700: // as an agent has left it
+		return os.Chmod(dir, info.Mode().Perm()|0o700)
 	}
-	return err
+	return nil
 }
 
 // RestoreAccess makes the directories above an assignment's tree accessible to their owner
