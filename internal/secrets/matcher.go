@@ -26,6 +26,8 @@ const (
 type matcher struct {
 	patterns []pattern
 	root     *state
+	// first has the bytes that a secret may begin with.
+	first [256]bool
 
 	mu     sync.Mutex
 	states map[string]*state
@@ -63,13 +65,10 @@ func newMatcher(secrets []string) *matcher {
 	}
 	m.root = &state{positions: begin}
 	for c := range 256 {
-		m.step(m.root, byte(c))
+		m.first[c] = m.step(m.root, byte(c)) != noMatch
 	}
 	return m
 }
-
-// begins reports whether a secret may begin with a byte.
-func (m *matcher) begins(c byte) bool { return m.root.next[c].Load() != noMatch }
 
 // match is the length of the longest secret that data begins with; 0 for none. more
 // tells that further data may make it longer.

@@ -84,7 +84,7 @@ func (s *Set) InBytes(text []byte) bool {
 func (s *Set) scan(out, data []byte, last bool) (masked, rest []byte) {
 	plain := 0 // data[plain:i] is yet to be copied
 	for i := 0; i < len(data); {
-		if !s.matcher.begins(data[i]) {
+		if !s.matcher.first[data[i]] {
 			i++
 			continue
 		}
@@ -141,13 +141,16 @@ func (s *Scanner) Found() bool { return s.found }
 
 // Write never fails.
 func (s *Scanner) Write(data []byte) (int, error) {
-	n := len(data)
+	n, first := len(data), &s.set.matcher.first
+	if len(s.set.matcher.patterns) == 0 {
+		return n, nil
+	}
 	if len(s.rest) > 0 {
 		data = append(s.rest, data...)
 	}
 	pending := len(data)
 	for i := 0; i < len(data) && !s.found; i++ {
-		if !s.set.matcher.begins(data[i]) {
+		if !first[data[i]] {
 			continue
 		}
 		length, more := s.set.matcher.match(data[i:])

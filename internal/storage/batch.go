@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"os"
 	"sync"
 
@@ -25,7 +26,7 @@ type batch struct {
 
 	mu sync.Mutex
 	// seen are the blobs of the batch, so that each is stored once.
-	seen map[spec.Digest]struct{}
+	seen map[rawDigest]struct{}
 	few  []smallBlob
 	size int
 	// pack has the small blobs; nil: they are few.
@@ -54,28 +55,34 @@ func (d *Directory) newBatch() (*batch, error) {
 	if _, err := d.packs.list(d, true); err != nil {
 		return nil, err
 	}
-	return &batch{Directory: d, there: d.reader(true), seen: map[spec.Digest]struct{}{}}, nil
+	return &batch{Directory: d, there: d.reader(true), seen: map[rawDigest]struct{}{}}, nil
 }
 
-// begins reports whether the batch has not seen a blob yet.
-func (b *batch) begins(digest spec.Digest) bool {
+// begins reports whether the batch has not seen a blob yet, and whether it packs small blobs.
+func (b *batch) begins(digest spec.Digest) (first, packs bool) {
+	name := raw(digest)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, seen := b.seen[digest]
-	b.seen[digest] = struct{}{}
-	return !seen
+	_, seen := b.seen[name]
+	b.seen[name] = struct{}{}
+	return !seen, b.pack != nil
 }
 
-// Put implements [BlobBatch].
+// Put implements [BlobBatch]. Nobody looks whether a blob that is packed has a file of its own:
+// that would take longer than to write it once more.
 func (b *batch) Put(digest spec.Digest, content []byte) error {
-	path, err := b.blobPath(digest)
-	if err != nil {
+	if err := checkDigest(digest); err != nil {
 		return err
 	}
-	if !b.begins(digest) {
+	first, packs := b.begins(digest)
+	if !first {
 		return nil
 	}
-	found, same, err := b.there.holds(digest, content)
+	open := b.there.OpenBlob
+	if packs && len(content) <= maxPacked {
+		open = func(digest spec.Digest) (io.ReadCloser, error) { return b.there.openPacked(digest, true) }
+	}
+	found, same, err := b.there.holds(open, digest, content)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +95,7 @@ func (b *batch) Put(digest spec.Digest, content []byte) error {
 		return b.addSmall(digest, content)
 	}
 	// A damaged file is replaced.
-	temp, err := b.writeTempOnce(path, content, UntilPowerLoss)
+	temp, err := b.writeTempOnce(b.blobFile(digest), content, UntilPowerLoss)
 	if err == nil {
 		b.addFile(tempBlob{temp, digest, int64(len(content))})
 	}
@@ -164,13 +171,13 @@ func (w *blobWriter) Add(digest spec.Digest) error {
 	if w.file == nil {
 		return w.batch.Put(digest, w.small)
 	}
-	if _, err := w.batch.blobPath(digest); err != nil {
+	if err := checkDigest(digest); err != nil {
 		return err
 	}
 	if err := w.file.Close(); err != nil {
 		return err
 	}
-	if w.added = w.batch.begins(digest); w.added {
+	if w.added, _ = w.batch.begins(digest); w.added {
 		w.batch.addFile(tempBlob{w.file.Name(), digest, w.size})
 	}
 	return nil
@@ -190,11 +197,7 @@ func (b *batch) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.few {
-		path, err := b.blobPath(s.digest)
-		if err != nil {
-			return err
-		}
-		temp, err := b.writeTempOnce(path, s.content, UntilPowerLoss)
+		temp, err := b.writeTempOnce(b.blobFile(s.digest), s.content, UntilPowerLoss)
 		if err != nil {
 			return err
 		}

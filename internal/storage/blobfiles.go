@@ -22,11 +22,21 @@ import (
 
 // blobPath is the file of a blob.
 func (d *Directory) blobPath(digest spec.Digest) (string, error) {
-	if !digest.Valid() {
-		return "", fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
+	if err := checkDigest(digest); err != nil {
+		return "", err
 	}
-	return d.root + "/" + BlobKey(digest), nil
+	return d.blobFile(digest), nil
 }
+
+func checkDigest(digest spec.Digest) error {
+	if !digest.Valid() {
+		return fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
+	}
+	return nil
+}
+
+// blobFile is the file of a blob whose digest is valid.
+func (d *Directory) blobFile(digest spec.Digest) string { return d.root + "/" + BlobKey(digest) }
 
 // PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
 func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made bool, err error) {
@@ -36,7 +46,7 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 	}
 	r := d.reader(false)
 	defer r.Close() //nolint:errcheck // only read
-	_, there, err := r.holds(digest, data)
+	_, there, err := r.holds(r.OpenBlob, digest, data)
 	switch {
 	case err != nil:
 		return false, err
@@ -60,11 +70,11 @@ func (d *Directory) makeBlob(path string, data []byte, durability Durability) er
 	return d.installTemp(temp, path, durability)
 }
 
-// holds reports whether a blob is stored, and whether with exactly this content: then it is
-// marked as used, so that it does not look abandoned. What was swept away meanwhile is not
-// stored.
-func (r *blobReader) holds(digest spec.Digest, content []byte) (found, same bool, err error) {
-	f, err := r.OpenBlob(digest)
+// holds reports whether a blob is stored where open finds it, and whether with exactly this
+// content: then it is marked as used, so that it does not look abandoned. What was swept away
+// meanwhile is not stored.
+func (r *blobReader) holds(open func(spec.Digest) (io.ReadCloser, error), digest spec.Digest, content []byte) (found, same bool, err error) {
+	f, err := open(digest)
 	if errors.Is(err, ErrNotFound) {
 		return false, false, nil
 	}

@@ -45,6 +45,9 @@ type Blobs interface {
 type BlobReader interface {
 	// OpenBlob reads a blob, as that of [Blobs], until the BlobReader is closed.
 	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
+	// ReadBlob reads a blob into a buffer and returns its size. The error is
+	// [io.ErrShortBuffer] if the blob is not smaller than the buffer.
+	ReadBlob(digest spec.Digest, into []byte) (int, error)
 	Close() error
 }
 

@@ -237,14 +237,14 @@ func (d *Directory) reader(known bool) *blobReader {
 
 // OpenBlob implements [BlobReader]. What it returns of a blob that is not packed is a file.
 func (r *blobReader) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	path, err := r.blobPath(digest)
-	if err != nil {
+	if err := checkDigest(digest); err != nil {
 		return nil, err
 	}
 	if content, err := r.openPacked(digest, true); !errors.Is(err, ErrNotFound) {
 		return content, err
 	}
-	err = unix.Access(path, unix.F_OK) // takes a third of opening what is not there
+	path := r.blobFile(digest)
+	err := unix.Access(path, unix.F_OK) // takes a third of opening what is not there
 	if err == nil {
 		var f *os.File
 		if f, err = openFile(path); err == nil {
@@ -272,6 +272,48 @@ func (r *blobReader) openPacked(digest spec.Digest, known bool) (content io.Read
 		return err
 	})
 	return content, err
+}
+
+// ReadBlob implements [BlobReader].
+func (r *blobReader) ReadBlob(digest spec.Digest, into []byte) (n int, err error) {
+	if err := checkDigest(digest); err != nil {
+		return 0, err
+	}
+	read := false
+	err = r.inPacks(digest, true, func(p *pack, at packed) error {
+		if read {
+			return nil
+		}
+		data, err := r.dataOf(p)
+		if err != nil {
+			return err
+		}
+		read = true
+		if at.size >= len(into) {
+			return io.ErrShortBuffer
+		}
+		n, err = data.ReadAt(into[:at.size], at.offset)
+		if errors.Is(err, io.EOF) { // what is missing shows in the digest
+			err = nil
+		}
+		return err
+	})
+	if !errors.Is(err, ErrNotFound) {
+		return n, err
+	}
+	f, err := r.OpenBlob(digest)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	n, err = io.ReadFull(f, into)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return n, nil
+	case err == nil:
+		return 0, io.ErrShortBuffer
+	}
+	return 0, err
 }
 
 func (r *blobReader) dataOf(p *pack) (*os.File, error) {

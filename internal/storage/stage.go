@@ -99,10 +99,13 @@ func (s *stage) publishBlob(from *blobReader, to *batch, digest spec.Digest) err
 		return to.Put(digest, content)
 	}
 	info, err := f.Stat()
-	if err == nil && to.begins(digest) {
+	if err != nil {
+		return err
+	}
+	if first, _ := to.begins(digest); first {
 		to.addFile(tempBlob{f.Name(), digest, info.Size()})
 	}
-	return err
+	return nil
 }
 
 // Close implements [Stage].
