@@ -181,7 +181,17 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 }
 
 func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ spec.Digest, err error) {
-	f, _, err := openRegular(a.root, p, info, false)
+	root, err := a.root.OpenRoot(path.Dir(p))
+	if err != nil {
+		return "", err
+	}
+	defer closing(root, &err)
+	dir, err := enter(root)
+	if err != nil {
+		return "", err
+	}
+	defer closing(dir, &err)
+	f, _, err := dir.openRegular(path.Base(p), info, false)
 	if err != nil {
 		return "", err
 	}
@@ -351,7 +361,7 @@ func (a *Application) write(ctx context.Context, name string, e Entry, replaces 
 		return err
 	}
 	defer closing(dst, &err)
-	digest, _, err := a.store.copyFile(ctx, dst, src, e.Size)
+	digest, _, err := copyFile(ctx, dst, src)
 	if err != nil {
 		return err
 	}

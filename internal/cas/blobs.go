@@ -24,6 +24,14 @@ func DigestOf(data []byte) spec.Digest {
 	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
+// isNamed reports whether a name is that of the blob with this content.
+func isNamed(name spec.Digest, data []byte) bool {
+	sum := sha256.Sum256(data)
+	var digits [2 * sha256.Size]byte
+	hex.Encode(digits[:], sum[:])
+	return string(digits[:]) == string(name)
+}
+
 func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
 
 // blobs stores and reads blobs, verified.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Export writes files and links of a manifest into a directory, which it makes
@@ -94,14 +95,19 @@ func makeWay(root *os.Root, paths []string, overwrite bool) error {
 	return nil
 }
 
-func (s *Store) export(ctx context.Context, from opener, root *os.Root, p string, e Entry) (err error) {
+func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Root, p string, e Entry) (err error) {
 	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
 		return err
 	}
 	if e.Link != "" {
 		return root.Symlink(e.Link, p)
 	}
-	dir, err := root.OpenRoot(path.Dir(p))
+	in, err := root.OpenRoot(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer closing(in, &err)
+	dir, err := enter(in)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -23,6 +24,17 @@ type stamp struct {
 	// Size in bytes; the times in nanoseconds.
 	Size, Modified, Changed int64
 }
+
+// stampOf is the stamp of a file that was seen.
+func stampOf(info fs.FileInfo) stamp {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stampFrom(st)
+	}
+	return stamp{}
+}
+
+// vouches reports whether the stamp tells one content of the file from another.
+func (s stamp) vouches() bool { return s.Changed != 0 }
 
 // indexed is a file of a directory, whose content was known when it bore the stamp.
 type indexed struct {

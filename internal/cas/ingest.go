@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -54,8 +55,8 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 			}
 			continue
 		}
-		stamp, stamped := stampOf(f.info)
-		if digest, ok := in.index.known(f.path, stamp); ok && stamped {
+		f.stamp = stampOf(f.info)
+		if digest, ok := in.index.known(f.path, f.stamp); ok {
 			f.Entry, f.kept = Entry{SHA256: digest, Size: f.info.Size(), Executable: f.executable()}, true
 			in.unchanged++
 			continue
@@ -113,9 +114,7 @@ func (in *ingestion) remembered(tree spec.Digest) *index {
 	}
 	x := newIndex(tree)
 	for _, f := range kept {
-		if stamp, ok := stampOf(f.info); ok {
-			x.add(f.path, stamp, f.SHA256)
-		}
+		x.add(f.path, f.stamp, f.SHA256)
 	}
 	return x
 }
@@ -130,9 +129,15 @@ func (in *ingestion) link(f *found) error {
 // batch stores files of one directory. clock is the time by which files are
 // stamped, from before the batch was read.
 func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, trusted bool) (err error) {
-	dir, err := in.root.OpenRoot(path.Dir(files[0].path))
+	at := path.Dir(files[0].path)
+	root, err := in.root.OpenRoot(at)
 	if err != nil {
-		return ofTree(path.Dir(files[0].path), "opened", err)
+		return ofTree(at, "opened", err)
+	}
+	defer closing(root, &err)
+	dir, err := enter(root)
+	if err != nil {
+		return ofTree(at, "opened", err)
 	}
 	defer closing(dir, &err)
 	for _, f := range files {
@@ -149,7 +154,7 @@ func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, tru
 		}
 		// What was changed after the clock was read bears a later time: a
 		// stamp from before it cannot hide a change.
-		if s, ok := stampOf(f.info); !ok || !trusted || s.Changed >= clock {
+		if !trusted || f.stamp.Changed >= clock {
 			f.kept = false
 		}
 	}
@@ -157,7 +162,7 @@ func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, tru
 }
 
 // file stores one file. It is kept if it has not changed while it was read.
-func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
+func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 	if size := f.info.Size(); size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
 		return tooLarge(f.path, size, in.store.limits.FileBytes)
 	}
@@ -166,28 +171,23 @@ func (in *ingestion) file(ctx context.Context, dir *os.Root, f *found) error {
 			return err
 		}
 	}
-	src, before, err := openRegular(dir, path.Base(f.path), f.info, in.mend)
+	src, before, err := dir.openRegular(path.Base(f.path), f.info, in.mend)
 	if err != nil {
 		return ofTree(f.path, "opened", err)
 	}
 	defer src.Close() //nolint:errcheck // only read
-	executable := f.executable()
-	if before.Size() < storage.BufferSize {
-		f.Entry, err = in.small(ctx, src, f)
+	if before.Size < storage.BufferSize {
+		f.Entry, err = in.small(ctx, src, before.Size, f)
 	} else {
 		f.Entry, err = in.large(ctx, src, f)
 	}
 	if err != nil {
 		return err
 	}
-	f.Executable = executable
-	if f.info, err = src.Stat(); err != nil {
-		return err
-	}
-	s1, ok1 := stampOf(before)
-	s2, ok2 := stampOf(f.info)
-	f.kept = ok1 && ok2 && s1 == s2 && s1.Size == f.Size
-	return nil
+	f.Executable = f.executable()
+	f.stamp, err = src.stamp()
+	f.kept = f.stamp.vouches() && f.stamp == before && f.stamp.Size == f.Size
+	return err
 }
 
 func tooLarge(p string, size, limit int64) error {
@@ -195,14 +195,19 @@ func tooLarge(p string, size, limit int64) error {
 }
 
 // small stores a file through memory. What the base has is not stored again.
-func (in *ingestion) small(ctx context.Context, src io.Reader, f *found) (Entry, error) {
+func (in *ingestion) small(ctx context.Context, src io.Reader, size int64, f *found) (Entry, error) {
 	buf, release := storage.Buffer()
 	defer release()
-	n, err := io.ReadFull(src, buf)
-	if err == nil { // it has grown meanwhile
-		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
+	n, err := src.Read(buf)
+	if err == nil && int64(n) != size { // it changes, or its file system does not know its size
+		var more int
+		more, err = io.ReadFull(src, buf[n:])
+		n += more
+		if err == nil {
+			return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
+		}
 	}
-	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return Entry{}, err
 	}
 	data := buf[:n]
@@ -218,7 +223,7 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, f *found) (Entry,
 
 // large stores a file through a temporary file, hashing what it writes. A file
 // that may be the base's is first only hashed.
-func (in *ingestion) large(ctx context.Context, src *os.File, f *found) (Entry, error) {
+func (in *ingestion) large(ctx context.Context, src descriptor, f *found) (Entry, error) {
 	if old := f.before(); old.SHA256 != "" && old.Size == f.info.Size() {
 		h := sha256.New()
 		n, err := storage.Copy(ctx, h, src)
@@ -231,7 +236,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f *found) (Entry, 
 		if n > in.store.limits.FileBytes {
 			return Entry{}, tooLarge(f.path, n, in.store.limits.FileBytes)
 		}
-		if _, err := src.Seek(0, io.SeekStart); err != nil {
+		if _, err := syscall.Seek(int(src), 0, io.SeekStart); err != nil {
 			return Entry{}, err
 		}
 	}

@@ -221,12 +221,15 @@ func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error)
 	return t.Manifest(ctx)
 }
 
+// TreeOf makes a tree, which is not stored, of what a directory could hold.
+func (s trees) TreeOf(m Manifest) *Tree { return s.treeOf(m.sorted()) }
+
 // PutManifest stores a tree durably. What it names must be durable already.
 func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
 	if err := m.Check(); err != nil {
 		return "", fmt.Errorf("write a tree: %w", err)
 	}
-	return s.putTree(ctx, s.treeOf(m.sorted()))
+	return s.putTree(ctx, s.TreeOf(m))
 }
 
 // Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is no delta is

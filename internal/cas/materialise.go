@@ -1,20 +1,17 @@
 package cas
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -52,8 +49,11 @@ func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir strin
 }
 
 func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir string) (err error) {
-	m, err := s.Manifest(ctx, manifest)
+	want, err := s.Tree(ctx, manifest)
 	if err != nil {
+		return err
+	}
+	if err := want.readAll(ctx, want.top, "."); err != nil { // before anything is removed
 		return err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -68,40 +68,41 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}
-	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), before: before, seen: make(map[string]stamp, len(m))}
-	if err := f.clear(ctx, root, "."); err != nil {
+	f := &filling{store: s, root: root, want: want, before: before, there: map[*treeDir]struct{}{}, seen: make(map[string]indexed, want.Files())}
+	if err := f.clear(ctx, root, ".", want.top); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
 	if err := f.fill(ctx); err != nil {
 		return err
 	}
-	if len(m) < s.indexFrom {
+	if want.Files() < s.indexFrom {
 		return nil
 	}
 	if _, trusted := fileClock(root); trusted && awaitTick(f.latest) {
 		x := newIndex(manifest)
-		for p, st := range f.seen {
-			x.add(p, st, m[p].SHA256)
+		for p, file := range f.seen {
+			x.add(p, file.stamp, file.digest)
 		}
 		s.saveIndex(dir, x)
 	}
 	return nil
 }
 
-// Fill writes the manifest's files and links into an empty directory, as Materialise does.
+// Fill writes a tree's files and links into an empty directory, as Materialise does, and returns
+// what they take up there with their directories, in bytes.
 // instead, if not nil, is called for each file, by several goroutines: where it reports
 // true, it has made the file in another way.
-func (s *Store) Fill(ctx context.Context, m Manifest, dir string, instead func(p string) bool) (err error) {
+func (s *Store) Fill(ctx context.Context, want *Tree, dir string, instead func(p string) bool) (_ int64, err error) {
 	root, err := openDir(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer closing(root, &err)
-	f := &filling{store: s, root: root, want: m, dirs: m.Dirs(), instead: instead}
+	f := &filling{store: s, root: root, want: want, instead: instead}
 	if err := f.fill(ctx); err != nil {
-		return fmt.Errorf("fill %s: %w", dir, err)
+		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
-	return nil
+	return f.blocks * block, nil
 }
 
 // makeTop opens the directory to fill. What has taken its place is removed.
@@ -134,56 +135,56 @@ func makeTop(dir string) (_ *os.Root, err error) {
 	return openDir(dir)
 }
 
-// Dirs lists the directories that the manifest's paths need.
-func (m Manifest) Dirs() map[string]struct{} {
-	dirs := make(map[string]struct{}, len(m)/8)
-	for p := range m {
-		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-			if _, ok := dirs[dir]; ok {
-				break
-			}
-			dirs[dir] = struct{}{}
-		}
-	}
-	return dirs
-}
-
-// filling makes a directory hold a manifest.
+// filling makes a directory hold a tree.
 type filling struct {
 	store *Store
 	// from has the contents while files are written.
 	from storage.BlobReader
 	root *os.Root
-	want Manifest
-	// dirs are the directories that are needed and do not exist yet.
-	dirs   map[string]struct{}
+	want *Tree
+	// there are the directories that exist already.
+	there  map[*treeDir]struct{}
 	before *index
 	// instead makes a file in another way, and reports whether it did; nil: it never does.
 	instead func(p string) bool
+	// links are those to be made.
+	links []link
+	// blocks is what all of it takes up.
+	blocks int64
 
 	mu sync.Mutex
 	// seen holds the files that are as wanted, latest the latest time of a
 	// change among them, in nanoseconds; nil: nobody asks.
-	seen   map[string]stamp
+	seen   map[string]indexed
 	latest int64
 }
 
+// link is a link to be made.
+type link struct{ at, to string }
+
+// block is how many bytes of a disk are taken up at a time.
+const block = 4096
+
 // clear removes everything that does not stay.
-func (f *filling) clear(ctx context.Context, root *os.Root, dir string) error {
+func (f *filling) clear(ctx context.Context, root *os.Root, dir string, want *treeDir) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entries, err := list(root)
+	d, err := enter(root)
 	if err != nil {
+		return err
+	}
+	entries, err := d.list()
+	if err := errors.Join(err, d.Close()); err != nil {
 		return err
 	}
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		_, needed := f.dirs[p]
+		wanted := want.entry(e.Name())
 		switch {
-		case e.IsDir() && needed:
-			err = f.clearBelow(ctx, root, p, e)
-		case f.stays(p, e):
+		case wanted != nil && wanted.sub != nil && e.IsDir():
+			err = f.clearBelow(ctx, root, p, e, wanted.sub)
+		case wanted != nil && wanted.sub == nil && f.stays(p, e, wanted.Entry):
 		default:
 			err = bounded.RemoveAll(root, e.Name())
 		}
@@ -194,7 +195,7 @@ func (f *filling) clear(ctx context.Context, root *os.Root, dir string) error {
 	return nil
 }
 
-func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info fs.FileInfo) (err error) {
+func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info fs.FileInfo, want *treeDir) (err error) {
 	sub, err := openSubdir(root, path.Base(p), info, true)
 	if err != nil {
 		return err
@@ -205,37 +206,30 @@ func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info 
 			return err
 		}
 	}
-	delete(f.dirs, p)
-	return f.clear(ctx, sub, p)
+	f.there[want] = struct{}{}
+	return f.clear(ctx, sub, p, want)
 }
 
 // stays reports whether what is there is a file that was materialised from the
 // wanted content and has not been touched since.
-func (f *filling) stays(p string, info fs.FileInfo) bool {
-	want, ok := f.want[p]
-	if !ok || want.Link != "" || info.Mode() != want.mode() {
+func (f *filling) stays(p string, info fs.FileInfo, want Entry) bool {
+	if want.Link != "" || info.Mode() != want.mode() {
 		return false
 	}
-	st, ok := stampOf(info)
-	if !ok {
-		return false
-	}
+	st := stampOf(info)
 	digest, ok := f.before.known(p, st)
 	if !ok || digest != want.SHA256 {
 		return false
 	}
-	f.note(p, st)
+	f.note(p, indexed{digest: digest, stamp: st})
 	return true
 }
 
-func (f *filling) note(p string, st stamp) {
-	if f.seen == nil {
-		return
-	}
+func (f *filling) note(p string, file indexed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.seen[p] = st
-	f.latest = max(f.latest, st.Changed)
+	f.seen[p] = file
+	f.latest = max(f.latest, file.stamp.Changed)
 }
 
 // mode is the mode that an entry's file gets.
@@ -251,36 +245,45 @@ func (e Entry) mode() fs.FileMode {
 func (f *filling) fill(ctx context.Context) (err error) {
 	f.from = f.store.in.BlobReader()
 	defer closing(f.from, &err)
-	for _, dir := range slices.Sorted(maps.Keys(f.dirs)) {
-		if err := makeSubdir(f.root, dir); err != nil {
-			return err
-		}
-	}
-	var links []string
-	batches := map[string][]string{}
-	for p, e := range f.want {
-		if e.Link != "" {
-			links = append(links, p)
-		} else if _, ok := f.seen[p]; !ok {
-			batches[path.Dir(p)] = append(batches[path.Dir(p)], p)
-		}
-	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(Workers())
-	for _, dir := range slices.Sorted(maps.Keys(batches)) { // as contents are packed
-		files := batches[dir]
-		slices.Sort(files)
-		for chunk := range slices.Chunk(files, batchSize) {
-			g.Go(func() error { return f.batch(gctx, dir, chunk) })
-		}
-	}
+	g.SetLimit(1 + Workers())
+	g.Go(func() error { return f.dir(gctx, g, f.want.top, ".") })
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	for _, p := range links {
-		if err := f.root.Symlink(f.want[p].Link, p); err != nil {
+	for _, l := range f.links {
+		if err := f.root.Symlink(l.to, l.at); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// dir makes a directory and those below it, and has their files written.
+func (f *filling) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at string) error {
+	if err := f.want.read(ctx, d, at); err != nil {
+		return err
+	}
+	if _, there := f.there[d]; !there && at != "." {
+		if err := makeSubdir(f.root, at); err != nil {
+			return err
+		}
+	}
+	f.blocks++
+	for i := range d.entries {
+		switch e := &d.entries[i]; {
+		case e.sub != nil:
+			if err := f.dir(ctx, g, e.sub, below(at, e.name)); err != nil {
+				return err
+			}
+		case e.Link != "":
+			f.links = append(f.links, link{below(at, e.name), e.Link})
+		default:
+			f.blocks += (e.Size + block - 1) / block
+		}
+	}
+	for chunk := range slices.Chunk(d.entries, batchSize) {
+		g.Go(func() error { return f.batch(ctx, at, chunk) })
 	}
 	return nil
 }
@@ -296,82 +299,112 @@ func makeSubdir(root *os.Root, dir string) error {
 	return err
 }
 
-// batch writes files of one directory.
-func (f *filling) batch(ctx context.Context, dir string, files []string) (err error) {
-	root, err := f.root.OpenRoot(dir)
+// is reports whether a file is as wanted already, or made in another way.
+func (f *filling) is(p string) bool {
+	if f.instead != nil {
+		return f.instead(p)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.seen[p]
+	return ok
+}
+
+// batch writes the files among entries of one directory.
+func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
+	root, err := f.root.OpenRoot(at)
 	if err != nil {
 		return err
 	}
 	defer closing(root, &err)
-	for _, p := range files {
-		if f.instead != nil && f.instead(p) {
+	dir, err := enter(root)
+	if err != nil {
+		return err
+	}
+	defer closing(dir, &err)
+	for i := range entries {
+		e := &entries[i]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if e.sub != nil || e.Link != "" || f.is(below(at, e.name)) {
 			continue
 		}
-		info, err := f.store.writeFile(ctx, f.from, root, path.Base(p), f.want[p])
+		st, err := f.store.writeFile(ctx, f.from, dir, e.name, e.Entry)
 		if err != nil {
-			return fmt.Errorf("write %q: %w", p, err)
+			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
-		if st, ok := stampOf(info); ok {
-			f.note(p, st)
+		if f.seen != nil {
+			f.note(below(at, e.name), indexed{digest: e.SHA256, stamp: st})
 		}
 	}
 	return nil
 }
 
-// writeFile makes a new file of an entry in a directory and returns what it is
-// then. The content is verified.
-func (s *Store) writeFile(ctx context.Context, from opener, dir *os.Root, name string, e Entry) (_ fs.FileInfo, err error) {
-	src, err := s.openBlob(from, e.SHA256)
-	if err != nil {
-		return nil, err
+// writeFile makes a new file of an entry in a directory and returns its stamp. The content is
+// verified.
+func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry) (_ stamp, err error) {
+	if e.Size >= storage.BufferSize {
+		return s.writeLarge(ctx, from, dir, name, e)
 	}
-	defer src.Close() //nolint:errcheck // only read
-	// Without O_NONBLOCK, which has no effect here, package os sets it in vain.
-	dst, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, e.mode())
+	buf, release := storage.Buffer()
+	defer release()
+	n, err := from.ReadBlob(e.SHA256, buf)
+	switch {
+	case errors.Is(err, io.ErrShortBuffer): // not what the entry says
+		return s.writeLarge(ctx, from, dir, name, e)
+	case err != nil:
+		return stamp{}, s.noBlob(e.SHA256, err)
+	case !isNamed(e.SHA256, buf[:n]):
+		return stamp{}, s.quarantineBlob(ctx, e.SHA256)
+	case int64(n) != e.Size:
+		return stamp{}, wrongSize(e, int64(n))
+	}
+	dst, err := dir.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode())
 	if err != nil {
-		return nil, err
+		return stamp{}, err
 	}
 	defer closing(dst, &err)
-	digest, n, err := s.copyFile(ctx, dst, src, e.Size)
-	if err != nil {
-		return nil, err
+	if _, err := dst.Write(buf[:n]); err != nil {
+		return stamp{}, err
 	}
-	if digest != e.SHA256 {
-		return nil, s.quarantineBlob(ctx, e.SHA256)
-	}
-	if n != e.Size {
-		return nil, fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
-	}
-	info, err := dst.Stat()
-	if err != nil || info.Mode() == e.mode() {
-		return info, err
-	}
-	if err := dst.Chmod(e.mode()); err != nil { // the umask
-		return nil, err
-	}
-	return dst.Stat()
+	return dst.withMode(e.mode())
 }
 
-// copyFile copies a blob's file and returns digest and size of what it copied.
-// Large files share their blocks where the file system can do that.
-func (s *Store) copyFile(ctx context.Context, dst *os.File, src io.Reader, size int64) (spec.Digest, int64, error) {
-	blob := src
-	if size < storage.BufferSize {
-		buf, release := storage.Buffer()
-		defer release()
-		n, err := io.ReadFull(src, buf)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			_, err = dst.Write(buf[:n])
-			return DigestOf(buf[:n]), int64(n), err
-		}
-		if err != nil {
-			return "", 0, err
-		}
-		src = io.MultiReader(bytes.NewReader(buf), src) // longer than expected
+// writeLarge is writeFile of a file that is not handled in memory.
+func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry) (_ stamp, err error) {
+	src, err := s.openBlob(from, e.SHA256)
+	if err != nil {
+		return stamp{}, err
 	}
+	defer src.Close() //nolint:errcheck // only read
+	dst, err := dir.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode())
+	if err != nil {
+		return stamp{}, err
+	}
+	defer closing(dst, &err)
+	digest, n, err := copyFile(ctx, dst, src)
+	switch {
+	case err != nil:
+		return stamp{}, err
+	case digest != e.SHA256:
+		return stamp{}, s.quarantineBlob(ctx, e.SHA256)
+	case n != e.Size:
+		return stamp{}, wrongSize(e, n)
+	}
+	return dst.withMode(e.mode())
+}
+
+func wrongSize(e Entry, n int64) error {
+	return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
+}
+
+// copyFile copies a blob's file and returns digest and size of what it copied. Files share their
+// blocks where the file system can do that.
+func copyFile(ctx context.Context, dst openFile, src io.Reader) (spec.Digest, int64, error) {
 	h := sha256.New()
 	var w io.Writer = h
-	if f, ok := blob.(*os.File); !ok || !clone(dst, f) {
+	if f, ok := src.(*os.File); !ok || !clone(dst.Fd(), f.Fd()) {
 		w = io.MultiWriter(h, dst)
 	}
 	n, err := storage.Copy(ctx, w, src)

@@ -22,9 +22,11 @@ type found struct {
 	path string
 	// Entry is what it is; of a file, once it is stored.
 	Entry
-	// info is what was seen of it last. kept: the content can be remembered by that.
-	info fs.FileInfo
-	kept bool
+	// info is what was listed, and stamp what was seen last. kept: the content can be
+	// remembered by that.
+	info  fs.FileInfo
+	stamp stamp
+	kept  bool
 	// old is what is stored already of the file or link at the path; nil: nothing is.
 	old *Entry
 }
@@ -150,28 +152,16 @@ func (at scope) had(name string) (file *Entry, below bool) {
 
 // dir lists one directory, and those below it.
 func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope, into *listing) error {
-	entries, err := list(root)
+	entries, err := sc.look(ctx, root, dir, &at)
 	if err != nil {
-		return ofTree(dir, "listed", err)
-	}
-	hidden, err := sc.lower.hiddenBy(root, dir, at.lower)
-	if err != nil {
-		return ofTree(dir, "read", err)
-	}
-	if at.opaque = at.opaque || hidden; !at.ignored {
-		if at.rules, err = sc.rulesOf(ctx, root, dir, at, entries); err != nil {
-			return err
-		}
+		return err
 	}
 	into.files = make([]found, 0, len(entries))
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := e.Name()
-		if dir != "." {
-			p = dir + "/" + p
-		}
+		p := below(dir, e.Name())
 		if sc.lower.covered(p, e, at.lower) || isGitDir(e.Name()) {
 			continue
 		}
@@ -191,14 +181,30 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope,
 	return nil
 }
 
-// list returns what is in a directory, sorted.
-func list(root *os.Root) ([]fs.FileInfo, error) {
-	f, err := root.Open(".")
+// look returns what is in a directory, sorted, and adds to the scope what the directory has for it.
+func (sc *scanner) look(ctx context.Context, root *os.Root, dir string, at *scope) ([]fs.FileInfo, error) {
+	d, err := enter(root)
 	if err != nil {
-		return nil, err
+		return nil, ofTree(dir, "opened", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	entries, err := f.Readdir(-1)
+	defer d.Close() //nolint:errcheck // only read
+	entries, err := d.list()
+	if err != nil {
+		return nil, ofTree(dir, "listed", err)
+	}
+	hidden, err := sc.lower.hiddenBy(d.self, dir, at.lower)
+	if err != nil {
+		return nil, ofTree(dir, "read", err)
+	}
+	if at.opaque = at.opaque || hidden; !at.ignored {
+		at.rules, err = sc.rulesOf(ctx, d, dir, *at, entries)
+	}
+	return entries, err
+}
+
+// list returns what is in the directory, sorted.
+func (d directory) list() ([]fs.FileInfo, error) {
+	entries, err := d.self.Readdir(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +214,7 @@ func list(root *os.Root) ([]fs.FileInfo, error) {
 
 // rulesOf adds a directory's own .gitignore to the rules above it. Links to
 // such files do not count, as with git.
-func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at scope, entries []fs.FileInfo) (*ignoreRules, error) {
+func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []fs.FileInfo) (*ignoreRules, error) {
 	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e fs.FileInfo, name string) int {
 		return strings.Compare(e.Name(), name)
 	})
@@ -222,7 +228,7 @@ func (sc *scanner) rulesOf(ctx context.Context, root *os.Root, dir string, at sc
 	if info.Size() > maxIgnoreFile {
 		return nil, ignoreFileTooLarge(p, info.Size())
 	}
-	f, _, err := openRegular(root, ignoreFile, info, sc.mend)
+	f, _, err := in.openRegular(ignoreFile, info, sc.mend)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -366,27 +372,4 @@ func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Ro
 		return nil, err
 	}
 	return sub, nil
-}
-
-// openRegular opens a file that was seen as info, and nothing else that has
-// taken its place, and returns what it is now. mend lets it make the file readable by its owner.
-func openRegular(root *os.Root, name string, info fs.FileInfo, mend bool) (_ *os.File, now fs.FileInfo, err error) {
-	if perm := info.Mode().Perm(); mend && perm&0o400 == 0 {
-		if err := root.Chmod(name, perm|0o600); err != nil {
-			return nil, nil, err
-		}
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
-	if err != nil {
-		return nil, nil, err
-	}
-	now, err = f.Stat()
-	if err == nil && !os.SameFile(now, info) {
-		err = errChanged
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, now, nil
 }

@@ -1,7 +1,6 @@
 package cas
 
 import (
-	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -9,17 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stampOf identifies a file's content as far as the kernel vouches for it: a
+// stampFrom identifies a file's content as far as the kernel vouches for it: a
 // program can set any time of a file but that of its last change.
-func stampOf(info fs.FileInfo) (stamp, bool) {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return stamp{}, false
-	}
+func stampFrom(st *syscall.Stat_t) stamp {
 	return stamp{
 		Device: st.Dev, Inode: st.Ino, Size: st.Size,
 		Modified: syscall.TimespecToNsec(st.Mtim), Changed: syscall.TimespecToNsec(st.Ctim),
-	}, true
+	}
 }
 
 // fileClock tells the time by which the kernel stamps the files in dir, in

@@ -175,10 +175,7 @@ func (t *Tree) walkDir(ctx context.Context, d *treeDir, at string, visit func(p 
 		return err
 	}
 	for _, e := range d.entries {
-		p := e.name
-		if at != "." {
-			p = at + "/" + p
-		}
+		p := below(at, e.name)
 		var err error
 		if e.sub != nil {
 			err = t.walkDir(ctx, e.sub, p, visit)
@@ -186,6 +183,30 @@ func (t *Tree) walkDir(ctx context.Context, d *treeDir, at string, visit func(p 
 			err = visit(p, e.Entry)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below is the path of what bears a name in a directory.
+func below(dir, name string) string {
+	if dir == "." {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// readAll reads a directory, which is at a path of the tree, and all below it.
+func (t *Tree) readAll(ctx context.Context, d *treeDir, at string) error {
+	if err := t.read(ctx, d, at); err != nil {
+		return err
+	}
+	for _, e := range d.entries {
+		if e.sub == nil {
+			continue
+		}
+		if err := t.readAll(ctx, e.sub, below(at, e.name)); err != nil {
 			return err
 		}
 	}

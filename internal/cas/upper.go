@@ -35,15 +35,10 @@ func (l *lowerTree) covered(p string, info fs.FileInfo, in *treeDir) (whiteout b
 // hiddenBy reports whether a directory hides what the tree has below it, which it notes.
 // The top never does, and where there is nothing to hide, nobody need look. The kernel
 // keeps the mark from those who use the mount: there, xattrs of its name are others.
-func (l *lowerTree) hiddenBy(root *os.Root, p string, d *treeDir) (bool, error) {
+func (l *lowerTree) hiddenBy(dir *os.File, p string, d *treeDir) (bool, error) {
 	if p == "." || d == nil {
 		return false, nil
 	}
-	dir, err := root.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer dir.Close() //nolint:errcheck // only read
 	opaque, err := overlayfs.IsOpaque(dir)
 	if opaque {
 		l.gone = append(l.gone, p)

@@ -51,8 +51,11 @@ const (
 type Files interface {
 	// Tree opens a tree.
 	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
-	// Fill writes files into an empty directory, verified, except those that instead makes.
-	Fill(ctx context.Context, m cas.Manifest, dir string, instead func(p string) bool) error
+	// TreeOf makes a tree of files and links.
+	TreeOf(m cas.Manifest) *cas.Tree
+	// Fill writes a tree into an empty directory, verified, except the files that instead makes,
+	// and returns what it takes up there, in bytes.
+	Fill(ctx context.Context, t *cas.Tree, dir string, instead func(p string) bool) (int64, error)
 }
 
 // Options says where layers are, and how many.

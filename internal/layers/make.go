@@ -194,11 +194,10 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 			changed[p] = c.Entry
 		}
 	}
-	if err := m.o.Files.Fill(ctx, changed, m.tree, nil); err != nil {
+	if m.note.Bytes, err = m.o.Files.Fill(ctx, m.o.Files.TreeOf(changed), m.tree, nil); err != nil {
 		return err
 	}
 	failpoint.Here("layers: filled")
-	m.count(changed)
 	m.note.Below, m.note.BelowID = m.nameOf(below.manifest), below.top.ID
 	return m.remove(ctx, diff)
 }
@@ -271,12 +270,8 @@ func (m *making) above(dir string) error {
 }
 
 // whole writes the whole tree. What other layers hold already is linked.
-func (m *making) whole(ctx context.Context, other *similar) error {
-	m.note.Below, m.note.BelowID, m.note.Bytes = "", "", 0
-	all, err := m.want.Manifest(ctx)
-	if err != nil {
-		return err
-	}
+func (m *making) whole(ctx context.Context, other *similar) (err error) {
+	m.note.Below, m.note.BelowID = "", ""
 	var link func(p string) bool
 	if other != nil {
 		held, err := holdings(other.Dirs)
@@ -296,12 +291,9 @@ func (m *making) whole(ctx context.Context, other *similar) error {
 			return os.Link(filepath.Join(from, p), filepath.Join(m.tree, p)) == nil
 		}
 	}
-	if err := m.o.Files.Fill(ctx, all, m.tree, link); err != nil {
-		return err
-	}
+	m.note.Bytes, err = m.o.Files.Fill(ctx, m.want, m.tree, link)
 	failpoint.Here("layers: filled")
-	m.count(all)
-	return nil
+	return err
 }
 
 // holdings finds the topmost directory that holds each file of a stack.
@@ -325,16 +317,6 @@ func holdings(dirs []string) (map[string]string, error) {
 		}
 	}
 	return held, nil
-}
-
-const block = 4096
-
-// count notes what files take up, with the directories that they are in.
-func (m *making) count(files cas.Manifest) {
-	for _, e := range files {
-		m.note.Bytes += (e.Size + block - 1) / block * block
-	}
-	m.note.Bytes += int64(1+len(files.Dirs())) * block
 }
 
 // publish gives the layer its name, unless somebody else was first.
