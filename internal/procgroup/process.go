@@ -276,7 +276,7 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	}
 	group.enter(s.cmd.SysProcAttr)
 	s.started = proctree.Now()
-	if err := s.cmd.Start(); err != nil {
+	if err := room.Start(s.cmd); err != nil {
 		return nil, fmt.Errorf("start the shim: %w", err)
 	}
 	if p.Room != nil {

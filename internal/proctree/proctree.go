@@ -204,43 +204,57 @@ func Kill(find func() []Process) (killed map[int]bool) {
 	return killed
 }
 
+// pause is the time between two looks at processes that are to end.
+const pause = 2 * time.Millisecond
+
 // EndDescendants kills every descendant of this process, which must be a
-// subreaper, and returns when alone is closed, or when some cannot be killed.
-func EndDescendants(alone <-chan struct{}) (killed map[int]bool, survivors int) {
+// subreaper, and returns when there is none, or when some cannot be killed.
+// reap waits for the children that have ended, and reports whether no child is
+// left, dead or alive. A subreaper without a child has no descendant either:
+// the first ancestor of any would be its child.
+func EndDescendants(reap func() (alone bool)) (killed map[int]bool, survivors int) {
 	self := os.Getpid()
 	find := func() []Process {
 		return below(All(), func(p Process) bool { return p.Parent == self })
 	}
 	killed = map[int]bool{}
+	// An agent that leaves nothing is the usual case, and is known in no time.
+	if reapFor(pause, reap) {
+		return killed, 0
+	}
 	limit := time.NewTimer(KillLimit)
 	defer limit.Stop()
-	wait := time.NewTicker(2 * time.Millisecond)
-	defer wait.Stop()
-	// An agent that leaves nothing is the usual case, and is known in no time.
-	select {
-	case <-alone:
-		return killed, 0
-	case <-wait.C:
-	}
 	for {
-		now := endChildren()
+		now := endChildren(reap)
 		maps.Copy(now, Kill(find))
 		maps.Copy(killed, now)
-		select {
-		case <-alone:
+		if reapFor(pause, reap) {
 			return killed, 0
+		}
+		select {
 		case <-limit.C:
 			return killed, max(len(now), 1)
-		case <-wait.C:
+		default:
 		}
 	}
+}
+
+// reapFor reaps until no child is left or the time is over.
+func reapFor(most time.Duration, reap func() (alone bool)) (alone bool) {
+	left := unix.NsecToTimespec(most.Nanoseconds())
+	for !reap() {
+		if unix.Nanosleep(&left, &left) == nil { // the signal of a child's end interrupts it
+			return reap()
+		}
+	}
+	return true
 }
 
 // endChildren kills the children of this process, and those that it inherits
 // from them, for as long as there are any. It reads far less than a Kill does,
 // and so keeps up with processes that fork and exit all the time, each a child
 // for a moment. It finds nothing where the kernel does not list children.
-func endChildren() (killed map[int]bool) {
+func endChildren(reap func() (alone bool)) (killed map[int]bool) {
 	const rounds = 100
 	killed = map[int]bool{}
 	own := unix.Getpgrp()
@@ -255,6 +269,9 @@ func endChildren() (killed map[int]bool) {
 				_ = syscall.Kill(-group, syscall.SIGKILL) // see Kill
 			}
 			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if reap() {
+			break
 		}
 	}
 	return killed
@@ -296,7 +313,7 @@ func EndOrphans(shimStarted uint64) (survivors int) {
 	find := func() []Process { return below(All(), orphan) }
 	limit := time.NewTimer(KillLimit)
 	defer limit.Stop()
-	wait := time.NewTicker(2 * time.Millisecond)
+	wait := time.NewTicker(pause)
 	defer wait.Stop()
 	for {
 		Kill(find)

@@ -83,5 +83,18 @@ func (d dir) write(name, text string, flags uint64) error {
 	return nil
 }
 
+// overwrite writes a file of /proc.
+func overwrite(path, text string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_, err = unix.Write(fd, []byte(text))
+		err = errors.Join(err, unix.Close(fd))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // descriptorPath names an open file.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

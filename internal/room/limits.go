@@ -3,6 +3,7 @@ package room
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"time"
 	"unsafe"
 
@@ -62,25 +63,42 @@ func (o *Orders) asRoot() bool { return os.Geteuid() == 0 && (o.User == nil || o
 // host has no memory. Only a dumpable process may write that.
 func sacrifice() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0) // a host may forbid it
+	_ = overwrite("/proc/self/oom_score_adj", oomScore) // a host may forbid it
 }
 
-// resetFaults removes the runtime's handlers of the signals that report faults. A process of the room
-// can send these to the shim, and the runtime would end it. From inside of a process namespace
-// the kernel delivers only signals that its first process handles.
-func resetFaults() {
-	for _, s := range []unix.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT} {
-		var action [4]uint64                                                                                                               // the kernel's struct sigaction, with the default handler
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:gosec // the kernel reads it
+var (
+	// faults are the signals that report faults: the runtime ends a process that another one sends them.
+	faults = []os.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT}
+	// ends are the others that do something in a program of Go.
+	ends = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+)
+
+// disregardSignals has signals of other processes do nothing to this one. They are not ignored: an agent
+// would inherit that. To the first process of a room the kernel delivers only signals that it handles. Elsewhere
+// this process catches what would end or stop it.
+func disregardSignals() {
+	resetHandlers(faults)
+	if os.Getpid() == 1 {
+		resetHandlers(ends)
+		return
+	}
+	signal.Notify(make(chan os.Signal, 1), ends...)
+}
+
+// resetHandlers removes the runtime's handlers of signals.
+func resetHandlers(signals []os.Signal) {
+	for _, s := range signals {
+		var action [4]uint64                                                                                                                             // the kernel's struct sigaction, with the default handler
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s.(unix.Signal)), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:forcetypeassert,gosec // the kernel reads it
 	}
 }
 
 // use is what the descendants of this process use.
 type use struct {
-	orders Orders
-	// crowd is how many threads the host had at the start.
-	crowd int
-	gauge *proctree.Gauge
+	orders *Orders
+	// others is how many threads the host had besides theirs when those were counted.
+	others int
+	gauge  *proctree.Gauge
 	// next is when memory is measured again.
 	next time.Time
 	// threads and memory are the use that exceeds a limit; zero: it does not.
@@ -88,19 +106,17 @@ type use struct {
 	memory  int64
 }
 
-func newUse(o Orders) *use {
-	return &use{orders: o, crowd: proctree.ThreadsOfHost()}
-}
-
 // exceeded measures, and reports whether a limit is exceeded.
 func (u *use) exceeded(now time.Time) bool {
 	// Counting one's own threads costs milliseconds, so it is done only when the host as a
-	// whole has become crowded.
-	if proctree.ThreadsOfHost()-u.crowd > u.orders.MaxThreads {
-		if n := proctree.ThreadsBelow(os.Getpid()); n > u.orders.MaxThreads {
+	// whole is crowded.
+	if host := proctree.ThreadsOfHost(); host-u.others > u.orders.MaxThreads {
+		n := proctree.ThreadsBelow(os.Getpid())
+		if n > u.orders.MaxThreads {
 			u.threads = n
 			return true
 		}
+		u.others = host - n
 	}
 	if u.orders.MaxMemory == 0 || now.Before(u.next) {
 		return false

@@ -1,7 +1,9 @@
 package room
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,7 +42,13 @@ func (l *Layout) MapIDs(shim int) error {
 // mapOwnIDs maps the ids of this process, if its worker has not. That worker could not: it is undumpable, and so
 // were the files of this process in /proc.
 func (l *Layout) mapOwnIDs() error {
-	if now, err := os.ReadFile("/proc/self/uid_map"); err != nil || len(now) > 0 {
+	fd, err := unix.Open("/proc/self/uid_map", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the map of the room's user: %w", err)
+	}
+	_, err = descriptor(fd).Read(make([]byte, 1))
+	_ = unix.Close(fd)
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	// Only a dumpable process owns its files in /proc. Nothing of an agent runs yet.
@@ -48,7 +56,7 @@ func (l *Layout) mapOwnIDs() error {
 		return err
 	}
 	defer unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) //nolint:errcheck // it cannot fail with these arguments
-	if err := os.WriteFile("/proc/self/setgroups", []byte("deny"), 0); err != nil {
+	if err := overwrite("/proc/self/setgroups", "deny"); err != nil {
 		return fmt.Errorf("keep the groups of the room: %w", err)
 	}
 	return l.writeMaps("/proc/self")
@@ -60,7 +68,7 @@ func (l *Layout) writeMaps(proc string) error {
 		file string
 		id   uint32
 	}{{"gid_map", l.GID}, {"uid_map", l.UID}} {
-		if err := os.WriteFile(filepath.Join(proc, m.file), fmt.Appendf(nil, "%d %d 1", agentID, m.id), 0); err != nil {
+		if err := overwrite(filepath.Join(proc, m.file), fmt.Sprintf("%d %d 1", agentID, m.id)); err != nil {
 			return fmt.Errorf("map the user of the room: %w", err)
 		}
 	}

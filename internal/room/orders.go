@@ -9,6 +9,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ShimArgument makes the worker's executable a shim. The second argument is then the
@@ -109,6 +111,23 @@ func WriteOrders(w io.Writer, o Orders) error {
 		return fmt.Errorf("write a shim's orders: %w", err)
 	}
 	return nil
+}
+
+// descriptor reads from an open file.
+type descriptor int
+
+func (d descriptor) Read(p []byte) (int, error) {
+	for {
+		switch n, err := unix.Read(int(d), p); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
 }
 
 func readOrders(r io.Reader) (Orders, error) {

@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,10 +19,14 @@ import (
 )
 
 // supervise is the main function of a shim. Its result is the exit status.
+//
+// It works in one goroutine with plain system calls. Other goroutines, and an [os.File], need threads of the
+// runtime, and to start them and to switch between them takes a fifth of a short assignment's processor time.
 func supervise() int {
 	// The agent is to die with this thread (PDEATHSIG), so the thread must not
 	// end before the process does.
 	runtime.LockOSThread()
+	setSlack(usualSlack)
 	sacrifice()
 	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -39,20 +41,16 @@ func supervise() int {
 		unix.CloseOnExec(reportFD)
 		unix.CloseOnExec(lockFD)
 	}
-	// Signals sent to the shim do nothing. They are caught and not ignored,
-	// because an agent would inherit the latter. These are all that do something in a program of Go;
-	// to name every signal would take longer than all else that the shim does.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
-	resetFaults()
-
-	worker := os.NewFile(ordersFD, "orders")
-	o, err := readOrders(worker)
+	disregardSignals()
+	o, err := readOrders(descriptor(ordersFD))
 	if err != nil {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
-	r := newSupervisor(o).enterAndRun(worker)
-	// A worker that died reads no report.
-	_ = json.NewEncoder(os.NewFile(reportFD, "report")).Encode(r)
+	report, err := json.Marshal((&supervisor{orders: o}).enterAndRun())
+	if err != nil {
+		return complain("encode its report", err)
+	}
+	_, _ = unix.Write(reportFD, report) // a worker that died reads none
 	return 0
 }
 
@@ -64,28 +62,14 @@ func complain(what string, err error) int {
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
 	orders Orders
-	// exited gets the wait status of the argv's own process.
-	exited chan syscall.WaitStatus
-	// alone is closed when the shim has no child left, dead or alive. As a
-	// subreaper it then has no descendant either: the first ancestor of any
-	// would be its child.
-	alone chan struct{}
-	// stop is closed when the worker asks for an end, lost when it has died.
-	stop, lost chan struct{}
-}
-
-func newSupervisor(o Orders) *supervisor {
-	return &supervisor{
-		orders: o,
-		exited: make(chan syscall.WaitStatus, 1),
-		alone:  make(chan struct{}),
-		stop:   make(chan struct{}),
-		lost:   make(chan struct{}),
-	}
+	// pid is the argv's own process; pidfd is readable once that has ended, and negative where the kernel has none.
+	pid, pidfd int
+	// status is how it has ended; nil: it has not.
+	status *unix.WaitStatus
 }
 
 // enterAndRun makes the room, if there is to be one, and runs the argv in it.
-func (s *supervisor) enterAndRun(worker io.Reader) Report {
+func (s *supervisor) enterAndRun() Report {
 	if build := Build(); build != s.orders.Build {
 		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build, s.orders.Build)}
 	}
@@ -98,145 +82,147 @@ func (s *supervisor) enterAndRun(worker io.Reader) Report {
 			return Report{RoomError: err.Error()}
 		}
 	}
-	return s.run(worker)
+	return s.run()
 }
 
-func (s *supervisor) run(worker io.Reader) Report {
-	go s.listen(worker)
-	pid, err := s.startBounded()
+func (s *supervisor) run() Report {
+	err := s.startBounded()
 	silence()
 	if err != nil {
 		return notStarted(err)
 	}
-	go s.reap(pid)
-	use := newUse(s.orders)
-	status, ended := s.await(pid, use)
-	killed, survivors := proctree.EndDescendants(s.alone)
-	delete(killed, pid)
+	use := &use{orders: &s.orders}
+	ended := s.await(use)
+	killed, survivors := proctree.EndDescendants(s.reap)
+	delete(killed, s.pid)
 	r := Report{Unkillable: survivors, ThreadsExceeded: use.threads, MemoryExceeded: use.memory}
 	if ended {
 		r.Leftover = len(killed)
-	} else {
-		select {
-		case status = <-s.exited:
-		default: // it could not be killed, and is among the survivors
-			return r
-		}
 	}
-	if status.Signaled() {
-		r.Signal = int(status.Signal())
-	} else {
-		r.Exit = status.ExitStatus()
+	switch {
+	case s.status == nil: // it could not be killed, and is among the survivors
+	case s.status.Signaled():
+		r.Signal = int(s.status.Signal())
+	default:
+		r.Exit = s.status.ExitStatus()
 	}
 	return r
 }
 
 // await returns when the argv's process has ended or, with ended false, has to be killed.
-func (s *supervisor) await(pid int, use *use) (status syscall.WaitStatus, ended bool) {
-	check := time.NewTicker(checkInterval)
-	defer check.Stop()
-	stop, grace := s.stop, (<-chan time.Time)(nil)
+func (s *supervisor) await(use *use) (ended bool) {
+	const worker, process = 0, 1
+	events := []unix.PollFd{worker: {Fd: ordersFD, Events: unix.POLLIN}, process: {Fd: int32(s.pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
+	check, kill := time.Now().Add(checkInterval), time.Time{}
 	for {
-		select {
-		case status = <-s.exited:
-			return status, true
-		case <-s.lost:
-			return status, false
-		case <-grace:
-			return status, false
-		case <-stop:
-			stop, grace = nil, time.After(s.orders.Grace)
-			_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
-		case now := <-check.C:
+		if s.reap(); s.status != nil {
+			return true
+		}
+		now := time.Now()
+		if !kill.IsZero() && now.After(kill) {
+			return false
+		}
+		if now.After(check) {
 			if use.exceeded(now) {
-				return status, false
+				return false
 			}
+			check = now.Add(checkInterval)
+		}
+		wake := check
+		if !kill.IsZero() && kill.Before(wake) {
+			wake = kill
+		}
+		// The signal of a child's end interrupts it: an adopted one is waited for then.
+		if n, err := unix.Poll(events, int(time.Until(wake).Milliseconds())+1); err != nil || n == 0 {
+			continue
+		}
+		if events[process].Revents != 0 {
+			events[process].Fd = -1 // a process that another one traces has ended and cannot be waited for yet
+		}
+		if events[worker].Revents == 0 {
+			continue
+		}
+		// Any byte means stop, and the pipe's end that the worker died.
+		if n, _ := descriptor(ordersFD).Read(make([]byte, 1)); n == 0 {
+			return false
+		}
+		if kill.IsZero() {
+			kill = now.Add(s.orders.Grace)
+			_ = syscall.Kill(-s.pid, syscall.SIGTERM) // it may be gone already
 		}
 	}
 }
 
-// listen reads the pipe from the worker: any byte means stop, and its end that the worker died.
-func (s *supervisor) listen(worker io.Reader) {
-	defer close(s.lost)
-	var b [1]byte
-	for stopped := false; ; {
-		n, err := worker.Read(b[:])
-		if n > 0 && !stopped {
-			stopped = true
-			close(s.stop)
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// reap waits for every child, adopted ones too, so that none stays a zombie.
-func (s *supervisor) reap(pid int) {
-	for {
-		var status syscall.WaitStatus
-		child, err := syscall.Wait4(-1, &status, unix.WALL, nil)
+// reap waits for all children that have ended, adopted ones too, so that none stays a zombie. It reports whether no
+// child is left. Where others go on ending all the time, it leaves some for the next call.
+func (s *supervisor) reap() (alone bool) {
+	const most = 1000
+	for range most {
+		var status unix.WaitStatus
+		child, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
 		switch {
-		case err == syscall.EINTR:
-		case err != nil: // ECHILD, the only other that can be
-			close(s.alone)
-			return
-		case child == pid:
-			s.exited <- status
+		case err != nil: // ECHILD, the only one that can be
+			return true
+		case child == 0:
+			return false
+		case child == s.pid:
+			s.status = &status
 		}
 	}
+	return false
 }
 
 // startBounded starts the argv with its limits. A floor bounds a thread of its own: signals that
 // its processes send to the shim would reach a first thread that it bounds, too.
-func (s *supervisor) startBounded() (pid int, err error) {
+func (s *supervisor) startBounded() (err error) {
 	o := &s.orders
 	begin := func() {
 		if err = errors.Join(o.limit(), o.Floor.apply(o.asRoot())); err == nil {
-			pid, err = s.start()
+			err = s.start()
 		}
 	}
 	if o.Floor == nil {
 		begin()
-		return pid, err
+		return err
 	}
 	started := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
+		setSlack(usualSlack)
 		begin()
 		close(started)
 		select {} // the argv dies with this thread
 	}()
 	<-started
-	return pid, err
+	return err
 }
 
-func (s *supervisor) start() (int, error) {
+func (s *supervisor) start() error {
 	o := s.orders
 	program, err := LookUp(o.Argv[0], o.Dir, o.Env)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := os.Chdir(o.Dir); err != nil {
-		return 0, fmt.Errorf("enter the directory: %w", err)
+		return fmt.Errorf("enter the directory: %w", err)
 	}
 	attr := &syscall.ProcAttr{
 		Env:   o.Env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: o.Terminal},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: o.Terminal, PidFD: &s.pidfd},
 	}
 	if u := o.User; u != nil {
 		attr.Dir = o.Dir // entered as that user, to find out whether it may
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
-	pid, err := syscall.ForkExec(program, o.Argv, attr)
+	s.pid, err = syscall.ForkExec(program, o.Argv, attr)
 	if err != nil && o.User != nil && errors.Is(err, syscall.EACCES) {
-		return 0, fmt.Errorf("start %s in %s as user %s: %w", program, o.Dir, o.User.Name, err)
+		return fmt.Errorf("start %s in %s as user %s: %w", program, o.Dir, o.User.Name, err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", program, err)
+		return fmt.Errorf("start %s: %w", program, err)
 	}
-	return pid, nil
+	return nil
 }
 
 // notStarted reports why there is no process.
