@@ -139,34 +139,60 @@ func never(ctx workflow.Context) workflow.Future {
 	return future
 }
 
-// signals are those that the session handles.
-type signals struct {
-	channels []workflow.ReceiveChannel
-	// handling counts those that are being handled.
-	handling int
+// signals are the signals that the session handles, in order for each name.
+type signals []*signal
+
+type signal struct {
+	channel workflow.ReceiveChannel
+	// ready reports whether the session can handle them.
+	ready func() bool
+	// handleAll handles all that have arrived.
+	handleAll func(workflow.Context)
+	handling  bool
+}
+
+// onSignal has the signals of a name handled, as soon as ready says so.
+func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func() bool, handle func(workflow.Context, T)) {
+	s := &signal{channel: workflow.GetSignalChannel(ctx, name), ready: ready}
+	s.handleAll = func(ctx workflow.Context) {
+		var argument T
+		for s.channel.ReceiveAsync(&argument) {
+			handle(ctx, argument)
+			argument = *new(T)
+		}
+		s.handling = false
+	}
+	*all = append(*all, s)
+}
+
+// listen has the signals handled. One coroutine waits for all names, because each coroutine
+// runs whenever anything happens in the session.
+func (all *signals) listen(ctx workflow.Context) {
+	patient, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.Go(patient, func(patient workflow.Context) {
+		for {
+			var next *signal
+			if workflow.Await(patient, func() bool { next = all.next(); return next != nil }) != nil {
+				return
+			}
+			next.handling = true
+			workflow.Go(ctx, next.handleAll)
+		}
+	})
+}
+
+// next finds signals to handle; nil: there are none.
+func (all *signals) next() *signal {
+	i := slices.IndexFunc(*all, func(s *signal) bool { return !s.handling && s.channel.Len() > 0 && s.ready() })
+	if i < 0 {
+		return nil
+	}
+	return (*all)[i]
 }
 
 // allHandled reports whether none is unread or being handled.
-func (s *signals) allHandled() bool {
-	return s.handling == 0 && !slices.ContainsFunc(s.channels, func(c workflow.ReceiveChannel) bool { return c.Len() > 0 })
-}
-
-// onSignal has a coroutine handle the signals of a name, as soon as ready says so.
-func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func() bool, handle func(workflow.Context, T)) {
-	channel := workflow.GetSignalChannel(ctx, name)
-	all.channels = append(all.channels, channel)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		if workflow.Await(ctx, ready) != nil {
-			return
-		}
-		for {
-			var argument T
-			channel.Receive(ctx, &argument)
-			all.handling++
-			handle(ctx, argument)
-			all.handling--
-		}
-	})
+func (all *signals) allHandled() bool {
+	return !slices.ContainsFunc(*all, func(s *signal) bool { return s.handling || s.channel.Len() > 0 })
 }
 
 // onUpdate has the updates of a name handled with the session's version of the logic.

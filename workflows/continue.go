@@ -86,14 +86,6 @@ type ContinuedRequest struct {
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// watchHistory has the session continue as new once Temporal suggests that: nothing new
-// starts from then on, and waits end.
-func (s *teamSession) watchHistory(ctx workflow.Context) {
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		s.ending.continues = workflow.Await(ctx, func() bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }) == nil
-	})
-}
-
 // nextRun is what the session continues with, once no phase is at work; nil: it ends in this
 // run.
 func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {

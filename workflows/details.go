@@ -32,6 +32,8 @@ type publisher struct {
 	published time.Time
 	shown     session.State
 	behind    bool
+	// pause ends when what was left for later may be published; nil: nothing waits for that.
+	pause workflow.Future
 	// pages say what people have to look at.
 	pages func() []string
 }
@@ -130,16 +132,22 @@ func (p *publisher) publish(ctx workflow.Context) {
 	p.setAttributes(ctx, state)
 }
 
-// catchUp publishes what publish has left for later.
+// late reports whether catchUp has something to do.
+func (p *publisher) late(ctx workflow.Context) bool {
+	return p.behind && ctx.Err() == nil && (p.pause == nil || p.pause.IsReady())
+}
+
+// catchUp publishes what publish has left for later, or begins to wait until it may.
 func (p *publisher) catchUp(ctx workflow.Context) {
-	for workflow.Await(ctx, func() bool { return p.behind }) == nil {
-		if workflow.Sleep(ctx, p.published.Add(publishEvery).Sub(workflow.Now(ctx))) != nil {
-			return
-		}
-		if p.behind {
-			p.publish(ctx)
-		}
+	if !p.late(ctx) {
+		return
 	}
+	if p.pause == nil {
+		p.pause = workflow.NewTimer(ctx, p.published.Add(publishEvery).Sub(workflow.Now(ctx)))
+		return
+	}
+	p.pause = nil
+	p.publish(ctx)
 }
 
 // state is the session's as people see it.

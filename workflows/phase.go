@@ -35,27 +35,35 @@ type step func(workflow.Context, *pass) (bool, error)
 
 // run has each phase done whenever there is something to do for it, in a coroutine that lasts
 // for one pass, until nothing is left that could send work back or the session stops.
-// It returns when no phase is at work. That the session is cancelled is no error.
+// It stops also when Temporal suggests that it continues as new: nothing new starts from then
+// on, and waits end. It returns when no phase is at work. That the session is cancelled is no error.
 func (ps *phases) run(ctx workflow.Context) {
 	// Wait for the coroutines even when the session is cancelled: they end
 	// when their agents are gone, and only then is the session over.
 	patient, _ := workflow.NewDisconnectedContext(ctx)
-	running := workflow.NewWaitGroup(patient)
+	running := 0
 	var waiting []*phase
 	for !ps.ending.stopping() && !ps.schedule.idle() {
 		for _, p := range waiting {
-			running.Add(1)
-			ps.begin(ctx, p, running.Done)
+			running++
+			ps.begin(ctx, p, func() { running-- })
 		}
 		err := workflow.Await(ctx, func() bool {
+			ps.ending.continues = workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 			waiting = ps.schedule.waiting()
-			return len(waiting) > 0 || ps.ending.stopping() || ps.schedule.idle()
+			return len(waiting) > 0 || ps.ending.stopping() || ps.schedule.idle() || ps.publisher.late(ctx)
 		})
 		if err != nil {
 			break
 		}
+		ps.publisher.catchUp(ctx)
 	}
-	running.Wait(patient)
+	for running > 0 {
+		if workflow.Await(patient, func() bool { return running == 0 || ps.publisher.late(ctx) }) != nil {
+			return
+		}
+		ps.publisher.catchUp(ctx)
+	}
 }
 
 // begin has a phase's next pass done. It calls done when the pass has ended.

@@ -36,7 +36,7 @@ type rounds struct {
 // each on the previous one's output, until one sends work back. It returns false if one of them
 // has no result; concurrent ones still finish.
 func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignment) (bool, error) {
-	if order == spec.OrderSequence {
+	if order == spec.OrderSequence || len(work) == 1 {
 		for i, a := range work {
 			if a.finished() {
 				if len(a.SendsBack) > 0 { // later ones would use what is sent back

@@ -114,6 +114,7 @@ func (s *teamSession) register(ctx workflow.Context) error {
 	}
 	onSignal(ctx, &s.signals, TicketSignal, s.publisher.admitted, s.requests.setTicket)
 	s.outages.register(ctx, &s.signals)
+	s.signals.listen(ctx)
 	return nil
 }
 
@@ -168,8 +169,6 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 
 // run lets all phases run, and says how it ended.
 func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
-	s.watchHistory(ctx)
-	workflow.Go(ctx, s.publisher.catchUp)
 	s.phases.run(ctx)
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	if next := s.nextRun(ctx, patient); next != nil {
