@@ -21,6 +21,9 @@ type Breakers interface {
 	// Read returns a breaker as of its last acknowledged change; a closed one
 	// where there is none.
 	Read(ctx context.Context, name string) (breaker.View, error)
+	// Recent is Read for a round that begins or ends. What other workers have reported within
+	// [breaker.QuietFor] may be missing.
+	Recent(ctx context.Context, name string) (breaker.View, error)
 	// Report delivers the outcome of a round; again under the same id, it
 	// counts once.
 	Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error)
@@ -116,7 +119,7 @@ func (b *agentBreaker) read(ctx context.Context) (breaker.View, error) {
 	unread := "breaker " + b.settings.Name + " cannot be read"
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		view, err := b.port.Read(bounded, b.settings.Name)
+		view, err := b.port.Recent(bounded, b.settings.Name)
 		cancel()
 		if err == nil {
 			return view, nil
@@ -271,7 +274,7 @@ func (b *agentBreaker) giveBack(ctx context.Context) {
 // to a breaker that has counted failures, or to one that is being probed.
 func deliver(ctx context.Context, breakers Breakers, report session.BreakerReport) error {
 	if report.Outcome == failures.CountsAsSuccess && report.Holder == "" {
-		view, err := breakers.Read(ctx, report.Breaker.Name)
+		view, err := breakers.Recent(ctx, report.Breaker.Name)
 		if err != nil {
 			return err
 		}

@@ -30,6 +30,12 @@ func (c *Client) Read(ctx context.Context, name string) (View, error) {
 	return c.reads.read(ctx, name, c.read)
 }
 
+// Recent is Read for a round that begins or ends: where the breaker was closed and had counted no
+// failure, the answer may be [QuietFor] old. This client's own updates are in it.
+func (c *Client) Recent(ctx context.Context, name string) (View, error) {
+	return c.reads.recent(ctx, name, c.read)
+}
+
 func (c *Client) read(ctx context.Context, name string) (View, error) {
 	view := View{Name: name}
 	if _, err := entityworkflow.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
@@ -102,6 +108,7 @@ func (c *Client) update(ctx context.Context, name string, b spec.Breaker, id str
 		ID: WorkflowID(c.Store, name), Queue: spec.WorkflowQueue(c.Store), Name: WorkflowName,
 		Input: Input{Store: c.Store, View: View{Name: name, Settings: b}}, Summary: "circuit breaker " + name,
 	}, id, string(update), arg, &answer)
+	c.reads.changed(name) // also where no answer has come
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, err)
 	}

@@ -43,3 +43,62 @@ func TestReadersShareWhatIsReadAfterTheyCame(t *testing.T) {
 		require.Len(t, began, 3)
 	})
 }
+
+// TestAQuietBreakerIsReadOncePerMoment: not after a change by the same worker, nor once it
+// has counted a failure, and an error is not kept.
+func TestAQuietBreakerIsReadOncePerMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r reads
+		var state State
+		var failure error
+		began := 0
+		read := func(_ context.Context, name string) (View, error) {
+			began++
+			time.Sleep(10 * time.Millisecond)
+			return View{Name: name, State: state}, failure
+		}
+		reads := func(what string, want int) {
+			t.Helper()
+			before := began
+			view, err := r.recent(t.Context(), "a", read)
+			require.Equal(t, failure, err, what)
+			require.Equal(t, want, began-before, what)
+			if err == nil && want > 0 {
+				require.Equal(t, state, view.State, what)
+			}
+		}
+		failure = context.DeadlineExceeded
+		reads("an error", 1)
+		failure = nil
+		reads("after an error", 1)
+		reads("at once", 0)
+		time.Sleep(QuietFor - 11*time.Millisecond)
+		synctest.Wait()
+		reads("just before it is too old", 0)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		reads("too old", 1)
+		r.changed("b")
+		reads("another breaker's change", 0)
+		r.changed("a")
+		reads("its own worker's change", 1)
+		reads("at once after that", 0)
+		state = State{Failures: 1}
+		time.Sleep(QuietFor)
+		synctest.Wait()
+		reads("a failure", 1)
+		reads("at once after a failure", 1)
+		state = State{Open: true}
+		reads("open", 1)
+		reads("at once while it is open", 1)
+
+		state = State{}
+		go func() {
+			time.Sleep(5 * time.Millisecond)
+			r.changed("a")
+		}()
+		reads("changed while it is read", 1)
+		reads("after that", 1)
+	})
+}

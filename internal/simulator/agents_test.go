@@ -208,6 +208,12 @@ func (w *world) outage(what string) error {
 	return nil
 }
 
+// quietBreaker is a closed breaker without a failure, and until when it was that.
+type quietBreaker struct {
+	state breaker.State
+	until time.Time
+}
+
 // breakers are the circuit breakers of the store: the real machine, reached through
 // Temporal.
 type breakers struct{ p *process }
@@ -218,13 +224,25 @@ func (b breakers) ask(op, id string, set spec.Breaker, e breaker.Event) (breaker
 		if w.away("temporal") || w.away("breaker") {
 			return breaker.Answer{}, errAway
 		}
-		return w.applyBreaker(id, set, e), nil
+		return b.p.applyBreaker(id, set, e), nil
 	})
 }
 
 func (b breakers) Read(_ context.Context, name string) (breaker.View, error) {
 	answer, err := b.ask("Breaker.Read", "", spec.Breaker{}.For(name), nil)
 	return answer.View, err
+}
+
+// Recent is as old as it may be.
+func (b breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
+	view, err := b.Read(ctx, name)
+	w := b.p.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last := w.quiet[name]; time.Since(last.until) < breaker.QuietFor && time.Since(b.p.changed[name]) >= breaker.QuietFor {
+		view.State = last.state
+	}
+	return view, err
 }
 
 func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
@@ -242,7 +260,8 @@ func (b breakers) Renew(_ context.Context, id string, set spec.Breaker, holder s
 }
 
 // applyBreaker changes a breaker, once for each id.
-func (w *world) applyBreaker(id string, set spec.Breaker, e breaker.Event) breaker.Answer {
+func (p *process) applyBreaker(id string, set spec.Breaker, e breaker.Event) breaker.Answer {
+	w := p.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	state := w.breakers[set.Name]
@@ -256,6 +275,10 @@ func (w *world) applyBreaker(id string, set spec.Breaker, e breaker.Event) break
 	before := state
 	answer.State, answer.Effect = breaker.Apply(state, breaker.SettingsOf(set), e, time.Now(), 0.5)
 	w.breakers[set.Name], w.answered[id] = answer.State, answer
+	p.changed[set.Name] = time.Now()
+	if !before.Open && before.Failures == 0 {
+		w.quiet[set.Name] = quietBreaker{before, time.Now()}
+	}
 	w.watchBreaker(set.Name, before, answer, e)
 	return answer
 }

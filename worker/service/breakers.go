@@ -24,7 +24,15 @@ type breakers struct {
 
 // Read returns a breaker as of its last acknowledged change.
 func (b *breakers) Read(ctx context.Context, name string) (breaker.View, error) {
-	view, err := b.Client.Read(ctx, name)
+	return b.record(b.Client.Read(ctx, name))
+}
+
+// Recent is Read, or an answer of a moment ago: see [breaker.Client.Recent].
+func (b *breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
+	return b.record(b.Client.Recent(ctx, name))
+}
+
+func (b *breakers) record(view breaker.View, err error) (breaker.View, error) {
 	if err == nil && b.recorder != nil {
 		b.recorder.Breaker(view.Status())
 	}
