@@ -99,7 +99,43 @@ func (s *blobs) knownDurable(name spec.Digest) bool { return s.flushed.within(s.
 // there is none, and [session.ErrCorrupt] where its content was not what its name
 // says; the damaged file is then in the quarantine.
 func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
+	data, err := s.small(ctx, name)
+	if errors.Is(err, io.ErrShortBuffer) {
+		return s.large(ctx, name)
+	}
+	return data, err
+}
+
+// small reads a blob of less than [storage.BufferSize]; of another one the error is
+// [io.ErrShortBuffer]. Other errors are those of [Store.Blob].
+func (s *blobs) small(ctx context.Context, name spec.Digest) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
+	}
+	buf, release := storage.Buffer()
+	defer release()
+	from := s.in.BlobReader()
+	n, err := from.ReadBlob(name, buf)
+	err = errors.Join(err, from.Close())
+	switch {
+	case errors.Is(err, io.ErrShortBuffer):
+		return nil, err
+	case err != nil:
+		return nil, s.noBlob(name, err)
+	case !isNamed(name, buf[:n]):
+		return nil, s.quarantineBlob(ctx, name)
+	}
+	return bytes.Clone(buf[:n]), nil
+}
+
+// large reads a blob of any size. Errors are those of [Store.Blob].
+func (s *blobs) large(ctx context.Context, name spec.Digest) ([]byte, error) {
+	size, err := s.BlobSize(name)
+	if err != nil {
+		return nil, err
+	}
 	var buf bytes.Buffer
+	buf.Grow(int(size) + bytes.MinRead)
 	if _, err := s.CopyBlob(ctx, name, &buf); err != nil {
 		return nil, err
 	}
@@ -115,11 +151,6 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 		return 0, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if b, ok := w.(*bytes.Buffer); ok {
-		if info, err := s.in.StatBlob(name); err == nil {
-			b.Grow(int(info.Size) + bytes.MinRead)
-		}
-	}
 	h := sha256.New()
 	n, err := storage.Copy(ctx, io.MultiWriter(h, w), f)
 	if err != nil {
@@ -154,7 +185,7 @@ func (s *blobs) BlobSize(name spec.Digest) (int64, error) {
 	return info.Size, nil
 }
 
-// noBlob reports a blob that could not be opened.
+// noBlob reports a blob that could not be opened or read.
 func (s *blobs) noBlob(name spec.Digest, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrKey):
@@ -163,7 +194,7 @@ func (s *blobs) noBlob(name spec.Digest, err error) error {
 		s.indexes.dropIndexes()
 		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.store + " has no such blob", Kind: session.ErrNotFound}
 	}
-	return fmt.Errorf("open a blob: %w", err)
+	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }
 
 // quarantineBlob quarantines a blob that did not verify and returns the error to report.

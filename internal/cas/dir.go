@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -340,14 +341,14 @@ const notADir = "directory of a tree"
 
 // decodeBlob reads one blob of a directory.
 func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
-	size, err := s.BlobSize(name)
-	if err != nil {
-		return nil, nil, err
+	data, err := s.small(ctx, name)
+	if errors.Is(err, io.ErrShortBuffer) {
+		size, failed := s.BlobSize(name)
+		if failed == nil && size > maxDirBlob {
+			return nil, nil, s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
+		}
+		data, err = s.large(ctx, name)
 	}
-	if size > maxDirBlob {
-		return nil, nil, s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
-	}
-	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
