@@ -3,7 +3,6 @@ package procgroup
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -366,7 +365,8 @@ func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup 
 	})
 	pipes.Go(func() {
 		defer close(s.reported)
-		if err := json.NewDecoder(s.served).Decode(&s.report); err != nil {
+		var err error
+		if s.report, err = room.ReadReport(s.served); err != nil {
 			s.reportErr = errors.New("its supervising process was killed")
 			if !errors.Is(err, io.EOF) {
 				s.reportErr = err

@@ -13,10 +13,10 @@ import (
 
 // Account is the user that agents and checks run as.
 type Account struct {
-	Name   string   `json:"name"`
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups"`
+	Name   string
+	UID    uint32
+	GID    uint32
+	Groups []uint32
 }
 
 // FindAccount resolves run_as; nil for none. euid is the worker's own.

@@ -18,16 +18,16 @@ import (
 // A room has none: a process that it bounds may not mount, which sandboxes in a room do.
 type Floor struct {
 	// Own are directories that the processes change.
-	Own []string `json:"own"`
+	Own []string
 	// Shown are paths that they read although they lie in Home, or change. One that does not exist
 	// is left out. Targets do not count.
-	Shown []Mount `json:"shown,omitempty"`
+	Shown []Mount
 	// Hidden are files and directories that they neither read nor change, also below Shown.
-	Hidden []string `json:"hidden,omitempty"`
+	Hidden []string
 	// Home is the worker's HOME; empty: it has none.
-	Home string `json:"home,omitempty"`
+	Home string
 	// Mounts: the processes may mount, so that their files are not bounded.
-	Mounts bool `json:"mounts,omitempty"`
+	Mounts bool
 }
 
 // The versions of Landlock in which a part of the floor appeared.

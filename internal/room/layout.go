@@ -30,28 +30,28 @@ const (
 // Mount is a path of the host that a room shows.
 type Mount struct {
 	// Source is the path on the host, Target that in the room. Both are absolute.
-	Source string `json:"source"`
-	Target string `json:"target"`
+	Source string
+	Target string
 	// Writable lets processes of the room write there.
-	Writable bool `json:"writable,omitempty"`
+	Writable bool
 	// Optional: a source that does not exist is left out.
-	Optional bool `json:"optional,omitempty"`
+	Optional bool
 }
 
 // Layout says what a room shows besides the system's programs.
 type Layout struct {
 	// Mounts are shown in this order: a later one may lie in an earlier one.
-	Mounts []Mount `json:"mounts"`
+	Mounts []Mount
 	// Overlay, if not nil, is shown at [Workspace].
-	Overlay *Overlay `json:"overlay,omitempty"`
+	Overlay *Overlay
 	// Hidden are directories of the host that no mount shows: an empty directory takes their
 	// place.
-	Hidden []string `json:"hidden,omitempty"`
+	Hidden []string
 	// Network is what the room's processes reach; empty: the host's network.
-	Network Network `json:"network,omitempty"`
+	Network Network
 	// UID and GID are the host's ids of the room's processes.
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
+	UID uint32
+	GID uint32
 }
 
 // NewLayout returns the layout of a room whose processes have the host's ids of a user; nil: of
@@ -67,9 +67,9 @@ func NewLayout(user *Account) *Layout {
 type Overlay struct {
 	// Lower are the layers, the topmost first. Upper has what is changed, Work is an empty
 	// directory beside it.
-	Lower []string `json:"lower"`
-	Upper string   `json:"upper"`
-	Work  string   `json:"work"`
+	Lower []string
+	Upper string
+	Work  string
 }
 
 // system are the directories of the host that every room shows, read-only.

@@ -1,8 +1,6 @@
 package room
 
 import (
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,77 +41,77 @@ func exit(status int) { syscall.Exit(status) }
 // Orders is what the worker tells a shim. It travels through a pipe, never
 // through an argv or an environment, which other processes can read.
 type Orders struct {
-	// Build is the worker's [Build]: a shim of another one refuses.
-	Build string   `json:"build"`
-	Argv  []string `json:"argv"`
+	// Build is the worker's [Build]: a shim of another one refuses. It comes first, so that such a shim can read it.
+	Build string
+	Argv  []string
 	// Dir is the working directory.
-	Dir string `json:"dir"`
+	Dir string
 	// Env is the whole environment of the argv.
-	Env []string `json:"env"`
+	Env []string
 	// Grace is how long a stopped process has to end by itself.
-	Grace time.Duration `json:"grace"`
+	Grace time.Duration
 	// User, if not nil, is who runs the argv.
-	User *Account `json:"user,omitempty"`
+	User *Account
 	// MaxFile bounds the size of any file that is written, in bytes.
-	MaxFile uint64 `json:"max_file"`
+	MaxFile uint64
 	// MaxThreads is how many threads the argv may have running, with all that
 	// it started.
-	MaxThreads int `json:"max_threads"`
+	MaxThreads int
 	// MaxMemory is how many bytes of memory the argv may use, with all that it started; zero:
 	// the shim does not measure it.
-	MaxMemory int64 `json:"max_memory,omitempty"`
+	MaxMemory int64
 	// Terminal: standard input is a terminal that becomes the argv's controlling one.
-	Terminal bool `json:"terminal,omitempty"`
+	Terminal bool
 	// Room, if not nil, is what the argv sees. The shim must have been started with the
 	// attributes of its [Layout.Namespaces].
-	Room *Layout `json:"room,omitempty"`
+	Room *Layout
 	// Floor, if not nil, bounds an argv without a room.
-	Floor *Floor `json:"floor,omitempty"`
+	Floor *Floor
 	// Ports are TCP ports of 127.0.0.1 in a room with a network of its own, at most [MaxPorts].
 	// Before the argv starts, the shim sends the worker sockets that listen there.
-	Ports []uint16 `json:"ports,omitempty"`
+	Ports []uint16
 }
 
 // Report is what a shim tells its worker, once every process below it is gone.
 type Report struct {
-	// RoomError says why the room could not be made.
-	RoomError string `json:"room_error,omitempty"`
+	// RoomError says why the room could not be made. It comes first, so that a worker of another build can read it.
+	RoomError string
 	// StartError says why the argv could not be started.
-	StartError string `json:"start_error,omitempty"`
+	StartError string
 	// Temporary: it could not for want of something that may be there later, like memory.
-	Temporary bool `json:"scarce,omitempty"`
+	Temporary bool
 	// Exit is the exit status, Signal what killed the process instead.
-	Exit   int `json:"exit"`
-	Signal int `json:"signal,omitempty"`
+	Exit   int
+	Signal int
 	// Leftover counts the processes that had outlived the argv's own.
-	Leftover int `json:"strays,omitempty"`
+	Leftover int
 	// ThreadsExceeded is how many threads the argv was running when it was stopped for
 	// having too many; zero: it was not.
-	ThreadsExceeded int `json:"swarm,omitempty"`
+	ThreadsExceeded int
 	// MemoryExceeded is how many bytes of memory it was using when it was stopped for that;
 	// zero: it was not.
-	MemoryExceeded int64 `json:"memory,omitempty"`
+	MemoryExceeded int64
 	// Unkillable counts the processes that could not be killed.
-	Unkillable int `json:"survivors,omitempty"`
+	Unkillable int
 }
-
-// maxOrders bounds the orders, in bytes.
-const maxOrders = 16 << 20
 
 // WriteOrders sends the orders. The pipe then stays open as the shim's lifeline.
 func WriteOrders(w io.Writer, o Orders) error {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return fmt.Errorf("encode a shim's orders: %w", err)
-	}
-	frame := binary.BigEndian.AppendUint32(nil, uint32(min(len(data), maxOrders+1))) // bounded
-	if _, err := w.Write(append(frame, data...)); err != nil {
+	if err := send(w, o); err != nil {
 		return fmt.Errorf("write a shim's orders: %w", err)
 	}
 	return nil
 }
 
-// descriptor reads from an open file.
+// ReadReport receives what a shim reports. The error wraps [io.EOF] if it ended before.
+func ReadReport(r io.Reader) (report Report, err error) {
+	if err = receive(r, &report); err != nil && report.RoomError == "" {
+		return report, fmt.Errorf("read a shim's report: %w", err)
+	}
+	return report, nil // a shim of another build says that it is
+}
+
+// descriptor reads and writes an open file.
 type descriptor int
 
 func (d descriptor) Read(p []byte) (int, error) {
@@ -130,22 +128,4 @@ func (d descriptor) Read(p []byte) (int, error) {
 	}
 }
 
-func readOrders(r io.Reader) (Orders, error) {
-	var frame [4]byte
-	if _, err := io.ReadFull(r, frame[:]); err != nil {
-		return Orders{}, fmt.Errorf("read the orders: %w", err)
-	}
-	size := binary.BigEndian.Uint32(frame[:])
-	if size > maxOrders {
-		return Orders{}, errors.New("the orders are too long")
-	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return Orders{}, fmt.Errorf("read the orders: %w", err)
-	}
-	var o Orders
-	if err := json.Unmarshal(data, &o); err != nil {
-		return Orders{}, fmt.Errorf("read the orders: %w", err)
-	}
-	return o, nil
-}
+func (d descriptor) Write(p []byte) (int, error) { return unix.Write(int(d), p) }

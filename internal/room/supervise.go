@@ -1,7 +1,6 @@
 package room
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -42,15 +41,11 @@ func supervise() int {
 		unix.CloseOnExec(lockFD)
 	}
 	disregardSignals()
-	o, err := readOrders(descriptor(ordersFD))
-	if err != nil {
+	var o Orders
+	if err := receive(descriptor(ordersFD), &o); err != nil && o.Build == "" {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
-	report, err := json.Marshal((&supervisor{orders: o}).enterAndRun())
-	if err != nil {
-		return complain("encode its report", err)
-	}
-	_, _ = unix.Write(reportFD, report) // a worker that died reads none
+	_ = send(descriptor(reportFD), (&supervisor{orders: o}).enterAndRun()) // a worker that died reads none
 	return 0
 }
 
