@@ -18,39 +18,32 @@ type dir int
 func (d dir) open(name string, flags uint64) (fd int, err error) {
 	fd, err = unix.Openat2(int(d), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
 	if err != nil {
-		return -1, fmt.Errorf("open /%s in the room: %w", name, err)
+		return -1, fmt.Errorf("open %s: %w", name, err)
 	}
 	return fd, nil
 }
 
 // at opens a directory or file below to mount on, and makes it if it is absent.
 func (d dir) at(name string, isDir bool) (fd int, err error) {
-	flags := uint64(unix.O_PATH)
-	if isDir {
-		flags |= unix.O_DIRECTORY
-	}
-	fd, err = d.open(name, flags)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fd, err
-	}
-	above, base := d, filepath.Base(name)
 	if parent := filepath.Dir(name); parent != "." {
-		fd, err := d.at(parent, true)
+		above, err := d.at(parent, true)
 		if err != nil {
 			return -1, err
 		}
-		defer unix.Close(fd) //nolint:errcheck // only a place
-		above = dir(fd)
+		defer unix.Close(above) //nolint:errcheck // only a place
+		d, name = dir(above), filepath.Base(name)
 	}
+	flags := uint64(unix.O_PATH)
 	if isDir {
-		err = unix.Mkdirat(int(above), base, 0o755)
+		flags |= unix.O_DIRECTORY
+		err = unix.Mkdirat(int(d), name, 0o755)
 	} else {
-		err = unix.Mknodat(int(above), base, unix.S_IFREG|0o600, 0)
+		err = unix.Mknodat(int(d), name, unix.S_IFREG|0o600, 0)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return -1, fmt.Errorf("make /%s in the room: %w", name, err)
+		return -1, fmt.Errorf("make %s: %w", name, err)
 	}
-	return above.open(base, flags)
+	return d.open(name, flags)
 }
 
 // mount mounts a new file system on a directory below.

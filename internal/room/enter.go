@@ -149,12 +149,12 @@ func (c clone) attach(root dir) error {
 	}
 	defer unix.Close(c.fd) //nolint:errcheck // attached, or of no use
 	at, err := root.at(name, c.dir)
-	if err != nil {
-		return err
+	if err == nil {
+		defer unix.Close(at) //nolint:errcheck // only a place
+		err = unix.MoveMount(c.fd, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	}
-	defer unix.Close(at) //nolint:errcheck // only a place
-	if err := unix.MoveMount(c.fd, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", c.target, err)
+	if err != nil {
+		return fmt.Errorf("mount %s in the room: %w", c.target, err)
 	}
 	return nil
 }
@@ -170,6 +170,10 @@ func becomeAgent() error {
 	}
 	if err := unix.Setresuid(agentID, agentID, agentID); err != nil {
 		return fmt.Errorf("change to the room's user: %w", err)
+	}
+	// Whoever changes its user becomes as dumpable as fs.suid_dumpable says.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("stay undumpable: %w", err)
 	}
 	return nil
 }
@@ -187,7 +191,7 @@ func mountRoot() (dir, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open the root: %w", err)
 	}
-	for _, name := range []string{"home", "proc", "dev", "run", "var"} {
+	for _, name := range []string{"home", "run", "var"} {
 		if err := unix.Mkdirat(fd, name, 0o755); err != nil {
 			return -1, fmt.Errorf("make /%s in the room: %w", name, err)
 		}

@@ -11,20 +11,27 @@ import (
 
 // objects bounds what the kernel counts for the worker's user together with all rooms: one
 // room must not use up what other rooms and the host need.
-var objects = map[string]string{
-	"max_inotify_instances": "32", "max_user_namespaces": "1000", "max_mnt_namespaces": "1000", "max_pid_namespaces": "1000",
-	"max_net_namespaces": "1000", "max_ipc_namespaces": "1000", "max_uts_namespaces": "1000", "max_cgroup_namespaces": "1000", "max_time_namespaces": "1000",
+var objects = []struct{ name, most string }{
+	{"max_inotify_instances", "32"},
+	{"max_user_namespaces", "1000"},
+	{"max_mnt_namespaces", "1000"},
+	{"max_pid_namespaces", "1000"},
+	{"max_net_namespaces", "1000"},
+	{"max_ipc_namespaces", "1000"},
+	{"max_uts_namespaces", "1000"},
+	{"max_cgroup_namespaces", "1000"},
+	{"max_time_namespaces", "1000"},
 }
 
 // limitObjects sets the bounds of objects in this user namespace. A kernel may lack some.
 func limitObjects(root dir) error {
 	fd, err := root.open("proc/sys/user", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
-		return err
+		return fmt.Errorf("limit the room: %w", err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a place
-	for name, most := range objects {
-		if err := dir(fd).write(name, most, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, o := range objects {
+		if err := dir(fd).write(o.name, o.most, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("limit the room: %w", err)
 		}
 	}
