@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ func (st *stand) batch(ctx context.Context, name string, sessions, at int) (b ba
 	if err != nil {
 		return b, err
 	}
+	runtime.GC() // what measuring leaves is no part of the sessions
 	size, worker, server := st.server.size(), ownCPU(), st.server.cpu()
 	b.sessions = sessions
 	start := time.Now()

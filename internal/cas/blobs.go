@@ -20,15 +20,19 @@ import (
 
 // DigestOf is the name of the blob with this content.
 func DigestOf(data []byte) spec.Digest {
+	digits := digitsOf(data)
+	return spec.Digest(digits[:])
+}
+
+func digitsOf(data []byte) (digits [2 * sha256.Size]byte) {
 	sum := sha256.Sum256(data)
-	return spec.Digest(hex.EncodeToString(sum[:]))
+	hex.Encode(digits[:], sum[:])
+	return digits
 }
 
 // isNamed reports whether a name is that of the blob with this content.
 func isNamed(name spec.Digest, data []byte) bool {
-	sum := sha256.Sum256(data)
-	var digits [2 * sha256.Size]byte
-	hex.Encode(digits[:], sum[:])
+	digits := digitsOf(data)
 	return string(digits[:]) == string(name)
 }
 

@@ -109,12 +109,15 @@ func (s indexes) loadIndex(dir string, blobs storage.Blobs) *index {
 	return x
 }
 
-// saveIndex remembers a directory. A failure only costs time later, and so does a file that
+// saveIndex remembers a directory by its encoded index; nil: what is remembered stays. A failure only costs time later, and so does a file that
 // was not written to its end: its checksum is wrong.
-func (s indexes) saveIndex(dir string, x *index) {
+func (s indexes) saveIndex(dir string, encoded []byte) {
+	if encoded == nil {
+		return
+	}
 	// Only its parent is the store: what makes more could fill a mount point.
 	if err := os.Mkdir(s.dir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
-		_ = os.WriteFile(s.indexPath(dir), encodeIndex(x), fileMode)
+		_ = os.WriteFile(s.indexPath(dir), encoded, fileMode)
 	}
 }
 
@@ -134,6 +137,9 @@ func (s indexes) DropIndex(dir string) error {
 func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
 
 func encodeIndex(x *index) []byte {
+	if x == nil {
+		return nil
+	}
 	b := make([]byte, 0, 128+x.count*128)
 	b = append(b, indexMagic...)
 	b = append(b, x.manifest...)

@@ -83,7 +83,7 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		for p, file := range f.seen {
 			x.add(p, file.stamp, file.digest)
 		}
-		s.saveIndex(dir, x)
+		s.saveIndex(dir, encodeIndex(x))
 	}
 	return nil
 }

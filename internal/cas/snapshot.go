@@ -84,7 +84,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		base:  s.emptyTree(),
 		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), skipped: left.ignored, beside: &errgroup.Group{},
 	}
-	sc.beside.SetLimit(Workers())
+	sc.beside.SetLimit(8 * Workers()) // more than can work, because who lists a directory hands out no others
 	for _, p := range o.Known {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
@@ -105,6 +105,9 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	t := in.tree()
+	snap.Manifest = t.top.name()
+	encoded := make(chan []byte, 1)
+	go func() { encoded <- encodeIndex(in.remembered(snap.Manifest)) }()
 	var known *treeDir
 	if before != nil {
 		known = &treeDir{blob: before.manifest}
@@ -112,11 +115,8 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err := in.saveTree(ctx, t, known); err != nil {
 		return snap, err
 	}
-	snap.Manifest = t.top.blob
 	snap.Files, snap.Bytes = t.Files(), t.Bytes()
-	if x := in.remembered(snap.Manifest); x != nil {
-		s.saveIndex(dir, x)
-	}
+	s.saveIndex(dir, <-encoded)
 	return snap, nil
 }
 
@@ -179,5 +179,5 @@ func isPrivate(p string) bool {
 	return slices.Contains(privateNames, name) ||
 		slices.ContainsFunc(privatePrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) ||
 		slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) ||
-		slices.ContainsFunc(privateDirs, func(s string) bool { return strings.Contains("/"+dir, "/"+s+"/") })
+		slices.ContainsFunc(privateDirs, func(s string) bool { return strings.Contains(dir, s) && strings.Contains("/"+dir, "/"+s+"/") })
 }

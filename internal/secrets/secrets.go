@@ -68,7 +68,7 @@ func (s *Set) Mask(text string) string {
 
 // In reports whether the text has a secret in it.
 func (s *Set) In(text string) bool {
-	return s.InBytes([]byte(text))
+	return len(s.values) > 0 && s.InBytes([]byte(text))
 }
 
 // InBytes is In of a text in bytes.
@@ -142,7 +142,7 @@ func (s *Scanner) Found() bool { return s.found }
 // Write never fails.
 func (s *Scanner) Write(data []byte) (int, error) {
 	n, first := len(data), &s.set.matcher.first
-	if len(s.set.matcher.patterns) == 0 {
+	if len(s.set.values) == 0 {
 		return n, nil
 	}
 	if len(s.rest) > 0 {

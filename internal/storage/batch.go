@@ -38,6 +38,7 @@ type batch struct {
 
 type smallBlob struct {
 	digest  spec.Digest
+	name    rawDigest
 	content []byte
 }
 
@@ -59,8 +60,7 @@ func (d *Directory) newBatch() (*batch, error) {
 }
 
 // begins reports whether the batch has not seen a blob yet, and whether it packs small blobs.
-func (b *batch) begins(digest spec.Digest) (first, packs bool) {
-	name := raw(digest)
+func (b *batch) begins(name rawDigest) (first, packs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, seen := b.seen[name]
@@ -71,10 +71,11 @@ func (b *batch) begins(digest spec.Digest) (first, packs bool) {
 // Put implements [BlobBatch]. Nobody looks whether a blob that is packed has a file of its own:
 // that would take longer than to write it once more.
 func (b *batch) Put(digest spec.Digest, content []byte) error {
-	if err := checkDigest(digest); err != nil {
+	name, err := raw(digest)
+	if err != nil {
 		return err
 	}
-	first, packs := b.begins(digest)
+	first, packs := b.begins(name)
 	if !first {
 		return nil
 	}
@@ -92,7 +93,7 @@ func (b *batch) Put(digest spec.Digest, content []byte) error {
 		b.flush = append(b.flush, digest)
 		return nil
 	case !found && len(content) <= maxPacked:
-		return b.addSmall(digest, content)
+		return b.addSmall(smallBlob{digest, name, content})
 	}
 	// A damaged file is replaced.
 	temp, err := b.writeTempOnce(b.blobFile(digest), content, UntilPowerLoss)
@@ -102,21 +103,22 @@ func (b *batch) Put(digest spec.Digest, content []byte) error {
 	return err
 }
 
-func (b *batch) addSmall(digest spec.Digest, content []byte) (err error) {
+func (b *batch) addSmall(s smallBlob) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pack != nil {
-		return b.pack.add(raw(digest), content)
+		return b.pack.add(s.name, s.content)
 	}
-	b.few = append(b.few, smallBlob{digest, bytes.Clone(content)})
-	if b.size += len(content); len(b.few) <= fewBlobs && b.size <= fewBytes {
+	s.content = bytes.Clone(s.content)
+	b.few = append(b.few, s)
+	if b.size += len(s.content); len(b.few) <= fewBlobs && b.size <= fewBytes {
 		return nil
 	}
 	if b.pack, err = b.newPacking(); err != nil {
 		return err
 	}
 	for _, s := range b.few {
-		if err := b.pack.add(raw(s.digest), s.content); err != nil {
+		if err := b.pack.add(s.name, s.content); err != nil {
 			return err
 		}
 	}
@@ -171,13 +173,14 @@ func (w *blobWriter) Add(digest spec.Digest) error {
 	if w.file == nil {
 		return w.batch.Put(digest, w.small)
 	}
-	if err := checkDigest(digest); err != nil {
+	name, err := raw(digest)
+	if err != nil {
 		return err
 	}
 	if err := w.file.Close(); err != nil {
 		return err
 	}
-	if w.added, _ = w.batch.begins(digest); w.added {
+	if w.added, _ = w.batch.begins(name); w.added {
 		w.batch.addFile(tempBlob{w.file.Name(), digest, w.size})
 	}
 	return nil

@@ -22,17 +22,14 @@ import (
 
 // blobPath is the file of a blob.
 func (d *Directory) blobPath(digest spec.Digest) (string, error) {
-	if err := checkDigest(digest); err != nil {
-		return "", err
+	if !digest.Valid() {
+		return "", wrongDigest(digest)
 	}
 	return d.blobFile(digest), nil
 }
 
-func checkDigest(digest spec.Digest) error {
-	if !digest.Valid() {
-		return fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
-	}
-	return nil
+func wrongDigest(digest spec.Digest) error {
+	return fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
 }
 
 // blobFile is the file of a blob whose digest is valid.

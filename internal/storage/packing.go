@@ -266,7 +266,7 @@ func (s *sweptPacks) begin(d *Directory) error {
 }
 
 func (s *sweptPacks) remove(digest spec.Digest) {
-	name := raw(digest)
+	name, _ := raw(digest) // of nothing else that is stored
 	_ = s.packs.each(name, func(p *pack, _ packed) error {
 		if s.gone == nil {
 			s.gone = map[*pack]map[rawDigest]struct{}{}
@@ -296,7 +296,7 @@ func (s *sweptPacks) sweep(d *Directory) error {
 // quarantinePacked moves damaged copies of a blob in packs out of the way, and returns the new
 // key of one; empty: all were intact.
 func (d *Directory) quarantinePacked(digest spec.Digest) (moved string, err error) {
-	path, err := d.blobPath(digest)
+	name, err := raw(digest)
 	if err != nil {
 		return "", err
 	}
@@ -322,11 +322,11 @@ func (d *Directory) quarantinePacked(digest spec.Digest) (moved string, err erro
 		return "", err
 	}
 	for p, content := range damaged {
-		to := d.quarantined(path)
+		to := d.quarantined(d.blobFile(digest))
 		if err := d.WriteFile(to, content, UntilPowerLoss); err != nil {
 			return "", err
 		}
-		if err := d.removeDamaged(p, raw(digest), content); err != nil && !replaced(err) {
+		if err := d.removeDamaged(p, name, content); err != nil && !replaced(err) {
 			return "", err
 		}
 		moved = d.Rel(to)

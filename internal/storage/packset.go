@@ -25,10 +25,11 @@ type packSet struct {
 	where []located
 }
 
-// located is the pack that has a blob, whose digest begins with a prefix.
+// located is where a pack has a blob, whose digest begins with a prefix: the number of its entry.
 type located struct {
 	prefix uint64
 	in     *pack
+	entry  int
 }
 
 func prefix(digest []byte) uint64 { return binary.BigEndian.Uint64(digest) }
@@ -39,8 +40,8 @@ func (s *packSet) each(digest rawDigest, do func(p *pack, at packed) error) erro
 	i := sort.Search(len(s.where), func(i int) bool { return s.where[i].prefix >= begin })
 	for ; i < len(s.where) && s.where[i].prefix == begin; i++ {
 		p := s.where[i].in
-		if at, ok := p.find(digest); ok {
-			if err := do(p, at); err != nil {
+		if e := p.at(s.where[i].entry); e.digest == digest {
+			if err := do(p, e.packed); err != nil {
 				return err
 			}
 		}
@@ -61,7 +62,7 @@ func (s *packSet) with(packs []*pack) *packSet {
 	var added []located
 	for _, p := range packs {
 		for i := 0; !had[p] && i < p.len(); i++ {
-			added = append(added, located{prefix(p.entries[i*packEntry:]), p})
+			added = append(added, located{prefix(p.entries[i*packEntry:]), p, i})
 		}
 	}
 	slices.SortFunc(added, func(a, b located) int { return cmp.Compare(a.prefix, b.prefix) })
@@ -213,7 +214,10 @@ func packNames(root string) (packs, others []string, err error) {
 // is none. A copy is none whose pack is gone: do returns fs.ErrNotExist. With known, packs that
 // others have made lately may be missed.
 func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at packed) error) error {
-	name := raw(digest)
+	name, err := raw(digest)
+	if err != nil {
+		return err
+	}
 	const tries = 100 // a pack may be replaced as soon as it is listed
 	for try := range tries {
 		set, err := d.packs.list(d, try > 0)

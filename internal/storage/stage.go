@@ -102,7 +102,11 @@ func (s *stage) publishBlob(from *blobReader, to *batch, digest spec.Digest) err
 	if err != nil {
 		return err
 	}
-	if first, _ := to.begins(digest); first {
+	name, err := raw(digest)
+	if err != nil {
+		return err
+	}
+	if first, _ := to.begins(name); first {
 		to.addFile(tempBlob{f.Name(), digest, info.Size()})
 	}
 	return nil
