@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +87,9 @@ const (
 	stickyTimeout = time.Second
 	// settle is the time after the drain for handing rounds over.
 	settle = 10 * time.Second
+	// gcPercent is GOGC where the environment does not set it. A worker has little in memory, 20 to
+	// 100 MB, and would collect garbage several times a second.
+	gcPercent = 200
 )
 
 // Worker serves one store's queues.
@@ -145,6 +149,9 @@ var ErrServing = errors.New("worker")
 // whoever supervises it may start it again.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.options.Gateway.Close() //nolint:errcheck // no attempt is under way
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	// Asked early, so that a namespace without the attributes has had time to
