@@ -176,12 +176,11 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	}
 	persona := a.session.team.Personas[a.in.Persona]
 	phase, _ := a.session.team.Phase(a.in.Phase)
-	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
-	decisions, _ := session.MergeDecisions(a.session.checkpoint.Given, session.Steps(a.session.team, phases, a.session.done(a.in.Beside)))
+	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
-		Decisions: decisions, Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
+		Decisions: base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside)), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
 		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
 }

@@ -68,6 +68,17 @@ func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase stri
 	return folded.Conflicts, err
 }
 
+// decisions are those of a phase's work and of all that the phase builds on. Where that is
+// all work of the checkpoint, the checkpoint has merged it.
+func (g mergeBase) decisions(c session.Checkpoint, phase string, done map[spec.AssignmentID]session.CheckpointAssignment) map[string]string {
+	given, above := g.given, g.team.Ancestors(phase)
+	if covers(above, c.Assignments) {
+		given, above = c.Decisions, nil
+	}
+	decisions, _ := session.MergeDecisions(given, session.Steps(g.team, append(above, phase), done))
+	return decisions
+}
+
 // list gives a checkpoint the assignments that are done, and what they have cost.
 func (g mergeBase) list(c *session.Checkpoint, done map[spec.AssignmentID]session.CheckpointAssignment) {
 	c.Assignments, c.Usage = []session.CheckpointAssignment{}, cost.Usage{}

@@ -42,6 +42,8 @@ func TestAPhaseAddsToACheckpointWhatMergingAllWouldGive(t *testing.T) {
 				a.Work = session.Work{Delta: delta, Decisions: map[string]string{fmt.Sprint("d", r.IntN(3)): fmt.Sprint(r.IntN(2))}}
 				done[a.AssignmentID] = a
 			}
+			decided, _ := session.MergeDecisions(base.given, session.Steps(team, append(team.Ancestors(phase), phase), done))
+			require.Equal(t, decided, base.decisions(c, phase, done), "seed %d, before %s", seed, phase)
 			var all session.Checkpoint
 			expected, err := base.fill(t.Context(), &all, done)
 			require.NoError(t, err)

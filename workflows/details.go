@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -34,8 +35,24 @@ type publisher struct {
 	behind    bool
 	// pause ends when what was left for later may be published; nil: nothing waits for that.
 	pause workflow.Future
-	// pages say what people have to look at.
+	// pages say what people have to look at; rows are those of the work on the page.
 	pages func() []string
+	rows  []workRow
+}
+
+// workRow is what the page says of an assignment: rendered again only where it changes.
+type workRow struct {
+	workFacts
+	text string
+}
+
+type workFacts struct {
+	phase, persona string
+	state          session.State
+	attempts       int
+	tokens         int64
+	spent          cost.USD
+	summary        string
 }
 
 // admitted reports whether the session knows its team, which every answer refers to.
@@ -201,16 +218,29 @@ func (p *publisher) show(ctx workflow.Context) {
 		lines = append(lines, safetext.Code(p.status.Reason), "")
 	}
 	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
+	i := 0
 	for _, ps := range p.status.Phases {
 		for _, a := range ps.Assignments {
-			lines = append(lines, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
-				ps.Name, a.Persona, strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD.Rounded(), cell(summaryOf(a))))
+			lines = append(lines, p.row(i, workFacts{ps.Name, a.Persona, a.Status, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, summaryOf(a)}))
+			i++
 		}
 	}
 	lines = append(lines, "", p.spending(), "")
 	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
 		p.status.Session, p.status.Session))
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
+}
+
+// row is a row of the page, by its number.
+func (p *publisher) row(i int, f workFacts) string {
+	if i == len(p.rows) {
+		p.rows = append(p.rows, workRow{})
+	}
+	if r := &p.rows[i]; r.workFacts != f {
+		*r = workRow{f, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
+			f.phase, f.persona, strings.ReplaceAll(string(f.state), "_", " "), f.attempts, f.tokens, f.spent.Rounded(), cell(f.summary))}
+	}
+	return p.rows[i].text
 }
 
 // summaryOf is what an assignment has done, or why it failed last.

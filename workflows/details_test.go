@@ -2,11 +2,14 @@ package workflows_test
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
@@ -53,4 +56,25 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 			require.Equal(t, expected.published, published)
 		})
 	}
+}
+
+// TestPageShowsWhereTheWorkStands of each phase, while it is done and after it.
+func TestPageShowsWhereTheWorkStands(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("one", "a"), phase("two", "b"))}
+	var pages []string
+	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).After(time.Hour).Return(s.run)
+		look := func() {
+			value, err := env.QueryWorkflow("__temporal_workflow_metadata")
+			require.NoError(t, err)
+			var page sdkpb.WorkflowMetadata
+			require.NoError(t, value.Get(&page))
+			pages = append(pages, strings.Join(regexp.MustCompile(`(?m)^\| (one|two)/. \| \w+ \|`).FindAllString(page.GetCurrentDetails(), -1), ""))
+		}
+		env.RegisterDelayedCallback(look, time.Minute)
+		env.RegisterDelayedCallback(look, time.Hour+time.Minute)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"| one/a | running || two/b | pending |", "| one/a | completed || two/b | running |"}, pages)
 }
