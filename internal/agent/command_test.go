@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -335,6 +336,23 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 	info, err := os.Stat(filepath.Join(b.dir, "caches", "c"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+// TestABriefOfAnySize arrives whole, or is not read: pipes hold 64 KB.
+func TestABriefOfAnySize(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Brief.Instructions = strings.Repeat("x", 1<<20)
+	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
+	require.NoError(t, err)
+	var got session.Brief
+	data, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &got))
+	require.Equal(t, 1<<20, strings.Count(got.Instructions, "x"))
+	_, err = b.shell(`true`).Run(t.Context(), job)
+	require.NoError(t, err)
 }
 
 func TestResultOfTheLastAttemptIsGone(t *testing.T) {

@@ -173,7 +173,8 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	s.served.services, s.served.log = p.Services, c
 	defer s.served.end()
 	e := Result{Capture: c, Started: true}
-	pipes := s.pump(c, p.Stdin, l.orders(p))
+	pipes := s.pump(c)
+	s.order(l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(pipes)
 	if used := group.exceeded(); used > 0 { // the kernel has killed all of it, the shim too
@@ -222,12 +223,14 @@ type running struct {
 	// reportTimeout is how long it may take to report once it has to stop.
 	reportTimeout time.Duration
 
-	stdin, orders  *os.File // written
-	stdout, stderr *os.File // read
+	orders         *os.File // written
+	stdout, stderr *os.File // read; nil: the process has streams of its own
+	// stdin is written what is left for the process's standard input; nil: nothing is.
+	stdin *os.File
+	left  []byte
 	// served reads the report, and what comes before it.
 	served *served
 
-	stop      chan struct{} // closed to have the process stopped
 	reported  chan struct{} // closed when report and reportErr are set
 	report    room.Report
 	reportErr error
@@ -235,7 +238,7 @@ type running struct {
 
 // start starts a shim, which waits for its orders.
 func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
-	s := &running{served: &served{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
+	s := &running{served: &served{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
@@ -244,7 +247,7 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 			s.served.close()
 		}
 	}()
-	if theirs, err = s.connect(p.Streams); err != nil {
+	if theirs, err = s.connect(p); err != nil {
 		return nil, err
 	}
 	report, err := s.served.open()
@@ -288,25 +291,32 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 }
 
 // connect makes the pipes to a shim, except those that the process has streams of its own for,
-// and returns the shim's ends.
-func (s *running) connect(own *Streams) (theirs []*os.File, err error) {
+// and returns the shim's ends. Standard input gets what fits into its pipe.
+func (s *running) connect(p Process) (theirs []*os.File, err error) {
 	const read, written = 0, 1
 	pipes := []struct {
 		ours **os.File
 		end  int
 	}{{&s.stdin, written}, {&s.stdout, read}, {&s.stderr, read}, {&s.orders, written}}
-	if own != nil {
+	if own := p.Streams; own != nil {
 		theirs, pipes = append(theirs, own.In, own.Out, own.Err), pipes[3:]
 	}
-	for _, p := range pipes {
+	for _, pipe := range pipes {
 		var ends [2]int // not negative
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return theirs, fmt.Errorf("make a pipe: %w", err)
 		}
 		// Only this end is waited for. [os.Pipe] has both watched, and the shim's undone.
-		_ = unix.SetNonblock(ends[p.end], true) // otherwise it is waited for by a thread
-		*p.ours = os.NewFile(uintptr(ends[p.end]), "pipe")
-		theirs = append(theirs, os.NewFile(uintptr(ends[1-p.end]), "pipe"))
+		_ = unix.SetNonblock(ends[pipe.end], true) // otherwise it is waited for by a thread
+		theirs = append(theirs, os.NewFile(uintptr(ends[1-pipe.end]), "pipe"))
+		if pipe.ours == &s.stdin {
+			n, _ := unix.Write(ends[written], p.Stdin) // what is wrong shows at the next write
+			if s.left = p.Stdin[max(n, 0):]; len(s.left) == 0 {
+				_ = unix.Close(ends[written])
+				continue
+			}
+		}
+		*pipe.ours = os.NewFile(uintptr(ends[pipe.end]), "pipe")
 	}
 	return theirs, nil
 }
@@ -331,9 +341,9 @@ func closeAll(files []*os.File) {
 // buffers are for reading output.
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// pump moves everything through the pipes. The returned group is done when
+// pump moves everything through the pipes but the orders. The returned group is done when
 // nothing more comes.
-func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup {
+func (s *running) pump(c *Capture) *sync.WaitGroup {
 	var pipes sync.WaitGroup
 	read := func(from *os.File, to io.WriteCloser) {
 		pipes.Go(func() {
@@ -343,26 +353,17 @@ func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup 
 			_ = to.Close()
 		})
 	}
-	if s.stdin != nil { // otherwise the process has streams of its own
+	if s.stdout != nil {
 		read(s.stdout, c.Stdout)
 		read(s.stderr, c.Stderr)
+	}
+	if s.stdin != nil {
 		pipes.Go(func() {
 			// An agent need not read its standard input.
-			_, _ = s.stdin.Write(stdin)
+			_, _ = s.stdin.Write(s.left)
 			_ = s.stdin.Close()
 		})
 	}
-	pipes.Go(func() {
-		// A shim that does not read its orders is dead, and reports nothing.
-		if room.WriteOrders(s.orders, o) != nil {
-			return
-		}
-		select {
-		case <-s.stop:
-			_, _ = s.orders.Write([]byte{1})
-		case <-s.reported:
-		}
-	})
 	pipes.Go(func() {
 		defer close(s.reported)
 		var err error
@@ -375,6 +376,15 @@ func (s *running) pump(c *Capture, stdin []byte, o room.Orders) *sync.WaitGroup 
 		}
 	})
 	return &pipes
+}
+
+// order sends the shim its orders. One that does not read them is dead, or is killed in the end,
+// and reports nothing.
+func (s *running) order(o room.Orders) {
+	_ = s.orders.SetWriteDeadline(in(s.reportTimeout))
+	if err := room.WriteOrders(s.orders, o); errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = s.cmd.Process.Kill()
+	}
 }
 
 // watch waits for the shim's report. If it stopped the process before, it returns the limit or
@@ -402,7 +412,8 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 			stopped = c.exceeded()
 		}
 	}
-	close(s.stop)
+	_ = s.orders.SetWriteDeadline(in(s.reportTimeout))
+	_, _ = s.orders.Write([]byte{1})
 	timer := time.NewTimer(s.reportTimeout)
 	defer timer.Stop()
 	select {
@@ -413,6 +424,9 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 	}
 	return stopped, cancelled
 }
+
+// in is the deadline of a pipe that has so long.
+func in(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // pipes know no other clock
 
 // newTimer makes a timer that never fires if d is zero.
 func newTimer(d time.Duration) *time.Timer {
@@ -436,20 +450,12 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 		}
 	}
 	_ = s.orders.Close()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		pipes.Wait()
-	}()
-	limit := time.NewTimer(drainLimit)
-	defer limit.Stop()
-	select {
-	case <-drained:
-	case <-limit.C: // another process has a pipe open
+	for _, f := range []*os.File{s.stdin, s.stdout, s.stderr} {
+		_ = f.SetDeadline(in(drainLimit)) // another process may have the pipe open
 	}
+	pipes.Wait()
 	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
 	s.served.close()
-	<-drained
 	return s.report, broken
 }
 
