@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,13 +110,21 @@ func memfd(size int) (*os.File, error) {
 	return file, nil
 }
 
-// signalFirst sends every signal to the first process of the room, as a fault would be reported.
+// signalFirst sends every signal to the first process of the room, and to each of its threads, as a fault would be reported.
 func signalFirst() error {
+	threads, err := os.ReadDir("/proc/1/task")
+	if err != nil {
+		return err
+	}
 	for s := range int32(64) {
 		info := [32]int32{s + 1, 0, -1} // SI_QUEUE
 		_, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, 1, uintptr(s+1), uintptr(unsafe.Pointer(&info)))
 		if errno != 0 {
 			return errno
+		}
+		for _, t := range threads {
+			id, _ := strconv.Atoi(t.Name())
+			_, _, _ = unix.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, 1, uintptr(id), uintptr(s+1), uintptr(unsafe.Pointer(&info)), 0, 0) // it may belong to another user
 		}
 	}
 	time.Sleep(100 * time.Millisecond)

@@ -67,6 +67,7 @@ name root 'ls -A /root /home /run'
 name devices 'ls /dev | grep -v -e pts -e shm -e std -e fd'
 name first 'kill -9 1; kill -STOP 1; echo alive'
 name ptrace 'cat /proc/1/environ | wc -c; ls /proc/1/fd'
+name threads 'cd /proc/1/task && for t in *; do for f in environ maps mem auxv; do (: < $t/$f) && echo $t/$f; done; for f in cwd root exe ns/mnt; do readlink $t/$f; done; ls $t/fd; done 2> /dev/null; echo end'
 name mount 'mount -t tmpfs none /usr; umount /etc'
 name device 'mknod /workspace/disk b 254 0'
 name sysctl 'echo 1 > /proc/sys/kernel/core_pattern'
@@ -96,7 +97,7 @@ echo work > done`
 		"user":  "1000 1000 agent",
 		"place": "/workspace /home/agent /tmp input", "capabilities": "0000000000000000",
 		"shared": "tool of the host", "given": "written", "devices": "full mqueue null ptmx random tty urandom zero",
-		"first": "alive", "host": "maestro", "cache": "/caches/one",
+		"first": "alive", "host": "maestro", "cache": "/caches/one", "threads": "end",
 	} {
 		require.Equal(t, want, said[what], what)
 	}

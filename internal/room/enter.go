@@ -78,11 +78,13 @@ type clone struct {
 func (l *Layout) clones() (out []clone, err error) {
 	var mounts []Mount
 	for _, dir := range system {
-		if info, err := os.Lstat(dir); err == nil && info.Mode()&fs.ModeSymlink != 0 { // /bin is often usr/bin
+		switch info, err := os.Lstat(dir); {
+		case err != nil: // most hosts lack some
+		case info.Mode()&fs.ModeSymlink != 0: // /bin is often usr/bin
 			out = append(out, clone{fd: -1, target: dir})
-			continue
+		default:
+			mounts = append(mounts, Mount{Source: dir, Target: dir})
 		}
-		mounts = append(mounts, Mount{Source: dir, Target: dir, Optional: true})
 	}
 	for _, m := range slices.Concat(mounts, resolver(), l.Mounts) {
 		c, err := cloneOf(m)
@@ -159,17 +161,18 @@ func (c clone) attach(root dir) error {
 	return nil
 }
 
-// becomeAgent changes this process's user and group to those of the room.
+// becomeAgent changes the calling thread's user and group to those of the room. The runtime's other threads do nothing
+// for the room. To change them, too, each would have to be woken up, and takes longer than all mounts of devices.
 func becomeAgent() error {
 	// Only root may give up groups; others keep their own.
 	if err := unix.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("give up groups: %w", err)
 	}
-	if err := unix.Setresgid(agentID, agentID, agentID); err != nil {
-		return fmt.Errorf("change to the room's group: %w", err)
+	if _, _, errno := unix.Syscall(unix.SYS_SETRESGID, agentID, agentID, agentID); errno != 0 {
+		return fmt.Errorf("change to the room's group: %w", errno)
 	}
-	if err := unix.Setresuid(agentID, agentID, agentID); err != nil {
-		return fmt.Errorf("change to the room's user: %w", err)
+	if _, _, errno := unix.Syscall(unix.SYS_SETRESUID, agentID, agentID, agentID); errno != 0 {
+		return fmt.Errorf("change to the room's user: %w", errno)
 	}
 	// Whoever changes its user becomes as dumpable as fs.suid_dumpable says.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
