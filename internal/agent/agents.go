@@ -230,8 +230,8 @@ func (s *Set) tryLayers() error {
 // HasLayers reports whether rooms can show trees as layers.
 func (s *Set) HasLayers() bool { return s.layers }
 
-// Own gives everything in a directory to the user that agents run as.
-func (s *Set) Own(dir string) error { return s.launcher.User.Chown(dir) }
+// User is who agents run as; nil: the worker's user.
+func (s *Set) User() *room.Account { return s.launcher.User }
 
 // Isolation is how agents and checks are separated from the host.
 func (s *Set) Isolation() spec.Isolation {

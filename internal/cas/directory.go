@@ -64,6 +64,26 @@ func (d directory) openRegular(name string, info fs.FileInfo, mend bool) (f desc
 	return f, now, nil
 }
 
+// Owner is who gets what is written.
+type Owner struct{ UID, GID int }
+
+// Give gives away what is at a path; links are not followed. What is for no owner stays the
+// caller's.
+func (o *Owner) Give(path string) error {
+	if o == nil {
+		return nil
+	}
+	return os.Lchown(path, o.UID, o.GID)
+}
+
+// giveIn is Give below a directory.
+func (o *Owner) giveIn(root *os.Root, path string) error {
+	if o == nil {
+		return nil
+	}
+	return root.Lchown(path, o.UID, o.GID)
+}
+
 // openFile is a [descriptor] or an [os.File].
 type openFile interface {
 	io.Writer
@@ -113,8 +133,13 @@ func (f descriptor) stamp() (stamp, error) {
 // Fd is the number of the descriptor.
 func (f descriptor) Fd() uintptr { return uintptr(f) }
 
-// withMode gives a new file a mode that no umask changes, and returns its stamp.
-func (f descriptor) withMode(mode fs.FileMode) (stamp, error) {
+// finish gives a new file its owner and a mode that no umask changes, and returns its stamp.
+func (f descriptor) finish(mode fs.FileMode, o *Owner) (stamp, error) {
+	if o != nil {
+		if err := syscall.Fchown(int(f), o.UID, o.GID); err != nil {
+			return stamp{}, os.NewSyscallError("fchown", err)
+		}
+	}
 	st, err := f.stat()
 	if err == nil && fs.FileMode(st.Mode).Perm() != mode {
 		if err = syscall.Fchmod(int(f), uint32(mode)); err == nil {

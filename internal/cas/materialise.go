@@ -89,16 +89,17 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 }
 
 // Fill writes a tree's files and links into an empty directory, as Materialise does, and returns
-// what they take up there with their directories, in bytes.
+// what they take up there with their directories, in bytes. All of it is for the owner; nil: the
+// caller.
 // instead, if not nil, is called for each file, by several goroutines: where it reports
 // true, it has made the file in another way.
-func (s *Store) Fill(ctx context.Context, want *Tree, dir string, instead func(p string) bool) (_ int64, err error) {
+func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner, instead func(p string) bool) (_ int64, err error) {
 	root, err := openDir(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer closing(root, &err)
-	f := &filling{store: s, root: root, want: want, instead: instead}
+	f := &filling{store: s, root: root, want: want, owner: o, instead: instead}
 	if err := f.fill(ctx); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
@@ -142,6 +143,8 @@ type filling struct {
 	from storage.BlobReader
 	root *os.Root
 	want *Tree
+	// owner is who gets what is written; nil: the caller.
+	owner *Owner
 	// there are the directories that exist already.
 	there  map[*treeDir]struct{}
 	before *index
@@ -255,6 +258,9 @@ func (f *filling) fill(ctx context.Context) (err error) {
 		if err := f.root.Symlink(l.to, l.at); err != nil {
 			return err
 		}
+		if err := f.owner.giveIn(f.root, l.at); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -265,7 +271,7 @@ func (f *filling) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at str
 		return err
 	}
 	if _, there := f.there[d]; !there && at != "." {
-		if err := makeSubdir(f.root, at); err != nil {
+		if err := makeSubdir(f.root, at, f.owner); err != nil {
 			return err
 		}
 	}
@@ -288,7 +294,7 @@ func (f *filling) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at str
 	return nil
 }
 
-func makeSubdir(root *os.Root, dir string) error {
+func makeSubdir(root *os.Root, dir string, o *Owner) error {
 	if err := root.Mkdir(dir, executableMode); err != nil {
 		return err
 	}
@@ -296,7 +302,10 @@ func makeSubdir(root *os.Root, dir string) error {
 	if err == nil && info.Mode().Perm() != executableMode { // the umask
 		err = root.Chmod(dir, executableMode)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return o.giveIn(root, dir)
 }
 
 // is reports whether a file is as wanted already, or made in another way.
@@ -330,7 +339,7 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 		if e.sub != nil || e.Link != "" || f.is(below(at, e.name)) {
 			continue
 		}
-		st, err := f.store.writeFile(ctx, f.from, dir, e.name, e.Entry)
+		st, err := f.store.writeFile(ctx, f.from, dir, e.name, e.Entry, f.owner)
 		if err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
@@ -343,16 +352,16 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 
 // writeFile makes a new file of an entry in a directory and returns its stamp. The content is
 // verified.
-func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry) (_ stamp, err error) {
+func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry, o *Owner) (_ stamp, err error) {
 	if e.Size >= storage.BufferSize {
-		return s.writeLarge(ctx, from, dir, name, e)
+		return s.writeLarge(ctx, from, dir, name, e, o)
 	}
 	buf, release := storage.Buffer()
 	defer release()
 	n, err := from.ReadBlob(e.SHA256, buf)
 	switch {
 	case errors.Is(err, io.ErrShortBuffer): // not what the entry says
-		return s.writeLarge(ctx, from, dir, name, e)
+		return s.writeLarge(ctx, from, dir, name, e, o)
 	case err != nil:
 		return stamp{}, s.noBlob(e.SHA256, err)
 	case !isNamed(e.SHA256, buf[:n]):
@@ -368,11 +377,11 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir dire
 	if _, err := dst.Write(buf[:n]); err != nil {
 		return stamp{}, err
 	}
-	return dst.withMode(e.mode())
+	return dst.finish(e.mode(), o)
 }
 
 // writeLarge is writeFile of a file that is not handled in memory.
-func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry) (_ stamp, err error) {
+func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry, o *Owner) (_ stamp, err error) {
 	src, err := s.openBlob(from, e.SHA256)
 	if err != nil {
 		return stamp{}, err
@@ -392,7 +401,7 @@ func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir dir
 	case n != e.Size:
 		return stamp{}, wrongSize(e, n)
 	}
-	return dst.withMode(e.mode())
+	return dst.finish(e.mode(), o)
 }
 
 func wrongSize(e Entry, n int64) error {

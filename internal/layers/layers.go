@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -53,9 +51,9 @@ type Files interface {
 	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
 	// TreeOf makes a tree of files and links.
 	TreeOf(m cas.Manifest) *cas.Tree
-	// Fill writes a tree into an empty directory, verified, except the files that instead makes,
-	// and returns what it takes up there, in bytes.
-	Fill(ctx context.Context, t *cas.Tree, dir string, instead func(p string) bool) (int64, error)
+	// Fill writes a tree for its owner into an empty directory, verified, except the files that
+	// instead makes, and returns what it takes up there, in bytes.
+	Fill(ctx context.Context, t *cas.Tree, dir string, o *cas.Owner, instead func(p string) bool) (int64, error)
 }
 
 // Options says where layers are, and how many.
@@ -63,9 +61,9 @@ type Options struct {
 	// Root is the directory of the layers, made if need be. It must not be on an overlay.
 	Root  string
 	Files Files
-	// Chown gives a layer's tree, with all in it, to who is to use it, always the same; nil:
-	// it stays the caller's. Those of others are other layers.
-	Chown func(dir string) error
+	// Owner is who is to use the layers' trees; nil: the caller. Those of others are other
+	// layers.
+	Owner *cas.Owner
 	// MaxBytes is how much of the disk unused layers may keep; zero: [DefaultBytes].
 	MaxBytes int64
 	// MaxDepth is how many layers are stacked; zero: [DefaultDepth].
@@ -78,7 +76,7 @@ type Options struct {
 type Layers struct {
 	o    Options
 	boot string
-	// owner is who the trees are given to.
+	// owner names who has the trees.
 	owner string
 	// making are the manifests that this process makes layers of.
 	making keyedLock
@@ -102,9 +100,11 @@ func New(o Options) (*Layers, error) {
 			return nil, fmt.Errorf("make the directory of layers: %w", err)
 		}
 	}
-	if err := l.locked(shared, l.findOwner); err != nil {
-		return nil, fmt.Errorf("find out who layers are for: %w", err)
+	owner := o.Owner
+	if owner == nil {
+		owner = &cas.Owner{UID: os.Geteuid(), GID: os.Getegid()}
 	}
+	l.owner = fmt.Sprintf("%d.%d", owner.UID, owner.GID)
 	return l, nil
 }
 
@@ -120,26 +120,6 @@ func existing(o Options) (*Layers, error) {
 		return nil, fmt.Errorf("find out when the host was started: %w", err)
 	}
 	return &Layers{o: o, boot: strings.TrimSpace(string(boot))}, nil
-}
-
-// findOwner gives a directory away to see who has it then.
-func (l *Layers) findOwner() (err error) {
-	dir, err := os.MkdirTemp(l.path(tempDir), "owner")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(dir)) }()
-	if l.o.Chown != nil {
-		if err := l.o.Chown(dir); err != nil {
-			return err
-		}
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return err
-	}
-	l.owner = fmt.Sprintf("%d.%d", st.Uid, st.Gid)
-	return nil
 }
 
 // Stack is a manifest's tree in layers. It must be released.

@@ -167,7 +167,15 @@ func (m *making) begin() (lock *os.File, err error) {
 		return nil, err
 	}
 	failpoint.Here("layers: begun")
-	return lock, mkdir(m.tree, treeMode)
+	return lock, m.mkdir(m.tree)
+}
+
+// mkdir makes a directory of a layer's tree.
+func (m *making) mkdir(dir string) error {
+	if err := mkdir(dir, treeMode); err != nil {
+		return err
+	}
+	return m.o.Owner.Give(dir)
 }
 
 // mkdir makes a directory whose mode no umask changes.
@@ -176,7 +184,7 @@ func mkdir(dir string, mode fs.FileMode) error {
 }
 
 func (m *making) clear() error {
-	return errors.Join(os.RemoveAll(m.tree), mkdir(m.tree, treeMode))
+	return errors.Join(os.RemoveAll(m.tree), m.mkdir(m.tree))
 }
 
 // fill writes what differs from the layers below, or all if they are deep enough.
@@ -194,7 +202,7 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 			changed[p] = c.Entry
 		}
 	}
-	if m.note.Bytes, err = m.o.Files.Fill(ctx, m.o.Files.TreeOf(changed), m.tree, nil); err != nil {
+	if m.note.Bytes, err = m.o.Files.Fill(ctx, m.o.Files.TreeOf(changed), m.tree, m.o.Owner, nil); err != nil {
 		return err
 	}
 	failpoint.Here("layers: filled")
@@ -263,7 +271,7 @@ func (m *making) above(dir string) error {
 	if err := m.above(path.Dir(dir)); err != nil {
 		return err
 	}
-	if err := mkdir(filepath.Join(m.tree, dir), treeMode); !errors.Is(err, fs.ErrExist) {
+	if err := m.mkdir(filepath.Join(m.tree, dir)); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -291,7 +299,7 @@ func (m *making) whole(ctx context.Context, other *similar) (err error) {
 			return os.Link(filepath.Join(from, p), filepath.Join(m.tree, p)) == nil
 		}
 	}
-	m.note.Bytes, err = m.o.Files.Fill(ctx, m.want, m.tree, link)
+	m.note.Bytes, err = m.o.Files.Fill(ctx, m.want, m.tree, m.o.Owner, link)
 	failpoint.Here("layers: filled")
 	return err
 }
@@ -323,11 +331,6 @@ func holdings(dirs []string) (map[string]string, error) {
 func (m *making) publish() (made bool, err error) {
 	if err := m.note.write(m.dir); err != nil {
 		return false, err
-	}
-	if m.o.Chown != nil {
-		if err := m.o.Chown(m.tree); err != nil {
-			return false, fmt.Errorf("give a layer to who uses it: %w", err)
-		}
 	}
 	now := m.o.Now()
 	if err := os.Chtimes(m.dir, now, now); err != nil {

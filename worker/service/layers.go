@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/layers"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -17,7 +19,7 @@ const collectLayersEvery = 10 * time.Minute
 // layered is what the agents of a worker say of layers; see [agent.Set.HasLayers].
 type layered interface {
 	HasLayers() bool
-	Own(dir string) error
+	User() *room.Account
 }
 
 // layerCache has the layers of a worker. It removes unused ones now and then.
@@ -31,7 +33,11 @@ type layerCache struct {
 }
 
 func newLayerCache(root string, st *store.Store, agents layered, logger *slog.Logger, clock func() time.Time) (*layerCache, error) {
-	l, err := layers.New(layers.Options{Root: root, Files: st.Content, Chown: agents.Own, Now: clock})
+	o := layers.Options{Root: root, Files: st.Content, Now: clock}
+	if user := agents.User(); user != nil {
+		o.Owner = &cas.Owner{UID: int(user.UID), GID: int(user.GID)}
+	}
+	l, err := layers.New(o)
 	if err != nil {
 		return nil, err
 	}
