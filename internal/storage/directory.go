@@ -57,7 +57,7 @@ func (d *Directory) Read(key string) ([]byte, Version, error) {
 }
 
 func readFile(path string) (_ []byte, err error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}

@@ -86,7 +86,7 @@ func createFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, fileMode)
 }
 
-// openFile opens a regular file for reading.
+// openFile opens a regular file for reading, or a directory.
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
@@ -153,7 +153,7 @@ func writeAll(f *os.File, data []byte, durability Durability) (err error) {
 
 // syncDir makes the names in a directory outlive a power loss.
 func syncDir(path string) (err error) {
-	d, err := os.Open(path)
+	d, err := openFile(path)
 	if err != nil {
 		return err
 	}

@@ -47,28 +47,33 @@ func (d *Directory) lock(ctx context.Context, key string) (*held, error) {
 // openLock opens the file of a lock, making it and its directory if need be.
 func (d *Directory) openLock(mode int, key string) (*os.File, error) {
 	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
-	f, err := os.OpenFile(path, os.O_CREATE|mode, fileMode)
+	mode |= os.O_CREATE | unix.O_NONBLOCK // as in createFile
+	f, err := os.OpenFile(path, mode, fileMode)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := d.makeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
 			return nil, fmt.Errorf("create the directory of a lock: %w", err)
 		}
-		f, err = os.OpenFile(path, os.O_CREATE|mode, fileMode)
+		f, err = os.OpenFile(path, mode, fileMode)
 	}
 	return f, err
 }
 
 // awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
 func awaitFlock(ctx context.Context, f *os.File) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, LockLimit, fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit))
-	defer cancel()
+	var limit <-chan time.Time
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
+		if limit == nil {
+			limit = time.After(LockLimit)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-limit:
+			return fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit)
 		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // spreads waits; guards nothing
 		}
 	}
