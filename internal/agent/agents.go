@@ -83,6 +83,8 @@ type Set struct {
 	// rooms: agents and checks work in rooms. noRooms says why not, where they might.
 	rooms   bool
 	noRooms error
+	// noShim says why the small program of the shim is not used; nil: it is, or another one is given.
+	noShim error
 	// layers: trees are layers in rooms. noLayers says why not, where they might be.
 	layers   bool
 	noLayers error
@@ -131,23 +133,14 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
 		return nil, err
 	}
-	var values []string
-	for _, name := range cfg.secretNames() {
-		value := opts.Getenv(name)
-		values = append(values, value, strings.TrimSpace(value))
-	}
-	for name, p := range s.config.Providers {
-		key, err := s.config.key(p, opts.Getenv)
-		s.keys[name] = providerKey{key, err}
-		values = append(values, key)
-	}
-	added, err := s.readCredentials()
-	if err != nil {
+	if err := s.readSecrets(); err != nil {
 		return nil, err
 	}
-	s.secrets = secrets.New(append(values, added...))
+	if opts.Executable == "" {
+		opts.Executable, s.noShim = room.Program()
+	}
 	s.launcher = &procgroup.Launcher{
-		Executable: cmp.Or(opts.Executable, room.Program()), User: account, Secrets: s.secrets,
+		Executable: opts.Executable, User: account, Secrets: s.secrets,
 		Grace:      opts.Grace,
 		MaxOutput:  int64(s.config.Limits.OutputBytes),
 		MaxThreads: maxThreads,
@@ -170,6 +163,26 @@ func New(cfg Config, opts Options) (*Set, error) {
 		s.UseProviders()
 	}
 	return s, nil
+}
+
+// readSecrets reads all that is to be masked.
+func (s *Set) readSecrets() error {
+	var values []string
+	for _, name := range s.config.secretNames() {
+		value := s.getenv(name)
+		values = append(values, value, strings.TrimSpace(value))
+	}
+	for name, p := range s.config.Providers {
+		key, err := s.config.key(p, s.getenv)
+		s.keys[name] = providerKey{key, err}
+		values = append(values, key)
+	}
+	added, err := s.readCredentials()
+	if err != nil {
+		return err
+	}
+	s.secrets = secrets.New(append(values, added...))
+	return nil
 }
 
 // roomUser is the user of rooms below a worker that runs as root and has no run_as: an id that
@@ -248,6 +261,9 @@ func (s *Set) Isolation() spec.Isolation {
 	if s.noLayers != nil {
 		i.WithoutLayers = s.noLayers.Error()
 	}
+	if s.noShim != nil {
+		i.WithoutShim = s.noShim.Error()
+	}
 	i.Limits = s.limits()
 	return i
 }
@@ -307,6 +323,9 @@ func (s *Set) warn(log *slog.Logger) {
 	i := s.Isolation()
 	if i.WithoutLayers != "" {
 		log.Warn("trees are copied for each attempt, because they cannot be layered", "why", i.WithoutLayers)
+	}
+	if i.WithoutShim != "" {
+		log.Warn("processes start slowly, because the worker's own program supervises each", "why", i.WithoutShim)
 	}
 	if i.WithoutRooms != "" {
 		log.Warn("agents and checks work without rooms", "why", i.WithoutRooms)

@@ -174,7 +174,7 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 		require.NoError(t, b.store.PutOffer(ctx, spec.Offer{
 			Worker: worker, Identity: "maestro@" + worker, Host: "h-" + worker, Version: version, RenewedAt: renewed,
 			Agents:    map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
-			Isolation: spec.Isolation{WithoutRooms: "a filter forbids them", WithoutLayers: "it is NFS"},
+			Isolation: spec.Isolation{WithoutRooms: "a filter forbids them", WithoutLayers: "it is NFS", WithoutShim: "it is of another build"},
 		}))
 	}
 	offer("fine", buildinfo.This().String(), now)
@@ -186,6 +186,7 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 	fs.of(t, "worker fine", "ok")
 	require.Contains(t, fs.of(t, "worker fine rooms", "warning").Message, "work without rooms: a filter forbids them")
 	require.Contains(t, fs.of(t, "worker fine layers", "warning").Message, "cannot be layered: it is NFS")
+	require.Contains(t, fs.of(t, "worker fine shim", "warning").Message, "supervises it: it is of another build")
 	require.Contains(t, fs.of(t, "worker other", "warning").Message, "its version is v9.9.9")
 	require.Regexp(t, `the clock of h-ahead is (19|20|21)s ahead of this machine's`, fs.of(t, "worker ahead clock", "warning").Message)
 	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "no heartbeat for 1m")

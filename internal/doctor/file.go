@@ -150,12 +150,20 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	default:
 		d.add("processes", OK, "", "a test program ran %s", how)
 	}
+	d.shim("shim", isolation)
 	if len(isolation.Limits) > 0 {
 		texts := make([]string, len(isolation.Limits))
 		for i, l := range isolation.Limits {
 			texts[i] = l.String()
 		}
 		d.add("limits", OK, "", "of each attempt: %s", strings.Join(texts, "; "))
+	}
+}
+
+// shim warns of processes that start slowly.
+func (d *examination) shim(check string, i spec.Isolation) {
+	if i.WithoutShim != "" {
+		d.add(check, Warning, "install the maestro-shim of this build beside the program", "each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s", i.WithoutShim)
 	}
 }
 

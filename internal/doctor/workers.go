@@ -58,6 +58,7 @@ func (d *examination) liveWorker(o spec.Offer) {
 	if why := o.Isolation.WithoutLayers; why != "" {
 		d.add(check+" layers", Warning, layersRemedy, "it copies trees for each attempt, because they cannot be layered: %s", why)
 	}
+	d.shim(check+" shim", o.Isolation)
 	_, written, err := d.store.OfferFile(o.Worker)
 	if err != nil {
 		return // it has just ended

@@ -2,6 +2,7 @@ package room
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,24 +25,35 @@ const buildArgument = "--build"
 // programLimit is the time that the program has to print its build.
 const programLimit = 5 * time.Second
 
-// Program finds the shim's program beside that of this process. It is empty if there is
-// none, or one of another build: then a process uses its own program.
-func Program() string {
+// Program finds the shim's program beside that of this process. The error says why there is none that can be used: then
+// a process uses its own program.
+func Program() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
-		return ""
+		return "", err
 	}
 	path := filepath.Join(filepath.Dir(own), ProgramName)
-	if executable(path) != nil {
-		return ""
+	if err := tryProgram(path); err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// tryProgram returns an error if a program is not the shim of this build.
+func tryProgram(path string) error {
+	if err := executable(path); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), programLimit)
 	defer cancel()
 	printed, err := exec.CommandContext(ctx, path, buildArgument).Output()
-	if err != nil || strings.TrimSpace(string(printed)) != Build() {
-		return ""
+	if err != nil {
+		return fmt.Errorf("run %s: %w", path, err)
 	}
-	return path
+	if build := strings.TrimSpace(string(printed)); build != Build() {
+		return fmt.Errorf("%s is of build %q, this program of %q", path, build, Build())
+	}
+	return nil
 }
 
 // The timer slack of threads, in nanoseconds: how much later than asked for the kernel may wake them.

@@ -59,6 +59,8 @@ type Isolation struct {
 	WithoutRooms string `json:"without_rooms,omitempty"`
 	// WithoutLayers says why the trees of rooms are copied, where they might be layered.
 	WithoutLayers string `json:"without_layers,omitempty"`
+	// WithoutShim says why its own program supervises each process, where the small one, which starts faster, cannot be used.
+	WithoutShim string `json:"without_shim,omitempty"`
 	// Landlock is the version of the kernel's Landlock that bounds processes without rooms; zero:
 	// nothing does.
 	Landlock int `json:"landlock,omitempty"`
