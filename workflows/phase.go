@@ -110,7 +110,6 @@ func (ps *phases) steps(p *phase) []step {
 // produce has the phase's personas do their work.
 func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 	ps.publisher.setPhase(p.Name, session.Running)
-	ps.publisher.show(ctx)
 	if p.work == nil { // an earlier run has not begun it either
 		for _, persona := range p.Personas {
 			id := spec.AssignmentID{Phase: p.Name, Persona: persona}

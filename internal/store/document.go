@@ -2,6 +2,8 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -35,8 +36,10 @@ func seal(object any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data = append(bytes.TrimSuffix(data, []byte("}")), sealStart+sealEnd...)
-	return slices.Insert(data, len(data)-len(sealEnd), []byte(cas.DigestOf(data))...), nil
+	data = slices.Grow(bytes.TrimSuffix(data, []byte("}")), len(sealStart)+digestLength+len(sealEnd))
+	data = append(data, sealStart+sealEnd...)
+	digest := cas.DigestOf(data)
+	return append(append(data[:len(data)-len(sealEnd)], digest...), sealEnd...), nil
 }
 
 // digestLength is the length of a digest in hex.
@@ -49,9 +52,11 @@ func unseal(data []byte, v any) error {
 	if at < 0 {
 		return errors.New("it has no sha256 at its end")
 	}
-	stated := spec.Digest(data[at : at+digestLength])
-	rest := slices.Concat(data[:at], data[at+digestLength:])
-	if !bytes.HasSuffix(rest, []byte(sealStart+sealEnd)) || cas.DigestOf(rest) != stated {
+	before, stated, after := data[:at], data[at:at+digestLength], data[at+digestLength:]
+	sum := sha256.New()
+	sum.Write(before)
+	sum.Write(after)
+	if !bytes.HasSuffix(before, []byte(sealStart)) || string(after) != sealEnd || hex.EncodeToString(sum.Sum(nil)) != string(stated) {
 		return errors.New("its sha256 does not match its content")
 	}
 	return json.Unmarshal(data, v)
