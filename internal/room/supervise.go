@@ -128,7 +128,8 @@ func (s *supervisor) await(use *use) (ended bool) {
 			wake = kill
 		}
 		// The signal of a child's end interrupts it: an adopted one is waited for then.
-		if n, err := unix.Poll(events, int(time.Until(wake).Milliseconds())+1); err != nil || n == 0 {
+		left := max(time.Until(wake)+time.Millisecond, 0) // to measure may have taken longer than the interval
+		if n, err := unix.Poll(events, int(left.Milliseconds())); err != nil || n == 0 {
 			continue
 		}
 		if events[process].Revents != 0 {
