@@ -1,49 +1,52 @@
 package layers
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // layer is what a layer's note says of it.
 type layer struct {
 	// ID tells the layer from others of its name, before and after it.
-	ID string `json:"id"`
+	ID string
 	// Boot is the start of the host that the layer was made after.
-	Boot     string      `json:"boot"`
-	Manifest spec.Digest `json:"manifest"`
-	// Below names the layer that this one is a change of; empty: it holds a whole tree.
-	Below   string `json:"below,omitempty"`
-	BelowID string `json:"below_id,omitempty"`
+	Boot     string
+	Manifest spec.Digest
 	// Bytes is what its files take up on the disk, in blocks of 4096 bytes. Those that it
 	// shares with other layers by hard links count in each.
-	Bytes int64 `json:"bytes"`
+	Bytes int64
+	// Below names the layer that this one is a change of; empty: it holds a whole tree.
+	Below   string
+	BelowID string
 }
 
-const (
-	noteFile = "note"
-	maxNote  = 4 << 10
-)
+// noteLink has the fields of a [layer] in order, with blanks between, as its target: one call
+// reads it, and those of a stack are read at each use.
+const noteLink = "note"
 
 // errNoLayer says that a directory is no layer that can be used.
 var errNoLayer = errors.New("no layer of this start of the host")
 
 // read returns a layer's note. An error says that the layer is not to be used.
 func (l *Layers) read(name string) (at layer, err error) {
-	data, err := bounded.ReadFile(filepath.Join(l.path(name), noteFile), maxNote)
+	note, err := os.Readlink(filepath.Join(l.path(name), noteLink))
 	if err != nil {
 		return at, err
 	}
-	if err := json.Unmarshal(data, &at); err != nil {
+	f := strings.Split(note, " ")
+	if len(f) != 6 {
+		return at, errNoLayer
+	}
+	at = layer{ID: f[0], Boot: f[1], Manifest: spec.Digest(f[2]), Below: f[4], BelowID: f[5]}
+	if at.Bytes, err = strconv.ParseInt(f[3], 10, 64); err != nil {
 		return at, err
 	}
 	if at.Boot != l.boot || !at.Manifest.Valid() || !strings.HasPrefix(name, prefixOf(at.Manifest)) {
@@ -53,11 +56,8 @@ func (l *Layers) read(name string) (at layer, err error) {
 }
 
 func (a layer) write(dir string) error {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, noteFile), data, 0o600)
+	note := []string{a.ID, a.Boot, string(a.Manifest), strconv.FormatInt(a.Bytes, 10), a.Below, a.BelowID}
+	return os.Symlink(strings.Join(note, " "), filepath.Join(dir, noteLink))
 }
 
 // The kinds of locks.
