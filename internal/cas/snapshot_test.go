@@ -38,6 +38,17 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"}, paths)
 }
 
+func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t), t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1"})
+	packs := filepath.Join(s.Dir(), "blobs", "packs")
+	require.NoError(t, os.MkdirAll(filepath.Dir(packs), 0o700))
+	require.NoError(t, os.WriteFile(packs, nil, 0o600))
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.ErrorIs(t, err, syscall.ENOTDIR)
+}
+
 func TestASnapshotSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

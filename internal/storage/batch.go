@@ -50,7 +50,13 @@ type tempBlob struct {
 }
 
 // NewBatch implements [Blobs].
-func (d *Directory) NewBatch() (BlobBatch, error) { return d.newBatch() }
+func (d *Directory) NewBatch() (BlobBatch, error) {
+	b, err := d.newBatch()
+	if err != nil {
+		return nil, err // and not a batch that is nil
+	}
+	return b, nil
+}
 
 func (d *Directory) newBatch() (*batch, error) {
 	if _, err := d.packs.list(d, true); err != nil {
