@@ -53,9 +53,8 @@ func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitI
 
 // decide says of every assignment what becomes of it.
 func (r *restoration) decide() error {
-	for _, name := range r.team.Topological() {
-		phase, _ := r.team.Phase(name)
-		if err := r.phase(phase); err != nil {
+	for _, phase := range r.team.InOrder() {
+		if err := r.phase(*phase); err != nil {
 			return err
 		}
 	}

@@ -76,8 +76,8 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) Plan {
 	for _, e := range entries {
 		left[e.Phase] = left[e.Phase] || e.Action == session.Leave
 	}
-	for _, name := range t.Topological() {
-		p, _ := t.Phase(name)
+	for _, p := range t.InOrder() {
+		name := p.Name
 		phase := PlannedPhase{
 			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []PlannedPersona{}, Produces: emptyNotNull(p.Produces),
 			Checks: emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,

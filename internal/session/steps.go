@@ -48,8 +48,8 @@ func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAs
 	var steps []Step
 	of := map[string][]int{}           // a phase's steps
 	known := map[string]map[int]bool{} // the steps that a phase was made on
-	for _, name := range t.Topological() {
-		p, _ := t.Phase(name)
+	for _, p := range t.InOrder() {
+		name := p.Name
 		above := map[int]bool{}
 		for _, need := range p.Needs {
 			maps.Copy(above, known[need])

@@ -15,12 +15,11 @@ func (t Team) Phase(name string) (Phase, bool) {
 	return Phase{}, false
 }
 
-// Topological returns the phases' names so that each comes after all that it
-// needs, in the file's order where the graph leaves a choice. The team must be
-// resolved. Where the graph has a cycle, the phases on and behind it are left
-// out.
-func (t Team) Topological() []string {
-	var order []string
+// InOrder returns the phases so that each comes after all that it needs, in the file's order
+// where the graph leaves a choice. The team must be resolved. Where the graph has a cycle, the
+// phases on and behind it are left out. They are the team's own: they must not be changed.
+func (t Team) InOrder() []*Phase {
+	var order []*Phase
 	done := make(map[string]bool, len(t.Phases))
 	first := 0 // all phases before it are done
 	for len(order) < len(t.Phases) {
@@ -33,43 +32,48 @@ func (t Team) Topological() []string {
 		if i < 0 {
 			return order
 		}
-		done[t.Phases[first+i].Name] = true
-		order = append(order, t.Phases[first+i].Name)
+		next := &t.Phases[first+i]
+		done[next.Name] = true
+		order = append(order, next)
 	}
 	return order
+}
+
+// Topological returns the names of the phases in their order.
+func (t Team) Topological() []string {
+	var names []string
+	for _, p := range t.InOrder() {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // Ancestors returns every phase that the named one builds on, directly or not,
 // in topological order.
 func (t Team) Ancestors(name string) []string {
-	above := map[string]bool{}
-	var visit func(string)
-	visit = func(n string) {
-		p, _ := t.Phase(n)
-		for _, need := range p.Needs {
-			if !above[need] {
-				above[need] = true
-				visit(need)
-			}
-		}
-	}
-	visit(name)
+	above := map[string]bool{name: true}
 	var out []string
-	for _, n := range t.Topological() {
-		if above[n] && n != name {
-			out = append(out, n)
+	for _, p := range slices.Backward(t.InOrder()) {
+		if !above[p.Name] {
+			continue
+		}
+		for _, need := range p.Needs {
+			above[need] = true
+		}
+		if p.Name != name {
+			out = append(out, p.Name)
 		}
 	}
+	slices.Reverse(out)
 	return out
 }
 
 // Assignments lists every assignment of the team in folding order.
 func (t Team) Assignments() []AssignmentID {
 	var out []AssignmentID
-	for _, name := range t.Topological() {
-		p, _ := t.Phase(name)
+	for _, p := range t.InOrder() {
 		for _, persona := range p.Personas {
-			out = append(out, AssignmentID{Phase: name, Persona: persona})
+			out = append(out, AssignmentID{Phase: p.Name, Persona: persona})
 		}
 	}
 	return out
