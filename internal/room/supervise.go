@@ -42,7 +42,7 @@ func supervise() int {
 	}
 	disregardSignals()
 	var o Orders
-	if err := receive(descriptor(ordersFD), &o); err != nil && o.Build == "" {
+	if err := receive(descriptor(ordersFD), &o); err != nil && (o.Build == "" || o.Build == Build()) {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
 	_ = send(descriptor(reportFD), (&supervisor{orders: o}).enterAndRun()) // a worker that died reads none

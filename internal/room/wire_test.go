@@ -2,7 +2,10 @@ package room
 
 import (
 	"bytes"
+	"fmt"
+	"hash/crc32"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,4 +49,25 @@ func TestOrdersOfAnotherBuild(t *testing.T) {
 		require.Equal(t, "old", o.Build)
 	}
 	require.ErrorContains(t, receive(bytes.NewReader([]byte{255, 255, 255, 255, 0}), &Orders{}), "too many")
+}
+
+// TestTheChecksumOfWhatIsSent tells the shims and workers of two sources apart that have no name.
+func TestTheChecksumOfWhatIsSent(t *testing.T) {
+	t.Parallel()
+	sum := crc32.ChecksumIEEE([]byte(describe(reflect.TypeFor[Orders]()) + describe(reflect.TypeFor[Report]())))
+	require.Equal(t, sentTypes, fmt.Sprintf("%08x", sum), "the types have changed: change sentTypes, too")
+}
+
+// describe names a type with all that it consists of.
+func describe(t reflect.Type) string {
+	text := t.Kind().String()
+	if t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		text += " " + describe(t.Elem())
+	}
+	if t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			text += fmt.Sprintf(" %s %s;", f.Name, describe(f.Type))
+		}
+	}
+	return text
 }
