@@ -308,8 +308,12 @@ func makeSubdir(root *os.Root, dir string, o *Owner) error {
 	return o.giveIn(root, dir)
 }
 
-// is reports whether a file is as wanted already, or made in another way.
-func (f *filling) is(p string) bool {
+// is reports whether a file in a directory is as wanted already, or made in another way.
+func (f *filling) is(dir, name string) bool {
+	if f.instead == nil && f.seen == nil { // spare a name for each file
+		return false
+	}
+	p := below(dir, name)
 	if f.instead != nil {
 		return f.instead(p)
 	}
@@ -336,7 +340,7 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if e.sub != nil || e.Link != "" || f.is(below(at, e.name)) {
+		if e.sub != nil || e.Link != "" || f.is(at, e.name) {
 			continue
 		}
 		st, err := f.store.writeFile(ctx, f.from, dir, e.name, e.Entry, f.owner)
