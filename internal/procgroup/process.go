@@ -3,6 +3,7 @@ package procgroup
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -366,8 +367,7 @@ func (s *running) pump(c *Capture) *sync.WaitGroup {
 	}
 	pipes.Go(func() {
 		defer close(s.reported)
-		var err error
-		if s.report, err = room.ReadReport(s.served); err != nil {
+		if err := json.NewDecoder(s.served).Decode(&s.report); err != nil {
 			s.reportErr = errors.New("its supervising process was killed")
 			if !errors.Is(err, io.EOF) {
 				s.reportErr = err

@@ -37,8 +37,8 @@ func listen(ports []uint16) error {
 			return fmt.Errorf("listen at port %d of the room: %w", port, err)
 		}
 	}
-	// An empty frame before the report carries the sockets.
-	if err := unix.Sendmsg(reportFD, make([]byte, 4), unix.UnixRights(sockets...), nil, 0); err != nil {
+	// A newline before the report, which is JSON, carries the sockets.
+	if err := unix.Sendmsg(reportFD, []byte("\n"), unix.UnixRights(sockets...), nil, 0); err != nil {
 		return fmt.Errorf("send the sockets of the room to the worker: %w", err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package room
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +43,7 @@ func exit(status int) { syscall.Exit(status) }
 // Orders is what the worker tells a shim. It travels through a pipe, never
 // through an argv or an environment, which other processes can read.
 type Orders struct {
-	// Build is the worker's [Build]: a shim of another one refuses. It comes first, so that such a shim can read it.
+	// Build is the worker's [Build]: a shim of another one refuses.
 	Build string
 	Argv  []string
 	// Dir is the working directory.
@@ -74,7 +76,7 @@ type Orders struct {
 
 // Report is what a shim tells its worker, once every process below it is gone.
 type Report struct {
-	// RoomError says why the room could not be made. It comes first, so that a worker of another build can read it.
+	// RoomError says why the room could not be made.
 	RoomError string
 	// StartError says why the argv could not be started.
 	StartError string
@@ -95,23 +97,23 @@ type Report struct {
 	Unkillable int
 }
 
+// maxOrders bounds the orders, in bytes.
+const maxOrders = 16 << 20
+
 // WriteOrders sends the orders. The pipe then stays open as the shim's lifeline.
 func WriteOrders(w io.Writer, o Orders) error {
-	if err := send(w, o); err != nil {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode a shim's orders: %w", err)
+	}
+	frame := binary.BigEndian.AppendUint32(nil, uint32(min(len(data), maxOrders+1))) // bounded
+	if _, err := w.Write(append(frame, data...)); err != nil {
 		return fmt.Errorf("write a shim's orders: %w", err)
 	}
 	return nil
 }
 
-// ReadReport receives what a shim reports. The error wraps [io.EOF] if it ended before.
-func ReadReport(r io.Reader) (report Report, err error) {
-	if err = receive(r, &report); err != nil && report.RoomError == "" {
-		return report, fmt.Errorf("read a shim's report: %w", err)
-	}
-	return report, nil // a shim of another build says that it is
-}
-
-// descriptor reads and writes an open file.
+// descriptor reads from an open file.
 type descriptor int
 
 func (d descriptor) Read(p []byte) (int, error) {
@@ -128,4 +130,22 @@ func (d descriptor) Read(p []byte) (int, error) {
 	}
 }
 
-func (d descriptor) Write(p []byte) (int, error) { return unix.Write(int(d), p) }
+func readOrders(r io.Reader) (Orders, error) {
+	var frame [4]byte
+	if _, err := io.ReadFull(r, frame[:]); err != nil {
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	size := binary.BigEndian.Uint32(frame[:])
+	if size > maxOrders {
+		return Orders{}, errors.New("the orders are too long")
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	var o Orders
+	if err := json.Unmarshal(data, &o); err != nil {
+		return Orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	return o, nil
+}

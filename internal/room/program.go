@@ -79,14 +79,13 @@ func setSlack(ns uintptr) {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, ns, 0, 0, 0) // a filter of system calls may forbid it
 }
 
-// Build names the source that this program was built from. Every start of a process names it. A source without a
-// version control system has no name, but still the checksum of what is sent.
+// Build names the source that this program was built from. Every start of a process names it.
 var Build = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return sentTypes
+		return "unknown"
 	}
-	build := sentTypes + " " + info.GoVersion
+	build := info.GoVersion
 	for _, s := range info.Settings {
 		if strings.HasPrefix(s.Key, "vcs.") {
 			build += " " + s.Value

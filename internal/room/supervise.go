@@ -1,6 +1,7 @@
 package room
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -41,11 +42,15 @@ func supervise() int {
 		unix.CloseOnExec(lockFD)
 	}
 	disregardSignals()
-	var o Orders
-	if err := receive(descriptor(ordersFD), &o); err != nil && (o.Build == "" || o.Build == Build()) {
+	o, err := readOrders(descriptor(ordersFD))
+	if err != nil {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
-	_ = send(descriptor(reportFD), (&supervisor{orders: o}).enterAndRun()) // a worker that died reads none
+	report, err := json.Marshal((&supervisor{orders: o}).enterAndRun())
+	if err != nil {
+		return complain("encode its report", err)
+	}
+	_, _ = unix.Write(reportFD, report) // a worker that died reads none
 	return 0
 }
 
