@@ -12,10 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// maxListed is how many of the input's files a prompt lists. The agent can list
-// the rest itself.
-const maxListed = 200
-
 // prompt is the brief as a text, for agent programs that take one. goesOn: it
 // continues a conversation that had the brief already.
 func prompt(job session.Job, at place, goesOn bool) string {
@@ -79,13 +75,10 @@ func (p *promptText) begin(b session.Brief) {
 		return
 	}
 	p.f("Work in the working directory and nowhere else. It starts with these files:\n\n")
-	for i, name := range b.Inputs {
-		if i == maxListed {
-			break
-		}
+	for _, name := range b.Inputs {
 		p.f("- %s\n", name)
 	}
-	if n := b.InputCount - maxListed; n > 0 {
+	if n := b.InputCount - len(b.Inputs); n > 0 {
 		p.f("- and %d more\n", n)
 	}
 	if len(b.Protected) > 0 {

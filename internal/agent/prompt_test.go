@@ -81,11 +81,11 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 func TestPromptListsSomeOfManyFiles(t *testing.T) {
 	t.Parallel()
 	var job session.Job
-	for i := range maxListed + 7 {
+	for i := range session.MaxInputs {
 		job.Brief.Inputs = append(job.Brief.Inputs, fmt.Sprintf("file%04d", i))
 	}
 	job.Brief.InputCount = 5000
 	text := prompt(job, place{inside: job.WorkDir}, false)
-	require.Equal(t, maxListed, strings.Count(text, "- file"))
+	require.Equal(t, session.MaxInputs, strings.Count(text, "- file"))
 	require.Contains(t, text, "- and 4800 more\n")
 }

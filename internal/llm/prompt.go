@@ -10,12 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-const (
-	// maxInputs bounds the inputs that the first message lists.
-	maxInputs = 500
-	// fence is put around what others have written.
-	fence = "```"
-)
+// fence is put around what others have written.
+const fence = "```"
 
 // systemPrompt says who the model is and what is expected of its work. Like
 // firstMessage it is a function of the job's brief and contract, so that the
@@ -65,16 +61,15 @@ func firstMessage(b session.Brief) string {
 		}
 	}
 	s.WriteString("\n# Files\n\n")
-	switch inputs := sorted(b.Inputs); {
-	case len(inputs) == 0:
+	switch {
+	case len(b.Inputs) == 0:
 		s.WriteString("The directory is empty.\n")
-	case len(inputs) > maxInputs:
+	case b.InputCount > len(b.Inputs):
 		fmt.Fprintf(&s, "The directory holds %d files; list shows them. Some are:\n", b.InputCount)
-		bullets(&s, inputs[:maxInputs])
 	default:
 		s.WriteString("The directory holds:\n")
-		bullets(&s, inputs)
 	}
+	bullets(&s, b.Inputs)
 	feedback(&s, b.Feedback)
 	return s.String()
 }

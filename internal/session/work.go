@@ -14,8 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// MaxInputs is how many of its input's files a brief lists at most.
-const MaxInputs = 1000
+// MaxInputs is how many of its input's files a brief lists at most. An agent can list the rest itself.
+const MaxInputs = 200
 
 // Listing has some of a tree's files.
 type Listing struct {
