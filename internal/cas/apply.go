@@ -181,12 +181,7 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 }
 
 func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ spec.Digest, err error) {
-	root, err := a.root.OpenRoot(path.Dir(p))
-	if err != nil {
-		return "", err
-	}
-	defer closing(root, &err)
-	dir, err := enter(root)
+	dir, err := openDirectory(a.root, path.Dir(p))
 	if err != nil {
 		return "", err
 	}

@@ -15,16 +15,38 @@ import (
 type directory struct {
 	*os.Root
 	self *os.File
+	// closesRoot: closing the directory closes the root.
+	closesRoot bool
 }
 
 // enter opens a directory that is open as a root already. Closing it does not close the root.
 func enter(root *os.Root) (directory, error) {
 	self, err := root.Open(".")
-	return directory{root, self}, err
+	return directory{Root: root, self: self}, err
 }
 
-// Close closes the directory, but not its root.
-func (d directory) Close() error { return d.self.Close() }
+// openDirectory opens a directory below a root.
+func openDirectory(root *os.Root, at string) (directory, error) {
+	sub, err := root.OpenRoot(at)
+	if err != nil {
+		return directory{}, err
+	}
+	d, err := enter(sub)
+	if err != nil {
+		return directory{}, errors.Join(err, sub.Close())
+	}
+	d.closesRoot = true
+	return d, nil
+}
+
+// Close closes the directory.
+func (d directory) Close() error {
+	err := d.self.Close()
+	if d.closesRoot {
+		err = errors.Join(err, d.Root.Close())
+	}
+	return err
+}
 
 // open opens a file of the directory, and nothing that a link in its place leads to. A pipe
 // does not block.

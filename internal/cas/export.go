@@ -102,12 +102,7 @@ func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Ro
 	if e.Link != "" {
 		return root.Symlink(e.Link, p)
 	}
-	in, err := root.OpenRoot(path.Dir(p))
-	if err != nil {
-		return err
-	}
-	defer closing(in, &err)
-	dir, err := enter(in)
+	dir, err := openDirectory(root, path.Dir(p))
 	if err != nil {
 		return err
 	}

@@ -130,12 +130,7 @@ func (in *ingestion) link(f *found) error {
 // stamped, from before the batch was read.
 func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, trusted bool) (err error) {
 	at := path.Dir(files[0].path)
-	root, err := in.root.OpenRoot(at)
-	if err != nil {
-		return ofTree(at, "opened", err)
-	}
-	defer closing(root, &err)
-	dir, err := enter(root)
+	dir, err := openDirectory(in.root, at)
 	if err != nil {
 		return ofTree(at, "opened", err)
 	}

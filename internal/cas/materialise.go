@@ -325,12 +325,7 @@ func (f *filling) is(dir, name string) bool {
 
 // batch writes the files among entries of one directory.
 func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
-	root, err := f.root.OpenRoot(at)
-	if err != nil {
-		return err
-	}
-	defer closing(root, &err)
-	dir, err := enter(root)
+	dir, err := openDirectory(f.root, at)
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,7 @@ func (d dir) write(name, text string, flags uint64) error {
 	}
 	fd, err := unix.Openat2(int(d), name, &how)
 	if err == nil {
-		_, err = unix.Write(fd, []byte(text))
-		err = errors.Join(err, unix.Close(fd))
+		err = writeAndClose(fd, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s in the room: %w", name, err)
@@ -80,13 +79,17 @@ func (d dir) write(name, text string, flags uint64) error {
 func overwrite(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
-		_, err = unix.Write(fd, []byte(text))
-		err = errors.Join(err, unix.Close(fd))
+		err = writeAndClose(fd, text)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
+}
+
+func writeAndClose(fd int, text string) error {
+	_, err := unix.Write(fd, []byte(text))
+	return errors.Join(err, unix.Close(fd))
 }
 
 // descriptorPath names an open file.
