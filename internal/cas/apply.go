@@ -152,7 +152,7 @@ func (a *Application) standing(ctx context.Context, p string, old, now Entry) (s
 	}
 	st := standing{exists: true, entry: Entry{Size: info.Size(), Executable: info.Mode()&0o100 != 0}}
 	if info.Size() == old.Size || info.Size() == now.Size {
-		st.entry.SHA256, err = a.digest(ctx, p, info)
+		st.entry.SHA256, err = a.digest(ctx, p)
 	}
 	return st, err
 }
@@ -180,13 +180,20 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 	return kept, err
 }
 
-func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ spec.Digest, err error) {
+func (a *Application) digest(ctx context.Context, p string) (_ spec.Digest, err error) {
 	dir, err := openDirectory(a.root, path.Dir(p))
 	if err != nil {
 		return "", err
 	}
 	defer closing(dir, &err)
-	f, _, err := dir.openRegular(path.Base(p), info, false)
+	now, err := dir.look(path.Base(p))
+	if err == nil && !now.mode.IsRegular() {
+		err = errChanged
+	}
+	if err != nil {
+		return "", err
+	}
+	f, _, err := dir.openRegular(now, false)
 	if err != nil {
 		return "", err
 	}

@@ -138,32 +138,34 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	if err != nil {
 		return nil, err
 	}
-	root, err := openDir(dir)
+	top, err := openTop(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, &RefusedError{".", "the working directory was removed or replaced; do not move it"}
 	}
 	if err != nil {
 		return nil, ofTree(".", "opened", err)
 	}
-	defer closing(root, &err)
+	defer closing(top, &err)
 	sc := &scanner{
-		root: root, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), mend: true, only: req.Only,
+		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), mend: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
-	files, err := sc.scan(ctx)
+	if !req.Unseen && lower == nil {
+		sc.index = s.loading(dir)
+	}
+	clock := clockOf(top)
+	found, err := sc.scan(ctx)
 	if err != nil {
 		return nil, err
 	}
+	files := found.all()
 	if lower != nil && len(req.Only) == 0 {
 		if err := lower.check(ctx, files, s.limits, sc.most); err != nil {
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: root, files: files, secrets: secrets.New(req.Secrets), mend: true}
-	if !req.Unseen && lower == nil {
-		in.index = s.loadIndex(dir, s.in)
-	}
+	in := &ingestion{store: s, root: top.Root, files: files, secrets: secrets.New(req.Secrets), mend: true, clock: clock}
 	return in, in.run(ctx)
 }
 

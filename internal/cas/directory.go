@@ -5,9 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/overlayfs"
 )
 
 // directory is an open directory, whose files are opened by their names. For many small files,
@@ -19,10 +22,105 @@ type directory struct {
 	closesRoot bool
 }
 
+// listed is what a listing shows of a file, a link or a directory.
+type listed struct {
+	name string
+	mode fs.FileMode
+	// whiteout: it is an overlay's sign that there is nothing.
+	whiteout bool
+	stamp
+}
+
+// look looks at what bears a name in the directory, and not at what a link leads to.
+func (d directory) look(name string) (listed, error) {
+	var st unix.Stat_t
+	_, err := retried(func() (int, error) {
+		return 0, unix.Fstatat(int(d.self.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if err != nil {
+		return listed{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
+	}
+	mode := modeOf(fs.FileMode(st.Mode))
+	return listed{name, mode, overlayfs.IsWhiteout(mode, st.Rdev), stampFrom(&st)}, nil
+}
+
+// list returns what is in the directory, sorted.
+func (d directory) list() ([]listed, error) {
+	names, err := d.self.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	entries := make([]listed, 0, len(names))
+	for _, name := range names {
+		switch e, err := d.look(name); {
+		case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// modeOf is a mode as package fs has it, of the kernel's bits.
+func modeOf(bits fs.FileMode) fs.FileMode {
+	mode := bits & 0o777
+	if bits&unix.S_ISUID != 0 {
+		mode |= fs.ModeSetuid
+	}
+	if bits&unix.S_ISGID != 0 {
+		mode |= fs.ModeSetgid
+	}
+	if bits&unix.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
+	}
+	switch uint32(bits) & unix.S_IFMT {
+	case unix.S_IFREG:
+		return mode
+	case unix.S_IFDIR:
+		return mode | fs.ModeDir
+	case unix.S_IFLNK:
+		return mode | fs.ModeSymlink
+	case unix.S_IFIFO:
+		return mode | fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		return mode | fs.ModeSocket
+	case unix.S_IFBLK:
+		return mode | fs.ModeDevice
+	case unix.S_IFCHR:
+		return mode | fs.ModeDevice | fs.ModeCharDevice
+	}
+	return mode | fs.ModeIrregular
+}
+
 // enter opens a directory that is open as a root already. Closing it does not close the root.
 func enter(root *os.Root) (directory, error) {
 	self, err := root.Open(".")
 	return directory{Root: root, self: self}, err
+}
+
+// openListed opens a directory that was listed in the root, and nothing else that has taken its
+// place. mend lets it make the directory accessible to its owner.
+func openListed(root *os.Root, was listed, mend bool) (directory, error) {
+	if perm := was.mode.Perm(); mend && perm&0o700 != 0o700 {
+		if err := root.Chmod(was.name, perm|0o700); err != nil {
+			return directory{}, err
+		}
+	}
+	d, err := openDirectory(root, was.name)
+	if err != nil {
+		return d, err
+	}
+	now, err := descriptor(d.self.Fd()).stamp()
+	if err == nil && !now.of(was.stamp) {
+		err = errChanged
+	}
+	if err != nil {
+		return directory{}, errors.Join(err, d.Close())
+	}
+	return d, nil
 }
 
 // openDirectory opens a directory below a root.
@@ -60,15 +158,15 @@ func (d directory) open(name string, flags int, mode fs.FileMode) (descriptor, e
 	return descriptor(fd), nil
 }
 
-// openRegular opens a file that was seen as info, and nothing else that has taken its place, and
+// openRegular opens a file that was listed, and nothing else that has taken its place, and
 // returns its stamp. mend lets it make the file readable by its owner.
-func (d directory) openRegular(name string, info fs.FileInfo, mend bool) (f descriptor, now stamp, err error) {
-	if perm := info.Mode().Perm(); mend && perm&0o400 == 0 {
-		if err := d.Chmod(name, perm|0o600); err != nil {
+func (d directory) openRegular(was listed, mend bool) (f descriptor, now stamp, err error) {
+	if perm := was.mode.Perm(); mend && perm&0o400 == 0 {
+		if err := d.Chmod(was.name, perm|0o600); err != nil {
 			return -1, now, err
 		}
 	}
-	f, err = d.open(name, os.O_RDONLY, 0)
+	f, err = d.open(was.name, os.O_RDONLY, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		err = errChanged
 	}
@@ -76,7 +174,7 @@ func (d directory) openRegular(name string, info fs.FileInfo, mend bool) (f desc
 		return -1, now, err
 	}
 	now, err = f.stamp()
-	if seen := stampOf(info); err == nil && (now.Device != seen.Device || now.Inode != seen.Inode) {
+	if err == nil && !now.of(was.stamp) {
 		err = errChanged
 	}
 	if err != nil {
@@ -142,8 +240,8 @@ func (f descriptor) Write(p []byte) (n int, err error) {
 // Close closes the file.
 func (f descriptor) Close() error { return os.NewSyscallError("close", syscall.Close(int(f))) }
 
-func (f descriptor) stat() (st syscall.Stat_t, err error) {
-	_, err = retried(func() (int, error) { return 0, syscall.Fstat(int(f), &st) })
+func (f descriptor) stat() (st unix.Stat_t, err error) {
+	_, err = retried(func() (int, error) { return 0, unix.Fstat(int(f), &st) })
 	return st, os.NewSyscallError("fstat", err)
 }
 

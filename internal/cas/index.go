@@ -7,12 +7,12 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -25,69 +25,104 @@ type stamp struct {
 	Size, Modified, Changed int64
 }
 
-// stampOf is the stamp of a file that was seen.
-func stampOf(info fs.FileInfo) stamp {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return stampFrom(st)
-	}
-	return stamp{}
-}
+// of reports whether both stamps are of one file.
+func (s stamp) of(o stamp) bool { return s.Device == o.Device && s.Inode == o.Inode }
 
-// vouches reports whether the stamp tells one content of the file from another.
-func (s stamp) vouches() bool { return s.Changed != 0 }
+// clock is a time by which files are stamped, in nanoseconds; zero: it is not known.
+type clock int64
 
-// indexed is a file of a directory, whose content was known when it bore the stamp.
+// vouches reports whether a stamp, which a file has after the time, tells its content from any
+// other: what is changed from the time on bears a later one.
+func (c clock) vouches(s stamp) bool { return c != 0 && s.Changed != 0 && s.Changed < int64(c) }
+
+// indexed is a file or link of a directory, whose content was known when it bore the stamp.
 type indexed struct {
 	name   string
-	digest spec.Digest
+	digest spec.Digest // empty: it is a link
 	stamp  stamp
 }
 
 // index is what the store remembers of a directory, so that an unchanged file
-// need not be read again. It is a cache: without it everything is read.
+// need not be read again. It is a cache: without it everything is read. A nil one has nothing.
 type index struct {
-	// manifest is a tree that holds every content in the files. While it is in the
-	// store, so are they.
+	// manifest is a tree that holds every content in the files, and total how many files
+	// and links are in it. While it is in the store, so are they.
 	manifest spec.Digest
-	// dirs has the files by their directories, sorted by name, and count is how many they are.
-	dirs  map[string][]indexed
+	total    int
+	// dirs are the directories by name, and count is how many files and links are in them.
+	dirs  map[string]section
 	count int
 }
 
-func newIndex(manifest spec.Digest) *index {
-	return &index{manifest: manifest, dirs: map[string][]indexed{}}
+// section is what an index has of one directory, encoded, and its checksum.
+type section struct {
+	sum   string
+	files []byte
 }
 
-// add adds a file that the index does not have.
-func (x *index) add(p string, s stamp, digest spec.Digest) {
-	dir, name := path.Split(p)
-	x.dirs[dir] = append(x.dirs[dir], indexed{name, digest, s})
-	x.count++
-}
-
-// known returns the digest of the file at the path if it is as it was.
-func (x *index) known(p string, s stamp) (spec.Digest, bool) {
+// in returns what the index has of a directory. It may be called from many goroutines.
+func (x *index) in(dir string) remembered {
 	if x == nil {
+		return nil
+	}
+	at := x.dirs[dir]
+	if sum := sha256.Sum256(at.files); string(sum[:]) != at.sum {
+		return nil
+	}
+	return decodeSection(string(at.files))
+}
+
+// isAll reports whether what was found in the directory is the index's tree.
+func (x *index) isAll(l *listing) bool {
+	if x == nil || x.total != x.count || x.count != l.count() {
+		return false
+	}
+	for dir := range l.dirs {
+		for i := range dir {
+			if !dir[i].kept {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// remembered is what an index has of one directory, sorted by name.
+type remembered []indexed
+
+// digest returns that of a file or link if it is as it was.
+func (r remembered) digest(now listed) (spec.Digest, bool) {
+	i, ok := slices.BinarySearchFunc(r, now.name, func(f indexed, name string) int { return strings.Compare(f.name, name) })
+	if !ok || r[i].stamp != now.stamp {
 		return "", false
 	}
-	dir, name := path.Split(p)
-	files := x.dirs[dir]
-	i, ok := slices.BinarySearchFunc(files, name, func(f indexed, name string) int { return strings.Compare(f.name, name) })
-	if !ok || files[i].stamp != s {
-		return "", false
+	return r[i].digest, true
+}
+
+// splitPath returns the directory of a path, "." for the top, and the name in it.
+func splitPath(p string) (dir, name string) {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i+1:]
 	}
-	return files[i].digest, true
+	return ".", p
 }
 
 // indexes has what is remembered of directories of this host, in a directory; without one
 // nothing is.
 type indexes struct{ dir string }
 
-const indexMagic = "maestro.index/v2\n"
+const indexMagic = "maestro.index/v3\n"
 
 // indexPath is where the index of a directory lies.
 func (s indexes) indexPath(dir string) string {
 	return filepath.Join(s.dir, string(DigestOf([]byte(dir))))
+}
+
+// loading begins to load what is remembered of a directory, and returns what waits for that.
+func (s *Store) loading(dir string) func() *index {
+	load := sync.OnceValue(func() *index { return s.loadIndex(dir, s.in) })
+	go load()
+	return load
 }
 
 // loadIndex returns what is remembered of a directory whose content is among the blobs; nil
@@ -136,65 +171,82 @@ func (s indexes) DropIndex(dir string) error {
 // remembered could keep it from being stored anew.
 func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
 
-func encodeIndex(x *index) []byte {
-	if x == nil {
-		return nil
+// encodeIndex writes an index of files and links by their directories: the size of the head, the
+// head with the checksum of each directory, the checksum of all that, and the directories.
+func encodeIndex(manifest spec.Digest, total int, files map[string][]indexed) []byte {
+	head := appendNumber(append([]byte(nil), manifest...), total)
+	head = appendNumber(head, len(files))
+	var body []byte
+	for _, dir := range slices.Sorted(maps.Keys(files)) {
+		from := len(body)
+		body = appendSection(body, files[dir])
+		sum := sha256.Sum256(body[from:])
+		head = appendNumber(appendText(head, dir), len(files[dir]))
+		head = append(appendNumber(head, len(body)-from), sum[:]...)
 	}
-	b := make([]byte, 0, 128+x.count*128)
-	b = append(b, indexMagic...)
-	b = append(b, x.manifest...)
-	b = binary.AppendUvarint(b, uint64(len(x.dirs)))
-	for _, dir := range slices.Sorted(maps.Keys(x.dirs)) {
-		files := x.dirs[dir]
-		slices.SortFunc(files, func(a, b indexed) int { return strings.Compare(a.name, b.name) })
-		b = appendText(b, dir)
-		b = binary.AppendUvarint(b, uint64(len(files)))
-		for _, f := range files {
-			b = appendText(b, f.name)
-			b = append(b, f.digest...)
-			for _, n := range []uint64{f.stamp.Device, f.stamp.Inode, uint64(f.stamp.Size), uint64(f.stamp.Modified), uint64(f.stamp.Changed)} { //nolint:gosec // read back as they were
-				b = binary.LittleEndian.AppendUint64(b, n)
-			}
+	b := binary.LittleEndian.AppendUint64([]byte(indexMagic), uint64(len(head)))
+	b = append(b, head...)
+	sum := sha256.Sum256(b)
+	return slices.Concat(b, sum[:], body)
+}
+
+func appendSection(b []byte, files []indexed) []byte {
+	slices.SortFunc(files, func(a, b indexed) int { return strings.Compare(a.name, b.name) })
+	for _, f := range files {
+		b = appendText(appendText(b, f.name), string(f.digest))
+		for _, n := range []uint64{f.stamp.Device, f.stamp.Inode, uint64(f.stamp.Size), uint64(f.stamp.Modified), uint64(f.stamp.Changed)} { //nolint:gosec // read back as they were
+			b = binary.LittleEndian.AppendUint64(b, n)
 		}
 	}
-	sum := sha256.Sum256(b)
-	return append(b, sum[:]...)
+	return b
 }
 
-func appendText(b []byte, text string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+func appendNumber(b []byte, n int) []byte {
+	return binary.AppendUvarint(b, uint64(n)) //nolint:gosec // not negative
 }
 
-// decodeIndex returns nil for anything but the whole of what encodeIndex wrote.
+func appendText(b []byte, text string) []byte { return append(appendNumber(b, len(text)), text...) }
+
+// decodeIndex returns nil for anything but the whole of what encodeIndex wrote. What is in the
+// directories is looked at when it is asked for.
 func decodeIndex(data []byte) *index {
-	body := len(data) - sha256.Size
-	if body < 0 {
+	rest, ok := bytes.CutPrefix(data, []byte(indexMagic))
+	if !ok || len(rest) < 8 {
 		return nil
 	}
-	if sum := sha256.Sum256(data[:body]); !bytes.Equal(sum[:], data[body:]) {
+	size, rest := binary.LittleEndian.Uint64(rest), rest[8:]
+	if size > uint64(len(rest)) || uint64(len(rest))-size < sha256.Size {
 		return nil
 	}
-	r := &indexReader{rest: string(data[:body])} // names and digests are parts of it
-	if r.take(len(indexMagic)) != indexMagic {
+	r := &indexReader{rest: string(rest[:size])} // names are parts of it
+	sum, body := rest[size:][:sha256.Size], rest[size:][sha256.Size:]
+	if of := sha256.Sum256(data[:len(data)-len(sum)-len(body)]); !bytes.Equal(sum, of[:]) {
 		return nil
 	}
-	x := newIndex(spec.Digest(r.take(64)))
-	if !x.manifest.Valid() {
-		return nil
-	}
+	x := &index{manifest: spec.Digest(r.take(64)), total: r.number(), dirs: map[string]section{}}
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		dir := r.text()
-		files := make([]indexed, r.count())
-		for i := range files {
-			files[i] = indexed{name: r.text(), digest: spec.Digest(r.take(64)), stamp: r.stamp()}
-		}
-		x.dirs[dir] = files
-		x.count += len(files)
+		x.count += r.number()
+		size := min(r.number(), len(body))
+		x.dirs[dir] = section{r.take(sha256.Size), body[:size]}
+		body = body[size:]
 	}
-	if r.bad || r.rest != "" {
+	if r.bad || r.rest != "" || len(body) > 0 || !x.manifest.Valid() {
 		return nil
 	}
 	return x
+}
+
+// decodeSection returns nil for anything but what appendSection wrote.
+func decodeSection(data string) (files remembered) {
+	r := &indexReader{rest: data}
+	for r.rest != "" {
+		files = append(files, indexed{name: r.text(), digest: spec.Digest(r.text()), stamp: r.stamp()})
+	}
+	if r.bad {
+		return nil
+	}
+	return files
 }
 
 // indexReader takes an index apart; bad once there was too little.
@@ -213,15 +265,24 @@ func (r *indexReader) take(n int) string {
 	return out
 }
 
-// count is a number of things, of which each takes up a byte at least.
-func (r *indexReader) count() int {
+func (r *indexReader) number() int {
 	n, width := binary.Uvarint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
-	if width <= 0 || n > uint64(len(r.rest)) {
+	if width <= 0 || n > math.MaxInt32 {
 		r.bad, r.rest = true, ""
 		return 0
 	}
 	r.rest = r.rest[width:]
-	return int(n) //nolint:gosec // bounded
+	return int(n)
+}
+
+// count is a number of things, of which each takes up a byte at least.
+func (r *indexReader) count() int {
+	n := r.number()
+	if n > len(r.rest) {
+		r.bad, r.rest = true, ""
+		return 0
+	}
+	return n
 }
 
 func (r *indexReader) text() string { return r.take(r.count()) }

@@ -21,7 +21,7 @@ func TestAnIndexKeepsItsManifest(t *testing.T) {
 	s := New(files, Options{Clock: time.Now, StoreDir: dir, IndexDir: filepath.Join(dir, "index")})
 	name, err := s.PutManifest(t.Context(), Manifest{})
 	require.NoError(t, err)
-	s.saveIndex("/somewhere", encodeIndex(newIndex(name)))
+	s.saveIndex("/somewhere", encodeIndex(name, 0, nil))
 	path := filepath.Join(dir, filepath.FromSlash(storage.BlobKey(name)))
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))

@@ -29,9 +29,11 @@ func Workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
 type ingestion struct {
 	store   *Store
 	root    *os.Root
-	index   *index
 	secrets *secrets.Set
 	mend    bool
+	// clock is the time by which files are stamped, from before anything was looked at; the
+	// zero value: none is to be relied on.
+	clock clock
 
 	// files are what was found, and unchanged how many of them are as the index says.
 	files     []found
@@ -49,16 +51,14 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 	var batches [][]*found
 	for i := range in.files {
 		f := &in.files[i]
+		if f.kept {
+			in.unchanged++
+			continue
+		}
 		if f.Link != "" {
 			if err := in.link(f); err != nil {
 				return err
 			}
-			continue
-		}
-		f.stamp = stampOf(f.info)
-		if digest, ok := in.index.known(f.path, f.stamp); ok {
-			f.Entry, f.kept = Entry{SHA256: digest, Size: f.info.Size(), Executable: f.executable()}, true
-			in.unchanged++
 			continue
 		}
 		if n := len(batches); n > 0 && len(batches[n-1]) < batchSize && path.Dir(batches[n-1][0].path) == path.Dir(f.path) {
@@ -70,11 +70,10 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 	if len(batches) == 0 {
 		return nil
 	}
-	clock, trusted := fileClock(in.root)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(Workers())
 	for _, b := range batches {
-		g.Go(func() error { return in.batch(ctx, b, clock, trusted) })
+		g.Go(func() error { return in.batch(ctx, b) })
 	}
 	return g.Wait()
 }
@@ -99,10 +98,10 @@ func (in *ingestion) tree() *Tree {
 	})
 }
 
-// remembered is the index of a directory that holds a tree as it was found; nil: the one
-// that the ingestion has says the same.
-func (in *ingestion) remembered(tree spec.Digest) *index {
-	same := in.index != nil && in.index.manifest == tree && in.index.count == in.unchanged
+// encoded is the index of a directory that holds a tree as it was found; nil: the one before says
+// the same.
+func (in *ingestion) encoded(tree spec.Digest, before *index) []byte {
+	same := before != nil && before.manifest == tree && before.count == in.unchanged
 	var kept []*found
 	for i := range in.files {
 		if f := &in.files[i]; f.kept {
@@ -112,23 +111,24 @@ func (in *ingestion) remembered(tree spec.Digest) *index {
 	if same && len(kept) == in.unchanged {
 		return nil
 	}
-	x := newIndex(tree)
+	dirs := map[string][]indexed{}
 	for _, f := range kept {
-		x.add(f.path, f.stamp, f.SHA256)
+		dir, name := splitPath(f.path)
+		dirs[dir] = append(dirs[dir], indexed{name, f.SHA256, f.listed.stamp})
 	}
-	return x
+	return encodeIndex(tree, len(in.files), dirs)
 }
 
 func (in *ingestion) link(f *found) error {
+	f.kept = in.clock.vouches(f.listed.stamp)
 	if f.before() == f.Entry {
 		return nil
 	}
 	return checkNames(in.secrets, f.path, f.Link)
 }
 
-// batch stores files of one directory. clock is the time by which files are
-// stamped, from before the batch was read.
-func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, trusted bool) (err error) {
+// batch stores files of one directory.
+func (in *ingestion) batch(ctx context.Context, files []*found) (err error) {
 	at := path.Dir(files[0].path)
 	dir, err := openDirectory(in.root, at)
 	if err != nil {
@@ -147,18 +147,13 @@ func (in *ingestion) batch(ctx context.Context, files []*found, clock int64, tru
 		case err != nil:
 			return fmt.Errorf("keep %q: %w", f.path, err)
 		}
-		// What was changed after the clock was read bears a later time: a
-		// stamp from before it cannot hide a change.
-		if !trusted || f.stamp.Changed >= clock {
-			f.kept = false
-		}
 	}
 	return nil
 }
 
 // file stores one file. It is kept if it has not changed while it was read.
 func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
-	if size := f.info.Size(); size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
+	if size := f.listed.Size; size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
 		return tooLarge(f.path, size, in.store.limits.FileBytes)
 	}
 	if f.old == nil {
@@ -166,7 +161,7 @@ func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 			return err
 		}
 	}
-	src, before, err := dir.openRegular(path.Base(f.path), f.info, in.mend)
+	src, before, err := dir.openRegular(f.listed, in.mend)
 	if err != nil {
 		return ofTree(f.path, "opened", err)
 	}
@@ -180,8 +175,8 @@ func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 		return err
 	}
 	f.Executable = f.executable()
-	f.stamp, err = src.stamp()
-	f.kept = f.stamp.vouches() && f.stamp == before && f.stamp.Size == f.Size
+	f.listed.stamp, err = src.stamp()
+	f.kept = in.clock.vouches(before) && f.listed.stamp == before && before.Size == f.Size
 	return err
 }
 
@@ -219,7 +214,7 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, size int64, f *fo
 // large stores a file through a temporary file, hashing what it writes. A file
 // that may be the base's is first only hashed.
 func (in *ingestion) large(ctx context.Context, src descriptor, f *found) (Entry, error) {
-	if old := f.before(); old.SHA256 != "" && old.Size == f.info.Size() {
+	if old := f.before(); old.SHA256 != "" && old.Size == f.listed.Size {
 		h := sha256.New()
 		n, err := storage.Copy(ctx, h, src)
 		if err != nil {

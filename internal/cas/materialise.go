@@ -59,17 +59,17 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	root, err := makeTop(dir)
+	top, err := makeTop(dir)
 	if err != nil {
 		return err
 	}
-	defer closing(root, &err)
+	defer closing(top, &err)
 	before := s.loadIndex(dir, s.in)
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}
-	f := &filling{store: s, root: root, want: want, before: before, there: map[*treeDir]struct{}{}, seen: make(map[string]indexed, want.Files())}
-	if err := f.clear(ctx, root, ".", want.top); err != nil {
+	f := &filling{store: s, root: top.Root, want: want, before: before, there: map[*treeDir]struct{}{}, seen: make(map[string]indexed, want.Files())}
+	if err := f.clear(ctx, top, ".", want.top); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
 	if err := f.fill(ctx); err != nil {
@@ -78,12 +78,13 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if want.Files() < s.indexFrom {
 		return nil
 	}
-	if _, trusted := fileClock(root); trusted && awaitTick(f.latest) {
-		x := newIndex(manifest)
+	if clockOf(top) != 0 && awaitTick(f.latest) {
+		dirs := map[string][]indexed{}
 		for p, file := range f.seen {
-			x.add(p, file.stamp, file.digest)
+			at, name := splitPath(p)
+			dirs[at] = append(dirs[at], indexed{name, file.digest, file.stamp})
 		}
-		s.saveIndex(dir, encodeIndex(x))
+		s.saveIndex(dir, encodeIndex(manifest, want.Files(), dirs))
 	}
 	return nil
 }
@@ -94,12 +95,12 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 // instead, if not nil, is called for each file, by several goroutines: where it reports
 // true, it has made the file in another way.
 func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner, instead func(p string) bool) (_ int64, err error) {
-	root, err := openDir(dir)
+	top, err := openTop(dir)
 	if err != nil {
 		return 0, err
 	}
-	defer closing(root, &err)
-	f := &filling{store: s, root: root, want: want, owner: o, instead: instead}
+	defer closing(top, &err)
+	f := &filling{store: s, root: top.Root, want: want, owner: o, instead: instead}
 	if err := f.fill(ctx); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
@@ -107,20 +108,20 @@ func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner, inst
 }
 
 // makeTop opens the directory to fill. What has taken its place is removed.
-func makeTop(dir string) (_ *os.Root, err error) {
+func makeTop(dir string) (top directory, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), dirMode); err != nil {
-		return nil, err
+		return top, err
 	}
 	above, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
-		return nil, err
+		return top, err
 	}
 	defer closing(above, &err)
 	name := filepath.Base(dir)
 	info, err := above.Lstat(name)
 	if err == nil && !info.IsDir() {
 		if err := above.Remove(name); err != nil {
-			return nil, err
+			return top, err
 		}
 		err = fs.ErrNotExist
 	}
@@ -131,9 +132,9 @@ func makeTop(dir string) (_ *os.Root, err error) {
 		err = above.Chmod(name, executableMode)
 	}
 	if err != nil {
-		return nil, err
+		return top, err
 	}
-	return openDir(dir)
+	return openTop(dir)
 }
 
 // filling makes a directory hold a tree.
@@ -169,27 +170,24 @@ type link struct{ at, to string }
 const block = 4096
 
 // clear removes everything that does not stay.
-func (f *filling) clear(ctx context.Context, root *os.Root, dir string, want *treeDir) error {
+func (f *filling) clear(ctx context.Context, in directory, dir string, want *treeDir) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	d, err := enter(root)
+	entries, err := in.list()
 	if err != nil {
 		return err
 	}
-	entries, err := d.list()
-	if err := errors.Join(err, d.Close()); err != nil {
-		return err
-	}
+	before := f.before.in(dir)
 	for _, e := range entries {
-		p := path.Join(dir, e.Name())
-		wanted := want.entry(e.Name())
+		p := path.Join(dir, e.name)
+		wanted := want.entry(e.name)
 		switch {
-		case wanted != nil && wanted.sub != nil && e.IsDir():
-			err = f.clearBelow(ctx, root, p, e, wanted.sub)
-		case wanted != nil && wanted.sub == nil && f.stays(p, e, wanted.Entry):
+		case wanted != nil && wanted.sub != nil && e.mode.IsDir():
+			err = f.clearBelow(ctx, in, p, e, wanted.sub)
+		case wanted != nil && wanted.sub == nil && f.stays(p, e, before, wanted.Entry):
 		default:
-			err = bounded.RemoveAll(root, e.Name())
+			err = bounded.RemoveAll(in.Root, e.name)
 		}
 		if err != nil {
 			return fmt.Errorf("clear %q: %w", p, err)
@@ -198,14 +196,14 @@ func (f *filling) clear(ctx context.Context, root *os.Root, dir string, want *tr
 	return nil
 }
 
-func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info fs.FileInfo, want *treeDir) (err error) {
-	sub, err := openSubdir(root, path.Base(p), info, true)
+func (f *filling) clearBelow(ctx context.Context, in directory, p string, now listed, want *treeDir) (err error) {
+	sub, err := openListed(in.Root, now, true)
 	if err != nil {
 		return err
 	}
 	defer closing(sub, &err)
-	if info.Mode() != fs.ModeDir|executableMode {
-		if err := root.Chmod(path.Base(p), executableMode); err != nil {
+	if now.mode != fs.ModeDir|executableMode {
+		if err := in.Chmod(now.name, executableMode); err != nil {
 			return err
 		}
 	}
@@ -215,16 +213,15 @@ func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info 
 
 // stays reports whether what is there is a file that was materialised from the
 // wanted content and has not been touched since.
-func (f *filling) stays(p string, info fs.FileInfo, want Entry) bool {
-	if want.Link != "" || info.Mode() != want.mode() {
+func (f *filling) stays(p string, now listed, before remembered, want Entry) bool {
+	if want.Link != "" || now.mode != want.mode() {
 		return false
 	}
-	st := stampOf(info)
-	digest, ok := f.before.known(p, st)
+	digest, ok := before.digest(now)
 	if !ok || digest != want.SHA256 {
 		return false
 	}
-	f.note(p, indexed{digest: digest, stamp: st})
+	f.note(p, indexed{digest: digest, stamp: now.stamp})
 	return true
 }
 

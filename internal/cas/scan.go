@@ -22,16 +22,14 @@ type found struct {
 	path string
 	// Entry is what it is; of a file, once it is stored.
 	Entry
-	// info is what was listed, and stamp what was seen last. kept: the content can be
-	// remembered by that.
-	info  fs.FileInfo
-	stamp stamp
-	kept  bool
+	// listed is what it was last. kept: the content can be remembered by that.
+	listed listed
+	kept   bool
 	// old is what is stored already of the file or link at the path; nil: nothing is.
 	old *Entry
 }
 
-func (f *found) executable() bool { return f.info.Mode()&0o100 != 0 }
+func (f *found) executable() bool { return f.listed.mode&0o100 != 0 }
 
 // before is what is stored already; the zero value: nothing is.
 func (f *found) before() Entry {
@@ -47,18 +45,34 @@ type listing struct {
 	below []*listing
 }
 
-// all lists the files of a directory, and then those of each below it.
-func (l *listing) all(to []found) []found {
-	to = append(to, l.files...)
-	for _, sub := range l.below {
-		to = sub.all(to)
+// all lists the files of a directory, and then those of each below it: those of a directory follow
+// each other.
+func (l *listing) all() []found {
+	all := make([]found, 0, l.count())
+	for dir := range l.dirs {
+		all = append(all, dir...)
 	}
-	return to
+	return all
+}
+
+// count is how many files and links there are.
+func (l *listing) count() (n int) {
+	for dir := range l.dirs {
+		n += len(dir)
+	}
+	return n
+}
+
+// dirs yields the files of each directory.
+func (l *listing) dirs(yield func([]found) bool) { l.eachDir(yield) }
+
+func (l *listing) eachDir(yield func([]found) bool) bool {
+	return yield(l.files) && !slices.ContainsFunc(l.below, func(sub *listing) bool { return !sub.eachDir(yield) })
 }
 
 // scanner walks a directory and lists what belongs to its tree.
 type scanner struct {
-	root *os.Root
+	top directory
 	// extra are gitignore rules that go before those of the tree.
 	extra *ignoreRules
 	// wanted are patterns of what is listed whatever is ignored.
@@ -71,7 +85,7 @@ type scanner struct {
 	lower *lowerTree
 	// leaveOut reports whether a file or directory is passed over that the tree had or had
 	// not; nil: none is.
-	leaveOut func(p string, info fs.FileInfo, had bool) bool
+	leaveOut func(p string, now listed, had bool) bool
 	// skipped is told what is passed over as ignored; may be nil. Directories
 	// end in a slash.
 	skipped func(p string)
@@ -79,6 +93,8 @@ type scanner struct {
 	// same time; nil: one follows the other.
 	beside *errgroup.Group
 	limits Limits
+	// index waits for what is remembered of the directory; nil: that is nothing.
+	index func() *index
 	// mend lets the scan make what the directory's owner may not read readable.
 	mend  bool
 	count atomic.Int64
@@ -87,40 +103,44 @@ type scanner struct {
 	most  int64
 }
 
-// openDir opens a directory as the top of a tree, and not what a link in its
+// openTop opens a directory as the top of a tree, and not what a link in its
 // place points to. It makes the directory accessible to its owner.
-func openDir(dir string) (_ *os.Root, err error) {
-	above, err := os.OpenRoot(filepath.Dir(dir))
+func openTop(dir string) (_ directory, err error) {
+	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
-		return nil, err
+		return directory{}, err
+	}
+	defer closing(root, &err)
+	above, err := enter(root)
+	if err != nil {
+		return directory{}, err
 	}
 	defer closing(above, &err)
-	name := filepath.Base(dir)
-	info, err := above.Lstat(name)
+	top, err := above.look(filepath.Base(dir))
 	if err != nil {
-		return nil, err
+		return directory{}, err
 	}
-	if !info.IsDir() {
-		return nil, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+	if !top.mode.IsDir() {
+		return directory{}, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
 	}
-	return openSubdir(above, name, info, true)
+	return openListed(root, top, true)
 }
 
-// scan lists the tree below the root: a directory's files follow each other.
-func (sc *scanner) scan(ctx context.Context) ([]found, error) {
+// scan lists the tree.
+func (sc *scanner) scan(ctx context.Context) (*listing, error) {
 	at := scope{rules: cacheRules(), base: sc.base.top}
 	if sc.lower != nil {
 		at.lower = sc.lower.top
 	}
 	var top listing
-	err := sc.dir(ctx, sc.root, ".", at, &top)
+	err := sc.dir(ctx, sc.top, ".", at, &top)
 	if sc.beside != nil {
 		err = errors.Join(err, sc.beside.Wait())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return top.all(make([]found, 0, sc.count.Load())), nil
+	return &top, nil
 }
 
 // scope is what a directory takes over from those above it.
@@ -133,6 +153,8 @@ type scope struct {
 	opaque bool
 	// base and lower are the directory in these trees; nil: they do not have it.
 	base, lower *treeDir
+	// remembered is what the index has of the directory.
+	remembered remembered
 }
 
 // had returns the file or link that the trees have of a name, and whether they have a
@@ -151,8 +173,8 @@ func (at scope) had(name string) (file *Entry, below bool) {
 }
 
 // dir lists one directory, and those below it.
-func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope, into *listing) error {
-	entries, err := sc.look(ctx, root, dir, &at)
+func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, into *listing) error {
+	entries, err := sc.look(ctx, in, dir, &at)
 	if err != nil {
 		return err
 	}
@@ -161,18 +183,18 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := below(dir, e.Name())
-		if sc.lower.covered(p, e, at.lower) || isGitDir(e.Name()) {
+		p := below(dir, e.name)
+		if sc.lower.covered(p, e, at.lower) || isGitDir(e.name) {
 			continue
 		}
-		file, below := at.had(e.Name())
-		if sc.leaveOut != nil && sc.leaveOut(p, e, file != nil && !e.IsDir() || below && e.IsDir()) {
+		file, below := at.had(e.name)
+		if sc.leaveOut != nil && sc.leaveOut(p, e, file != nil && !e.mode.IsDir() || below && e.mode.IsDir()) {
 			continue
 		}
-		if e.IsDir() {
-			err = sc.subdir(ctx, root, p, e, at, into)
+		if e.mode.IsDir() {
+			err = sc.subdir(ctx, in, p, e, at, into)
 		} else {
-			err = sc.file(root, p, e, at, into)
+			err = sc.file(in, p, e, at, into)
 		}
 		if err != nil {
 			return err
@@ -182,53 +204,41 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, at scope,
 }
 
 // look returns what is in a directory, sorted, and adds to the scope what the directory has for it.
-func (sc *scanner) look(ctx context.Context, root *os.Root, dir string, at *scope) ([]fs.FileInfo, error) {
-	d, err := enter(root)
-	if err != nil {
-		return nil, ofTree(dir, "opened", err)
-	}
-	defer d.Close() //nolint:errcheck // only read
-	entries, err := d.list()
+func (sc *scanner) look(ctx context.Context, in directory, dir string, at *scope) ([]listed, error) {
+	entries, err := in.list()
 	if err != nil {
 		return nil, ofTree(dir, "listed", err)
 	}
-	hidden, err := sc.lower.hiddenBy(d.self, dir, at.lower)
+	hidden, err := sc.lower.hiddenBy(in.self, dir, at.lower)
 	if err != nil {
 		return nil, ofTree(dir, "read", err)
 	}
 	if at.opaque = at.opaque || hidden; !at.ignored {
-		at.rules, err = sc.rulesOf(ctx, d, dir, *at, entries)
+		at.rules, err = sc.rulesOf(ctx, in, dir, *at, entries)
+	}
+	if sc.index != nil {
+		at.remembered = sc.index().in(dir)
 	}
 	return entries, err
 }
 
-// list returns what is in the directory, sorted.
-func (d directory) list() ([]fs.FileInfo, error) {
-	entries, err := d.self.Readdir(-1)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(entries, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
-}
-
 // rulesOf adds a directory's own .gitignore to the rules above it. Links to
 // such files do not count, as with git.
-func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []fs.FileInfo) (*ignoreRules, error) {
-	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e fs.FileInfo, name string) int {
-		return strings.Compare(e.Name(), name)
+func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []listed) (*ignoreRules, error) {
+	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e listed, name string) int {
+		return strings.Compare(e.name, name)
 	})
 	if !ok && !at.opaque {
 		return sc.lower.rulesOf(ctx, dir, at)
 	}
-	if !ok || !entries[i].Mode().IsRegular() {
+	if !ok || !entries[i].mode.IsRegular() {
 		return at.rules, nil
 	}
-	p, info := path.Join(dir, ignoreFile), entries[i]
-	if info.Size() > maxIgnoreFile {
-		return nil, ignoreFileTooLarge(p, info.Size())
+	p, now := path.Join(dir, ignoreFile), entries[i]
+	if now.Size > maxIgnoreFile {
+		return nil, ignoreFileTooLarge(p, now.Size)
 	}
-	f, _, err := in.openRegular(ignoreFile, info, sc.mend)
+	f, _, err := in.openRegular(now, sc.mend)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -248,14 +258,14 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 	return out
 }
 
-func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.FileInfo, at scope, into *listing) error {
-	if !at.ignored && sc.isIgnored(p, info.Mode(), at.rules) {
+func (sc *scanner) subdir(ctx context.Context, in directory, p string, now listed, at scope, into *listing) error {
+	if !at.ignored && sc.isIgnored(p, now.mode, at.rules) {
 		at.ignored = true
 		if sc.skipped != nil {
 			sc.skipped(p + "/")
 		}
 	}
-	_, had := at.had(info.Name())
+	_, had := at.had(now.name)
 	if at.ignored && !sc.wanted.below(p) && !had || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
 	}
@@ -271,7 +281,7 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 			return err
 		}
 	}
-	sub, err := openSubdir(root, info.Name(), info, sc.mend)
+	sub, err := openListed(in.Root, now, sc.mend)
 	if err != nil {
 		return ofTree(p, "opened", err)
 	}
@@ -287,12 +297,12 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 	return scan()
 }
 
-func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope, into *listing) error {
+func (sc *scanner) file(in directory, p string, now listed, at scope, into *listing) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
-	old, _ := at.had(info.Name())
-	if (at.ignored || sc.isIgnored(p, info.Mode(), at.rules)) && !sc.wanted.match(p) && old == nil {
+	old, _ := at.had(now.name)
+	if (at.ignored || sc.isIgnored(p, now.mode, at.rules)) && !sc.wanted.match(p) && old == nil {
 		if !at.ignored && sc.skipped != nil {
 			sc.skipped(p)
 		}
@@ -304,14 +314,18 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, at scope, int
 	if sc.count.Add(1) > int64(sc.limits.Files) {
 		return tooManyFiles(p, sc.limits.Files)
 	}
-	f := found{path: p, info: info, old: old}
-	switch mode := info.Mode(); {
+	f := found{path: p, listed: now, old: old}
+	f.SHA256, f.kept = at.remembered.digest(now)
+	switch mode := now.mode; {
 	case mode.IsRegular():
-		if bytes := sc.bytes.Add(info.Size()); sc.most > 0 && bytes > sc.most {
+		if bytes := sc.bytes.Add(now.Size); sc.most > 0 && bytes > sc.most {
 			return treeTooLarge(p, sc.most)
 		}
+		if f.kept {
+			f.Size, f.Executable = now.Size, f.executable()
+		}
 	case mode&fs.ModeSymlink != 0:
-		target, err := root.Readlink(info.Name())
+		target, err := in.Readlink(now.name)
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
@@ -350,26 +364,3 @@ func kindOf(mode fs.FileMode) string {
 
 // errChanged says that a directory is being changed while it is read.
 var errChanged = errors.New("it is being changed at the same time")
-
-// openSubdir opens a directory that was seen as info, and nothing else that has
-// taken its place. mend lets it make the directory accessible to its owner.
-func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Root, error) {
-	if perm := info.Mode().Perm(); mend && perm&0o700 != 0o700 {
-		if err := root.Chmod(name, perm|0o700); err != nil {
-			return nil, err
-		}
-	}
-	sub, err := root.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	now, err := sub.Stat(".")
-	if err == nil && !os.SameFile(now, info) {
-		err = errChanged
-	}
-	if err != nil {
-		_ = sub.Close()
-		return nil, err
-	}
-	return sub, nil
-}

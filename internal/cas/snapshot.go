@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -78,11 +79,16 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	defer closing(root, &err)
+	top, err := enter(root)
+	if err != nil {
+		return snap, err
+	}
+	defer closing(top, &err)
 	left := &leftOut{}
 	sc := &scanner{
-		root: root, limits: s.limits, wanted: o.Include,
+		top: top, limits: s.limits, wanted: o.Include,
 		base:  s.emptyTree(),
-		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), skipped: left.ignored, beside: &errgroup.Group{},
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), skipped: left.ignored, beside: &errgroup.Group{}, index: s.loading(dir),
 	}
 	sc.beside.SetLimit(8 * Workers()) // more than can work, because who lists a directory hands out no others
 	for _, p := range o.Known {
@@ -93,31 +99,45 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if sc.leaveOut, err = s.private(left, o.Include); err != nil {
 		return snap, err
 	}
-	files, err := sc.scan(ctx)
+	clock := clockOf(top)
+	found, err := sc.scan(ctx)
 	if err != nil {
 		return snap, err
 	}
 	snap.Ignored, snap.Private = left.sorted()
-	before := s.loadIndex(dir, s.in)
-	in := &ingestion{store: s, root: root, files: files, index: before, secrets: secrets.New(nil)}
+	before := sc.index()
+	if before.isAll(found) {
+		snap.Manifest, snap.Files, snap.Bytes = before.manifest, found.count(), sc.bytes.Load()
+		return snap, nil
+	}
+	in := &ingestion{store: s, root: root, files: found.all(), secrets: secrets.New(nil), clock: clock}
 	defer func() { err = errors.Join(err, in.close()) }()
-	if err := in.run(ctx); err != nil {
+	t, err := in.snapshot(ctx, dir, before)
+	if err != nil {
 		return snap, err
 	}
+	snap.Manifest, snap.Files, snap.Bytes = t.top.name(), t.Files(), t.Bytes()
+	return snap, nil
+}
+
+// snapshot stores what was found in a directory of which before was remembered, and remembers it.
+func (in *ingestion) snapshot(ctx context.Context, dir string, before *index) (*Tree, error) {
+	if err := in.run(ctx); err != nil {
+		return nil, err
+	}
 	t := in.tree()
-	snap.Manifest = t.top.name()
+	manifest := t.top.name()
 	encoded := make(chan []byte, 1)
-	go func() { encoded <- encodeIndex(in.remembered(snap.Manifest)) }()
+	go func() { encoded <- in.encoded(manifest, before) }()
 	var known *treeDir
 	if before != nil {
 		known = &treeDir{blob: before.manifest}
 	}
 	if err := in.saveTree(ctx, t, known); err != nil {
-		return snap, err
+		return nil, err
 	}
-	snap.Files, snap.Bytes = t.Files(), t.Bytes()
-	s.saveIndex(dir, <-encoded)
-	return snap, nil
+	in.store.saveIndex(dir, <-encoded)
+	return t, nil
 }
 
 // leftOut is what a snapshot leaves out.
@@ -146,14 +166,14 @@ func (l *leftOut) sorted() (ignored, private []string) {
 
 // private returns what tells which files a snapshot leaves out as private. It
 // leaves out stores as well.
-func (s *Store) private(left *leftOut, include patterns) (func(string, fs.FileInfo, bool) bool, error) {
-	own, err := os.Stat(s.dir)
-	if err != nil {
-		return nil, err
+func (s *Store) private(left *leftOut, include patterns) (func(string, listed, bool) bool, error) {
+	var own unix.Stat_t
+	if err := unix.Stat(s.dir, &own); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: s.dir, Err: err}
 	}
-	return func(p string, info fs.FileInfo, had bool) bool {
-		if info.IsDir() {
-			if os.SameFile(own, info) {
+	return func(p string, now listed, had bool) bool {
+		if now.mode.IsDir() {
+			if now.of(stampFrom(&own)) {
 				left.ignored(p + "/")
 				return true
 			}

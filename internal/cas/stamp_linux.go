@@ -1,8 +1,6 @@
 package cas
 
 import (
-	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,33 +8,29 @@ import (
 
 // stampFrom identifies a file's content as far as the kernel vouches for it: a
 // program can set any time of a file but that of its last change.
-func stampFrom(st *syscall.Stat_t) stamp {
+func stampFrom(st *unix.Stat_t) stamp {
 	return stamp{
 		Device: st.Dev, Inode: st.Ino, Size: st.Size,
-		Modified: syscall.TimespecToNsec(st.Mtim), Changed: syscall.TimespecToNsec(st.Ctim),
+		Modified: unix.TimespecToNsec(st.Mtim), Changed: unix.TimespecToNsec(st.Ctim),
 	}
 }
 
-// fileClock tells the time by which the kernel stamps the files in dir, in
-// nanoseconds: a file changed from now on bears at least this time. ok is false
-// where that is not so, on file systems of other hosts, say.
-func fileClock(dir *os.Root) (now int64, ok bool) {
-	f, err := dir.Open(".")
-	if err != nil {
-		return 0, false
-	}
-	defer f.Close() //nolint:errcheck // only read
+// clockOf tells the time by which the kernel stamps the files of a directory: a file changed from
+// now on bears at least this time. It is zero where that is not so, on file systems of other hosts,
+// say.
+func clockOf(d directory) clock {
 	var st unix.Statfs_t
-	if unix.Fstatfs(int(f.Fd()), &st) != nil {
-		return 0, false
+	if unix.Fstatfs(int(d.self.Fd()), &st) != nil {
+		return 0
 	}
 	switch uint32(st.Type) { //nolint:gosec // magic numbers have 32 bits
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
 		unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, zfsMagic, bcachefsMagic:
 	default:
-		return 0, false
+		return 0
 	}
-	return coarseTime()
+	now, _ := coarseTime()
+	return clock(now)
 }
 
 // Not in package unix.

@@ -3,7 +3,6 @@ package cas
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 
@@ -21,15 +20,14 @@ type lowerTree struct {
 
 // covered notes what of the tree an entry of the upper directory hides, and reports
 // whether that is all that the entry is for. in is the directory that has it.
-func (l *lowerTree) covered(p string, info fs.FileInfo, in *treeDir) (whiteout bool) {
+func (l *lowerTree) covered(p string, now listed, in *treeDir) (whiteout bool) {
 	if l == nil {
 		return false
 	}
-	whiteout = overlayfs.IsWhiteout(info)
-	if e := in.entry(path.Base(p)); e != nil && (whiteout || e.sub == nil || !info.IsDir()) {
+	if e := in.entry(now.name); e != nil && (now.whiteout || e.sub == nil || !now.mode.IsDir()) {
 		l.gone = append(l.gone, p)
 	}
-	return whiteout
+	return now.whiteout
 }
 
 // hiddenBy reports whether a directory hides what the tree has below it, which it notes.
@@ -69,7 +67,7 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 	sizes := make(Manifest, len(files))
 	for _, f := range files {
 		if sizes[f.path] = f.Entry; f.Link == "" {
-			sizes[f.path] = Entry{Size: f.info.Size()}
+			sizes[f.path] = Entry{Size: f.listed.Size}
 		}
 	}
 	t, err := l.with(ctx, sizes)

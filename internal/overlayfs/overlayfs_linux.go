@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,10 +13,10 @@ import (
 // opaque is the attribute of a directory that hides what is below it.
 const opaque = "user.overlay.opaque"
 
-// IsWhiteout reports whether an entry says that its path is removed.
-func IsWhiteout(info fs.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0
+// IsWhiteout reports whether an entry says that its path is removed. device is the number of
+// the device that a special file stands for.
+func IsWhiteout[Device int32 | uint64](mode fs.FileMode, device Device) bool {
+	return mode&fs.ModeCharDevice != 0 && device == 0
 }
 
 // MakeWhiteout makes an entry that says that its path is removed. The path is relative to an open

@@ -9,7 +9,7 @@ import (
 )
 
 // IsWhiteout is false.
-func IsWhiteout(fs.FileInfo) bool { return false }
+func IsWhiteout[Device int32 | uint64](fs.FileMode, Device) bool { return false }
 
 // IsOpaque is false.
 func IsOpaque(*os.File) (bool, error) { return false, nil }

@@ -217,7 +217,7 @@ func (c *copying) entry(src, dst *os.Root, name string) error {
 			return c.skip(err)
 		}
 		return dst.Symlink(target, name)
-	case overlayfs.IsWhiteout(info):
+	case isWhiteout(info):
 		return makeWhiteout(dst, name)
 	}
 	return nil // sockets and pipes are of processes that are not here
@@ -268,6 +268,11 @@ func (c *copying) file(src, dst *os.Root, name string) (err error) {
 		return err
 	}
 	return errors.Join(to.Chmod(info.Mode().Perm()), dst.Chtimes(name, info.ModTime(), info.ModTime()))
+}
+
+func isWhiteout(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && overlayfs.IsWhiteout(info.Mode(), st.Rdev)
 }
 
 // makeWhiteout makes an entry that says that a path of the layers below is removed.
