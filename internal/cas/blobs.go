@@ -46,6 +46,8 @@ type blobs struct {
 	store string
 	// flushed need no flushing.
 	flushed flushed
+	// recent are directories of trees that need not be read again.
+	recent recentlyRead
 	// indexes are dropped where a blob is missing.
 	indexes indexes
 }

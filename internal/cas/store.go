@@ -81,7 +81,7 @@ type Store struct {
 // New returns the content whose blobs are kept there.
 func New(in storage.Blobs, o Options) *Store {
 	x := indexes{o.IndexDir}
-	b := &blobs{in: in, now: o.Clock, store: o.StoreDir, indexes: x}
+	b := &blobs{in: in, now: o.Clock, store: o.StoreDir, recent: newRecentlyRead(o.Clock), indexes: x}
 	return &Store{blobs: b, trees: trees{b}, indexes: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
 }
 

@@ -76,7 +76,12 @@ func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	if d.read {
 		return nil
 	}
-	err := t.blobs.load(ctx, d)
+	var err error
+	if !t.blobs.recent.into(d) {
+		if err = t.blobs.load(ctx, d); err == nil {
+			t.blobs.recent.add(d)
+		}
+	}
 	if err == nil {
 		err = t.blobs.checkAt(d, at)
 	}
