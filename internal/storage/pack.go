@@ -15,10 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -227,121 +224,6 @@ func (p *pack) scan() (map[rawDigest]entry, error) {
 		found[e.digest] = e
 		offset += int64(size) + packSize
 	}
-}
-
-// blobReader reads many blobs. It opens each pack once.
-type blobReader struct {
-	*Directory
-	// known: packs that others have made since the reader was made may be missed.
-	known bool
-	mu    sync.Mutex
-	open  map[*pack]*os.File
-}
-
-// BlobReader implements [Blobs].
-func (d *Directory) BlobReader() BlobReader { return d.reader(false) }
-
-func (d *Directory) reader(known bool) *blobReader {
-	return &blobReader{Directory: d, known: known, open: map[*pack]*os.File{}}
-}
-
-// OpenBlob implements [BlobReader]. What it returns of a blob that is not packed is a file.
-func (r *blobReader) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	if content, err := r.openPacked(digest, true); !errors.Is(err, ErrNotFound) {
-		return content, err
-	}
-	path := r.blobFile(digest)
-	err := unix.Access(path, unix.F_OK) // takes a third of opening what is not there
-	if err == nil {
-		var f *os.File
-		if f, err = openFile(path); err == nil {
-			return f, nil
-		}
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if r.known {
-		return nil, ErrNotFound
-	}
-	return r.openPacked(digest, false)
-}
-
-func (r *blobReader) openPacked(digest spec.Digest, known bool) (content io.ReadCloser, err error) {
-	err = r.inPacks(digest, known, func(p *pack, at packed) error {
-		if content != nil {
-			return nil
-		}
-		data, err := r.dataOf(p)
-		if err == nil {
-			content = io.NopCloser(io.NewSectionReader(data, at.offset, int64(at.size)))
-		}
-		return err
-	})
-	return content, err
-}
-
-// ReadBlob implements [BlobReader].
-func (r *blobReader) ReadBlob(digest spec.Digest, into []byte) (n int, err error) {
-	read := false
-	err = r.inPacks(digest, true, func(p *pack, at packed) error {
-		if read {
-			return nil
-		}
-		data, err := r.dataOf(p)
-		if err != nil {
-			return err
-		}
-		read = true
-		if at.size >= len(into) {
-			return io.ErrShortBuffer
-		}
-		n, err = data.ReadAt(into[:at.size], at.offset)
-		if errors.Is(err, io.EOF) { // what is missing shows in the digest
-			err = nil
-		}
-		return err
-	})
-	if !errors.Is(err, ErrNotFound) {
-		return n, err
-	}
-	f, err := r.OpenBlob(digest)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	n, err = io.ReadFull(f, into)
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return n, nil
-	case err == nil:
-		return 0, io.ErrShortBuffer
-	}
-	return 0, err
-}
-
-func (r *blobReader) dataOf(p *pack) (*os.File, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f, ok := r.open[p]; ok {
-		return f, nil
-	}
-	f, err := openFile(p.data())
-	if err == nil {
-		r.open[p] = f
-	}
-	return f, err
-}
-
-// Close implements [BlobReader].
-func (r *blobReader) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.open {
-		_ = f.Close() // only read
-	}
-	clear(r.open)
-	return nil
 }
 
 // listPacked lists the blobs in packs.

@@ -155,6 +155,10 @@ func (p *packedStore) check() {
 		data, err := io.ReadAll(f)
 		require.NoError(p, err)
 		require.NoError(p, f.Close())
+		buf := make([]byte, storage.BufferSize)
+		n, err := r.ReadBlob(d, buf)
+		require.NoError(p, err)
+		require.True(p, bytes.Equal(data, buf[:n]), "what is read into a buffer differs")
 		if !p.damaged[d] {
 			require.True(p, bytes.Equal(content, data))
 			continue

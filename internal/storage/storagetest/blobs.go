@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -143,6 +144,7 @@ func batches(t *testing.T, open Opener, _ Damage) {
 	putTogether(t, s, contents)
 	require.Equal(t, all, listed(t, other), "some were put again")
 	r := other.BlobReader()
+	readInTurn(t, r, contents)
 	for _, content := range contents {
 		digest := digestOf(content)
 		require.True(t, bytes.Equal(content, contentOf(t, other, digest)))
@@ -163,6 +165,30 @@ func batches(t *testing.T, open Opener, _ Damage) {
 	}
 	require.NoError(t, r.Close())
 	require.Error(t, s.FlushBlobs([]spec.Digest{digestOf([]byte("none"))}))
+}
+
+// readInTurn reads blobs forwards and backwards and some of them, by several goroutines at once.
+func readInTurn(t *testing.T, r storage.BlobReader, contents [][]byte) {
+	t.Helper()
+	backwards := slices.Clone(contents)
+	slices.Reverse(backwards)
+	var all errgroup.Group
+	for n, order := range [][][]byte{contents, contents, backwards} {
+		all.Go(func() error {
+			buf := make([]byte, storage.BufferSize)
+			for i := 0; i < len(order); i += 1 + n*i/7 {
+				switch size, err := r.ReadBlob(digestOf(order[i]), buf); {
+				case len(order[i]) >= len(buf) && errors.Is(err, io.ErrShortBuffer):
+				case err != nil:
+					return err
+				case !bytes.Equal(order[i], buf[:size]):
+					return fmt.Errorf("of %.40q %.40q was read", order[i], buf[:size])
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
 }
 
 // concurrentBlobs: many put the same blobs at once; readers see whole ones.
