@@ -193,7 +193,7 @@ func (a *Application) digest(ctx context.Context, p string) (_ spec.Digest, err 
 	if err != nil {
 		return "", err
 	}
-	f, _, err := dir.openRegular(now, false)
+	f, err := dir.openRegular(now, false)
 	if err != nil {
 		return "", err
 	}

@@ -113,11 +113,7 @@ func openListed(root *os.Root, was listed, mend bool) (directory, error) {
 	if err != nil {
 		return d, err
 	}
-	now, err := descriptor(d.self.Fd()).stamp()
-	if err == nil && !now.of(was.stamp) {
-		err = errChanged
-	}
-	if err != nil {
+	if _, err := descriptor(d.self.Fd()).still(was); err != nil {
 		return directory{}, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -158,30 +154,33 @@ func (d directory) open(name string, flags int, mode fs.FileMode) (descriptor, e
 	return descriptor(fd), nil
 }
 
-// openRegular opens a file that was listed, and nothing else that has taken its place, and
-// returns its stamp. mend lets it make the file readable by its owner.
-func (d directory) openRegular(was listed, mend bool) (f descriptor, now stamp, err error) {
+// openRegular opens a file that was listed, and nothing else that has taken its place. mend lets
+// it make the file readable by its owner.
+func (d directory) openRegular(was listed, mend bool) (descriptor, error) {
+	f, err := d.openUnchecked(was, mend)
+	if err != nil {
+		return -1, err
+	}
+	if _, err := f.still(was); err != nil {
+		_ = f.Close()
+		return -1, err
+	}
+	return f, nil
+}
+
+// openUnchecked is openRegular without the check, which is [descriptor.still]. Before it,
+// nothing that is read counts.
+func (d directory) openUnchecked(was listed, mend bool) (descriptor, error) {
 	if perm := was.mode.Perm(); mend && perm&0o400 == 0 {
 		if err := d.Chmod(was.name, perm|0o600); err != nil {
-			return -1, now, err
+			return -1, err
 		}
 	}
-	f, err = d.open(was.name, os.O_RDONLY, 0)
+	f, err := d.open(was.name, os.O_RDONLY, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		err = errChanged
 	}
-	if err != nil {
-		return -1, now, err
-	}
-	now, err = f.stamp()
-	if err == nil && !now.of(was.stamp) {
-		err = errChanged
-	}
-	if err != nil {
-		_ = f.Close()
-		return -1, now, err
-	}
-	return f, now, nil
+	return f, err
 }
 
 // Owner is who gets what is written.
@@ -250,21 +249,54 @@ func (f descriptor) stamp() (stamp, error) {
 	return stampFrom(&st), err
 }
 
+// still returns the stamp of an open file that was listed. The error is errChanged if it is
+// another one.
+func (f descriptor) still(was listed) (stamp, error) {
+	now, err := f.stamp()
+	if err == nil && !now.of(was.stamp) {
+		err = errChanged
+	}
+	return now, err
+}
+
 // Fd is the number of the descriptor.
 func (f descriptor) Fd() uintptr { return uintptr(f) }
 
-// finish gives a new file its owner and a mode that no umask changes, and returns its stamp.
-func (f descriptor) finish(mode fs.FileMode, o *Owner) (stamp, error) {
-	if o != nil {
+// newFiles makes files in one directory. It is for one goroutine at a time.
+type newFiles struct {
+	directory
+	// owner is who gets the files; nil: the caller.
+	owner *Owner
+	// stamped: the stamps of the files are asked for.
+	stamped bool
+	// exact are the modes that files of the directory get without a change: neither the umask nor
+	// a list of the directory takes bits away.
+	exact []fs.FileMode
+}
+
+// create makes a new file.
+func (d *newFiles) create(name string, mode fs.FileMode) (descriptor, error) {
+	return d.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+}
+
+// finish gives a file that was made its owner and its mode, and returns its stamp if that is
+// asked for.
+func (d *newFiles) finish(f descriptor, mode fs.FileMode) (stamp, error) {
+	if o := d.owner; o != nil {
 		if err := syscall.Fchown(int(f), o.UID, o.GID); err != nil {
 			return stamp{}, os.NewSyscallError("fchown", err)
 		}
+	}
+	if !d.stamped && slices.Contains(d.exact, mode) {
+		return stamp{}, nil
 	}
 	st, err := f.stat()
 	if err == nil && fs.FileMode(st.Mode).Perm() != mode {
 		if err = syscall.Fchmod(int(f), uint32(mode)); err == nil {
 			st, err = f.stat()
 		}
+	} else if err == nil {
+		d.exact = append(d.exact, mode)
 	}
 	return stampFrom(&st), err
 }

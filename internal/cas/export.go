@@ -107,7 +107,7 @@ func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Ro
 		return err
 	}
 	defer closing(dir, &err)
-	_, err = s.writeFile(ctx, from, dir, path.Base(p), e, nil)
+	_, err = s.writeFile(ctx, from, &newFiles{directory: dir}, path.Base(p), e)
 	return err
 }
 

@@ -176,7 +176,13 @@ func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
 func encodeIndex(manifest spec.Digest, total int, files map[string][]indexed) []byte {
 	head := appendNumber(append([]byte(nil), manifest...), total)
 	head = appendNumber(head, len(files))
-	var body []byte
+	size := 0
+	for _, in := range files {
+		for _, f := range in {
+			size += len(f.name) + len(f.digest) + 2*binary.MaxVarintLen16 + stampSize
+		}
+	}
+	body := make([]byte, 0, size)
 	for _, dir := range slices.Sorted(maps.Keys(files)) {
 		from := len(body)
 		body = appendSection(body, files[dir])
@@ -189,6 +195,9 @@ func encodeIndex(manifest spec.Digest, total int, files map[string][]indexed) []
 	sum := sha256.Sum256(b)
 	return slices.Concat(b, sum[:], body)
 }
+
+// stampSize is the length of an encoded stamp.
+const stampSize = 5 * 8
 
 func appendSection(b []byte, files []indexed) []byte {
 	slices.SortFunc(files, func(a, b indexed) int { return strings.Compare(a.name, b.name) })
@@ -289,7 +298,7 @@ func (r *indexReader) text() string { return r.take(r.count()) }
 
 func (r *indexReader) stamp() stamp {
 	var n [5]uint64
-	for i, b := 0, r.take(40); i < len(n) && b != ""; i, b = i+1, b[8:] {
+	for i, b := 0, r.take(stampSize); i < len(n) && b != ""; i, b = i+1, b[8:] {
 		n[i] = binary.LittleEndian.Uint64([]byte(b[:8]))
 	}
 	return stamp{Device: n[0], Inode: n[1], Size: int64(n[2]), Modified: int64(n[3]), Changed: int64(n[4])} //nolint:gosec // as they were

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -49,23 +50,21 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 		return fmt.Errorf("use the store: %w", err)
 	}
 	var batches [][]*found
-	for i := range in.files {
-		f := &in.files[i]
-		if f.kept {
-			in.unchanged++
-			continue
-		}
-		if f.Link != "" {
-			if err := in.link(f); err != nil {
-				return err
+	for files := range in.directories {
+		var unknown []*found
+		for i := range files {
+			switch f := &files[i]; {
+			case f.kept:
+				in.unchanged++
+			case f.Link == "":
+				unknown = append(unknown, f)
+			default:
+				if err := in.link(f); err != nil {
+					return err
+				}
 			}
-			continue
 		}
-		if n := len(batches); n > 0 && len(batches[n-1]) < batchSize && path.Dir(batches[n-1][0].path) == path.Dir(f.path) {
-			batches[n-1] = append(batches[n-1], f)
-		} else {
-			batches = append(batches, []*found{f})
-		}
+		batches = slices.AppendSeq(batches, slices.Chunk(unknown, batchSize))
 	}
 	if len(batches) == 0 {
 		return nil
@@ -102,21 +101,41 @@ func (in *ingestion) tree() *Tree {
 // the same.
 func (in *ingestion) encoded(tree spec.Digest, before *index) []byte {
 	same := before != nil && before.manifest == tree && before.count == in.unchanged
-	var kept []*found
-	for i := range in.files {
-		if f := &in.files[i]; f.kept {
-			kept = append(kept, f)
+	kept := 0
+	dirs := map[string][]indexed{}
+	for files := range in.directories {
+		dir, _ := splitPath(files[0].path)
+		known := make([]indexed, 0, len(files))
+		for i := range files {
+			if f := &files[i]; f.kept {
+				known = append(known, indexed{f.listed.name, f.SHA256, f.listed.stamp})
+			}
+		}
+		if kept += len(known); len(known) > 0 {
+			dirs[dir] = known
 		}
 	}
-	if same && len(kept) == in.unchanged {
+	if same && kept == in.unchanged {
 		return nil
 	}
-	dirs := map[string][]indexed{}
-	for _, f := range kept {
-		dir, name := splitPath(f.path)
-		dirs[dir] = append(dirs[dir], indexed{name, f.SHA256, f.listed.stamp})
-	}
 	return encodeIndex(tree, len(in.files), dirs)
+}
+
+// directories yields the files of each directory.
+func (in *ingestion) directories(yield func([]found) bool) {
+	for rest := in.files; len(rest) > 0; {
+		dir, _ := splitPath(rest[0].path)
+		n := 1
+		for ; n < len(rest); n++ {
+			if at, _ := splitPath(rest[n].path); at != dir {
+				break
+			}
+		}
+		if !yield(rest[:n]) {
+			return
+		}
+		rest = rest[n:]
+	}
 }
 
 func (in *ingestion) link(f *found) error {
@@ -161,23 +180,27 @@ func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 			return err
 		}
 	}
-	src, before, err := dir.openRegular(f.listed, in.mend)
+	src, err := dir.openUnchecked(f.listed, in.mend)
 	if err != nil {
 		return ofTree(f.path, "opened", err)
 	}
 	defer src.Close() //nolint:errcheck // only read
-	if before.Size < storage.BufferSize {
-		f.Entry, err = in.small(ctx, src, before.Size, f)
+	if f.listed.Size < storage.BufferSize {
+		f.Entry, err = in.small(ctx, src, f.listed.Size, f)
 	} else {
 		f.Entry, err = in.large(ctx, src, f)
+	}
+	before := f.listed.stamp
+	after, replaced := src.still(f.listed)
+	if replaced != nil { // also a reason for whatever was wrong with what was read
+		return ofTree(f.path, "read", replaced)
 	}
 	if err != nil {
 		return err
 	}
-	f.Executable = f.executable()
-	f.listed.stamp, err = src.stamp()
-	f.kept = in.clock.vouches(before) && f.listed.stamp == before && before.Size == f.Size
-	return err
+	f.Executable, f.listed.stamp = f.executable(), after
+	f.kept = in.clock.vouches(before) && after == before && before.Size == f.Size
+	return nil
 }
 
 func tooLarge(p string, size, limit int64) error {

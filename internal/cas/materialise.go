@@ -327,6 +327,7 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 		return err
 	}
 	defer closing(dir, &err)
+	into := &newFiles{directory: dir, owner: f.owner, stamped: f.seen != nil}
 	for i := range entries {
 		e := &entries[i]
 		if err := ctx.Err(); err != nil {
@@ -335,7 +336,7 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 		if e.sub != nil || e.Link != "" || f.is(at, e.name) {
 			continue
 		}
-		st, err := f.store.writeFile(ctx, f.from, dir, e.name, e.Entry, f.owner)
+		st, err := f.store.writeFile(ctx, f.from, into, e.name, e.Entry)
 		if err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
@@ -346,18 +347,18 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 	return nil
 }
 
-// writeFile makes a new file of an entry in a directory and returns its stamp. The content is
-// verified.
-func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry, o *Owner) (_ stamp, err error) {
+// writeFile makes a new file of an entry and returns its stamp if that is asked for. The content
+// is verified.
+func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *newFiles, name string, e Entry) (_ stamp, err error) {
 	if e.Size >= storage.BufferSize {
-		return s.writeLarge(ctx, from, dir, name, e, o)
+		return s.writeLarge(ctx, from, in, name, e)
 	}
 	buf, release := storage.Buffer()
 	defer release()
 	n, err := from.ReadBlob(e.SHA256, buf)
 	switch {
 	case errors.Is(err, io.ErrShortBuffer): // not what the entry says
-		return s.writeLarge(ctx, from, dir, name, e, o)
+		return s.writeLarge(ctx, from, in, name, e)
 	case err != nil:
 		return stamp{}, s.noBlob(e.SHA256, err)
 	case !isNamed(e.SHA256, buf[:n]):
@@ -365,7 +366,7 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir dire
 	case int64(n) != e.Size:
 		return stamp{}, wrongSize(e, int64(n))
 	}
-	dst, err := dir.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode())
+	dst, err := in.create(name, e.mode())
 	if err != nil {
 		return stamp{}, err
 	}
@@ -373,17 +374,17 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, dir dire
 	if _, err := dst.Write(buf[:n]); err != nil {
 		return stamp{}, err
 	}
-	return dst.finish(e.mode(), o)
+	return in.finish(dst, e.mode())
 }
 
 // writeLarge is writeFile of a file that is not handled in memory.
-func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir directory, name string, e Entry, o *Owner) (_ stamp, err error) {
+func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, in *newFiles, name string, e Entry) (_ stamp, err error) {
 	src, err := s.openBlob(from, e.SHA256)
 	if err != nil {
 		return stamp{}, err
 	}
 	defer src.Close() //nolint:errcheck // only read
-	dst, err := dir.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, e.mode())
+	dst, err := in.create(name, e.mode())
 	if err != nil {
 		return stamp{}, err
 	}
@@ -397,7 +398,7 @@ func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, dir dir
 	case n != e.Size:
 		return stamp{}, wrongSize(e, n)
 	}
-	return dst.finish(e.mode(), o)
+	return in.finish(dst, e.mode())
 }
 
 func wrongSize(e Entry, n int64) error {

@@ -238,7 +238,7 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 	if now.Size > maxIgnoreFile {
 		return nil, ignoreFileTooLarge(p, now.Size)
 	}
-	f, _, err := in.openRegular(now, sc.mend)
+	f, err := in.openRegular(now, sc.mend)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
