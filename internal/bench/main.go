@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -68,6 +69,9 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if _, err := room.Program(); err != nil { // every process would start many times slower
+		return fmt.Errorf("the benchmark is to be built with the shim beside it, by make bench: %w", err)
+	}
 	dir, err := os.MkdirTemp("", "maestro-bench-")
 	if err != nil {
 		return err
@@ -84,7 +88,11 @@ func run(ctx context.Context) (err error) {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	fmt.Printf("%d processors, %s; %s\n\n", runtime.NumCPU(), runtime.Version(), busyness())
+	started, err := startOfProgram(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d processors, %s; %s; to start /bin/true takes %.2f ms of the processors\n\n", runtime.NumCPU(), runtime.Version(), busyness(), started)
 	if s.growth != "" {
 		return grow(ctx, s, dir)
 	}
@@ -98,4 +106,17 @@ func busyness() string {
 		return "load not known"
 	}
 	return "load before " + strings.Join(strings.Fields(string(data))[:3], " ")
+}
+
+// startOfProgram is the processor time that a process takes to start a small program and to wait for
+// it, in milliseconds: hosts differ in it more than in anything else that is measured.
+func startOfProgram(ctx context.Context) (float64, error) {
+	const times = 50
+	before := ownCPU()
+	for range times {
+		if err := exec.CommandContext(ctx, "/bin/true").Run(); err != nil {
+			return 0, err
+		}
+	}
+	return milliseconds(ownCPU()-before) / times, nil
 }
