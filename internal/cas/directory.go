@@ -244,16 +244,12 @@ func (f descriptor) stat() (st unix.Stat_t, err error) {
 	return st, os.NewSyscallError("fstat", err)
 }
 
-func (f descriptor) stamp() (stamp, error) {
-	st, err := f.stat()
-	return stampFrom(&st), err
-}
-
-// still returns the stamp of an open file that was listed. The error is errChanged if it is
-// another one.
+// still returns the stamp of an open file or directory that was listed. The error is errChanged
+// if it is another one, or of another kind: a new file often gets the inode of one that was removed.
 func (f descriptor) still(was listed) (stamp, error) {
-	now, err := f.stamp()
-	if err == nil && !now.of(was.stamp) {
+	st, err := f.stat()
+	now := stampFrom(&st)
+	if err == nil && (!now.of(was.stamp) || modeOf(fs.FileMode(st.Mode)).Type() != was.mode.Type()) {
 		err = errChanged
 	}
 	return now, err
