@@ -61,6 +61,8 @@ func hog(what string) error {
 		}
 	case "signals":
 		return signalFirst()
+	case "meddle":
+		return meddle()
 	}
 	fmt.Println("holding")
 	time.Sleep(time.Hour)
@@ -130,6 +132,43 @@ func signalFirst() error {
 	time.Sleep(100 * time.Millisecond)
 	fmt.Println("alive")
 	return nil
+}
+
+// meddle changes the limits and the scheduling of the first process, of each of its threads, and of its parent.
+func meddle() error {
+	refused := func(what string, err error) error {
+		if !errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("%s was not refused: %v", what, err) //nolint:errorlint // it may be nil
+		}
+		return nil
+	}
+	threads, err := os.ReadDir("/proc/1/task")
+	if err != nil {
+		return err
+	}
+	for _, id := range append([]int{os.Getppid()}, ids(threads)...) {
+		none := unix.Rlimit{}
+		err = errors.Join(err, refused("limit files", unix.Prlimit(id, unix.RLIMIT_NOFILE, &none, nil)), refused("limit time", unix.Prlimit(id, unix.RLIMIT_CPU, &none, nil)))
+	}
+	_, _, parameters := unix.Syscall(unix.SYS_SCHED_SETPARAM, 1, uintptr(unsafe.Pointer(new(int32))), 0)
+	_, _, policy := unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, 1, 5, uintptr(unsafe.Pointer(new(int32))))
+	return errors.Join(err, refused("schedule", policy), refused("schedule", parameters),
+		refused("schedule", unix.SchedSetAttr(1, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: 5}, 0)),
+		refused("pin", unix.SchedSetaffinity(1, &unix.CPUSet{1})),
+		refused("yield", unix.Setpriority(unix.PRIO_PROCESS, 1, 19)), refused("yield as a group", unix.Setpriority(unix.PRIO_PGRP, 1, 19)),
+		refused("yield as a user", unix.Setpriority(unix.PRIO_USER, 0, 19)),
+		// Programs bound themselves.
+		unix.Prlimit(0, unix.RLIMIT_CORE, &unix.Rlimit{}, nil), unix.Prlimit(os.Getpid(), unix.RLIMIT_NOFILE, nil, &unix.Rlimit{}),
+		unix.Setpriority(unix.PRIO_PROCESS, 0, 19), unix.SchedSetaffinity(os.Getpid(), &unix.CPUSet{1}))
+}
+
+// ids are the threads of a directory of /proc.
+func ids(threads []os.DirEntry) (ids []int) {
+	for _, t := range threads {
+		id, _ := strconv.Atoi(t.Name())
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // hogBench is a bench in a room or without one, with the script that runs a hog.
@@ -231,4 +270,24 @@ func TestAgentsCannotEndTheirRoom(t *testing.T) {
 	out, err := set("HOG signals").Run(t.Context(), b.job())
 	require.NoError(t, err, string(out.Log))
 	require.Contains(t, string(out.Log), "alive")
+}
+
+// TestAgentsCannotDisableTheirShim has agents take the files and the processor time of what measures them.
+func TestAgentsCannotDisableTheirShim(t *testing.T) {
+	t.Parallel()
+	b, set := hogBench(t, IsolationRequired)
+	out, err := set("HOG meddle && echo refused").Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+}
+
+// TestAgentsCannotLimitTheirWorker has an agent without a room have the kernel kill its worker for the time that it has used.
+func TestAgentsCannotLimitTheirWorker(t *testing.T) {
+	t.Parallel()
+	b, set := hogBench(t, IsolationNone)
+	out, err := set("prlimit --pid "+strconv.Itoa(os.Getpid())+" --core=0:0; prlimit --pid $PPID --nofile=0:0; echo ended").Run(t.Context(), b.job())
+	require.NoError(t, err, string(out.Log))
+	if strings.Contains(string(out.Log), "not found") {
+		t.Skip("this host has no prlimit")
+	}
+	require.Equal(t, 2, strings.Count(string(out.Log), "Operation not permitted"), string(out.Log))
 }

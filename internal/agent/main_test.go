@@ -42,6 +42,11 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) == 3 && os.Args[1] == dialArgument {
 		network, address := "tcp", os.Args[2]
+		if address == "vsock" {
+			_, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		if path, ok := strings.CutPrefix(address, "unix:"); ok {
 			network, address = "unix", path
 		}

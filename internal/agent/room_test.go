@@ -192,6 +192,14 @@ func TestTheNetworkOfARoom(t *testing.T) {
 			require.Contains(t, string(out.Log), "connection refused", "only the room's own loopback device is there")
 		}
 	}
+	b := newBench(t)
+	s := b.set(Config{
+		Isolation: IsolationRequired,
+		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks:    map[string]CheckDefinition{"dial": {Argv: []string{self, dialArgument, "vsock"}, Network: Network{"none"}}},
+	})
+	out, _ := s.Check(t.Context(), b.checkJob("dial"))
+	require.Contains(t, string(out.Log), "address family not supported", "a virtual machine's host is no host of the room")
 }
 
 // TestARoomOfAnOrdinaryUser has a worker make a room that is not root.

@@ -61,7 +61,11 @@ func (l *Layout) enter() error {
 			return fmt.Errorf("start the loopback device: %w", err)
 		}
 	}
-	if err := errors.Join(restrictScope(), denyKeys()); err != nil {
+	refused := slices.Concat(keys, foreignLimits, firstProcess)
+	if l.Network == NetworkNone {
+		refused = append(refused, hostSockets...)
+	}
+	if err := errors.Join(restrictScope(), refuse(refused)); err != nil {
 		return err
 	}
 	return dropCapabilities()

@@ -63,8 +63,14 @@ func Landlock() int {
 
 // apply bounds the calling thread and what it starts. root: that runs as root.
 func (f *Floor) apply(root bool) error {
+	if f == nil {
+		return nil
+	}
+	if err := refuse(foreignLimits); err != nil {
+		return err
+	}
 	version := Landlock()
-	if f == nil || version < FloorVersion {
+	if version < FloorVersion {
 		return nil
 	}
 	var r ruleset
