@@ -1,11 +1,12 @@
 package room
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -70,25 +71,86 @@ func (a *Account) Adopt(dir string) error {
 	return a.Chown(dir)
 }
 
-// Chown makes the account the owner of everything below the directories; links
-// are not followed. A nil account owns what the worker owns.
+// Chown makes the account the owner of everything below the directories. A nil account owns what the worker owns.
+//
+// Links are not followed, also not by what an agent puts in the place of a directory meanwhile: what another room got
+// from an earlier attempt can still be at work there. What is deeper than any tree belongs to whoever made it.
 func (a *Account) Chown(dirs ...string) error {
 	if a == nil {
 		return nil
 	}
 	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || path == dir {
-				return err
-			}
-			return os.Lchown(path, int(a.UID), int(a.GID)) //nolint:gosec // nothing of the agent runs yet; links are not followed
-		})
-		if err == nil { // last: the owner of a directory says whose all of it is
-			err = os.Lchown(dir, int(a.UID), int(a.GID))
-		}
-		if err != nil {
+		if err := a.chown(dir); err != nil {
 			return fmt.Errorf("change the owner of %s to user %s: %w", dir, a.Name, err)
 		}
 	}
 	return nil
+}
+
+// maxDepth is how deep in directories owners are changed. A tree's paths have 1,024 bytes.
+const maxDepth = 512
+
+func (a *Account) chown(dir string) error {
+	top, err := openDirectory(unix.AT_FDCWD, dir)
+	if isNoDirectory(err) {
+		return os.Lchown(dir, int(a.UID), int(a.GID))
+	}
+	if err != nil {
+		return err
+	}
+	defer top.Close() //nolint:errcheck // only read
+	err = a.chownBelow(top, maxDepth)
+	if err == nil { // last: the owner of a directory says whose all of it is
+		err = top.Chown(int(a.UID), int(a.GID))
+	}
+	return err
+}
+
+// chownBelow changes the owners of all below an open directory.
+func (a *Account) chownBelow(dir *os.File, depth int) error {
+	for {
+		entries, err := dir.ReadDir(chunk)
+		for _, e := range entries {
+			if err := a.chownEntry(dir, e, depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// chunk is how many entries of a directory are read at a time.
+const chunk = 1000
+
+func (a *Account) chownEntry(dir *os.File, e fs.DirEntry, depth int) error {
+	if e.IsDir() && depth > 0 {
+		switch sub, err := openDirectory(int(dir.Fd()), e.Name()); {
+		case isNoDirectory(err): // any more
+		case err != nil:
+			return err
+		default:
+			err = a.chownBelow(sub, depth-1)
+			if err = errors.Join(err, sub.Close()); err != nil {
+				return err
+			}
+		}
+	}
+	return unix.Fchownat(int(dir.Fd()), e.Name(), int(a.UID), int(a.GID), unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// isNoDirectory reports whether a file or a link was there instead of a directory.
+func isNoDirectory(err error) bool { return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) }
+
+// openDirectory opens a directory below another one, and nothing that a link in its place leads to.
+func openDirectory(at int, name string) (*os.File, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }

@@ -1,0 +1,90 @@
+package room
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestOwnersChangeInTheDirectoryOnly changes owners in a directory while an agent exchanges a directory in it for a link to
+// files of the host.
+func TestOwnersChangeInTheDirectoryOnly(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can change owners")
+	}
+	host, home := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(home, "dir"), 0o700))
+	for i := range 300 {
+		name := strconv.Itoa(i)
+		require.NoError(t, errors.Join(os.WriteFile(filepath.Join(host, name), nil, 0o600), os.WriteFile(filepath.Join(home, "dir", name), nil, 0o600)))
+	}
+	dir, link := filepath.Join(home, "dir"), filepath.Join(home, "link")
+	require.NoError(t, os.Symlink(host, link))
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+				err = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+			}
+		}
+		stopped <- err
+	}()
+	agent := &Account{Name: "agent", UID: 64100, GID: 64100}
+	for range 200 {
+		require.NoError(t, agent.Chown(home))
+	}
+	close(stop)
+	require.NoError(t, <-stopped)
+	require.NoError(t, filepath.WalkDir(host, func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			require.Zero(t, ownerOf(t, e), path)
+		}
+		return err
+	}))
+	require.NoError(t, agent.Chown(home))
+	require.NoError(t, filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			require.Equal(t, agent.UID, ownerOf(t, e), path)
+		}
+		return err
+	}))
+}
+
+func ownerOf(t *testing.T, e fs.DirEntry) uint32 {
+	t.Helper()
+	info, err := e.Info()
+	require.NoError(t, err)
+	return info.Sys().(*syscall.Stat_t).Uid //nolint:forcetypeassert // on Linux
+}
+
+// TestOwnersInADeepDirectory: an agent can make directories whose path nobody can use.
+func TestOwnersInADeepDirectory(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can change owners")
+	}
+	home := t.TempDir()
+	at, err := os.OpenRoot(home)
+	require.NoError(t, err)
+	for range 3000 {
+		require.NoError(t, at.Mkdir("d", 0o700))
+		below, err := at.OpenRoot("d")
+		require.NoError(t, errors.Join(err, at.Close()))
+		at = below
+	}
+	require.NoError(t, at.Close())
+	require.NoError(t, (&Account{UID: 64100, GID: 64100}).Chown(home))
+}
