@@ -80,6 +80,10 @@ type clone struct {
 
 // clones clones what the room shows: the system's directories, then the mounts.
 func (l *Layout) clones() (out []clone, err error) {
+	hidden := make([]string, len(l.Hidden))
+	for i, path := range l.Hidden {
+		hidden[i] = realPath(path)
+	}
 	var mounts []Mount
 	for _, dir := range system {
 		switch info, err := os.Lstat(dir); {
@@ -99,11 +103,35 @@ func (l *Layout) clones() (out []clone, err error) {
 			return nil, err
 		}
 		out = append(out, c)
-		for _, hidden := range l.Hidden {
-			if _, err := os.Stat(hidden); err == nil && within(hidden, m.Source) {
-				out = append(out, clone{fd: -1, target: filepath.Join(m.Target, strings.TrimPrefix(hidden, m.Source)), dir: true})
-			}
+		covers, err := m.covers(hidden)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, covers...)
+	}
+	return out, nil
+}
+
+// covers are mounts over what is hidden at or below the source of a mount, by paths without links. If the mount is
+// writable, the directories between are mounted, too: the kernel moves no directory that is, and with it what is hidden.
+func (m Mount) covers(hidden []string) (out []clone, err error) {
+	source := realPath(m.Source)
+	for _, path := range hidden {
+		if _, err := os.Stat(path); err != nil || !within(path, source) {
+			continue
+		}
+		below, target := strings.TrimPrefix(path, source), m.Target
+		for i := 1; m.Writable && i < len(below); i++ {
+			if below[i] != '/' {
+				continue
+			}
+			c, err := cloneOf(Mount{Source: source + below[:i], Target: filepath.Join(target, below[:i]), Writable: true})
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, c)
+		}
+		out = append(out, clone{fd: -1, target: filepath.Join(target, below), dir: true})
 	}
 	return out, nil
 }
