@@ -204,6 +204,8 @@ func TestAnAgentThatTakesTooMuchMemoryIsStopped(t *testing.T) {
 			"tmpfs":                  {script: "unshare -Urm sh -c 'd=$HOME; mount -t tmpfs none $d && " + fill + "'", inMounts: true},
 			"tmpfs without a size":   {script: "unshare -Urm sh -c 'mount -t tmpfs -o size=0 none $HOME && sleep 1000'", inMounts: true},
 			"tmpfs without a name":   {script: "unshare -Urm sh -c 'mount -t tmpfs none $HOME && cd $HOME && exec 5<. && umount -l $HOME && d=. && " + fill + "'", inMounts: true},
+			"ramfs":                  {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && sleep 1000'", inMounts: true},
+			"ramfs below a mount":    {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && mount --bind . $HOME && sleep 1000'", inMounts: true},
 			"while it is terminated": {script: "trap 'HOG own' TERM; kill -TERM $$; sleep 1000"},
 		} {
 			t.Run(isolation+" "+name, func(t *testing.T) {

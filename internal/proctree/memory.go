@@ -13,11 +13,12 @@ import (
 
 // Gauge estimates how much memory the descendants of this process use: their own pages, and
 // the pages of tmpfs, of files without a disk (memfd) and of System V shared memory. It does not see
-// buffers of pipes and sockets, and files of a tmpfs that no process shows.
+// buffers of pipes and sockets, and files of a tmpfs that no process shows. A ramfs, and a tmpfs without a size, count as
+// more than any limit, because they do not say what they have: nobody needs them.
 type Gauge struct {
 	// room: this process has namespaces of its own.
 	room bool
-	// foreign are the devices of the tmpfs that do not count.
+	// foreign are the devices of the file systems in memory that do not count.
 	foreign map[uint64]bool
 }
 
@@ -25,9 +26,9 @@ type Gauge struct {
 // is the first one of a room, the room's shared memory.
 func NewGauge(room bool) *Gauge {
 	g := &Gauge{room: room, foreign: map[uint64]bool{}}
-	for _, at := range tmpfsMounts("/proc/self") {
-		if dev, ok := deviceOf(at); ok && (!room || at != sharedMemory) {
-			g.foreign[dev] = true
+	for _, m := range memoryMounts("/proc/self") {
+		if !room || m.at != sharedMemory {
+			g.foreign[m.device] = true
 		}
 	}
 	return g
@@ -35,27 +36,35 @@ func NewGauge(room bool) *Gauge {
 
 const sharedMemory = "/dev/shm"
 
-// Memory estimates the use in bytes. A quick estimate counts pages that processes share once
-// for each; past most, a slower one follows that does not.
+// maxFiles is how many open files are looked at in one measurement, which takes a second then. More of them count as
+// more than any limit: they would hide everything else for minutes.
+const maxFiles = 1 << 17
+
+// Own estimates what processes have for themselves, in bytes. It takes less time than [Gauge.Memory], whatever they do.
+func (g *Gauge) Own(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
+
+// Memory estimates the use in bytes.
 func (g *Gauge) Memory(most int64) int64 {
 	procs := Below(os.Getpid())
-	objects := g.objects(procs)
-	estimate := func(read func(pid int) pages) int64 {
+	return estimate(procs, g.objects(procs), most)
+}
+
+// estimate adds up what processes and objects use. A quick estimate counts pages that processes share once
+// for each; past most, a slower one follows that does not.
+func estimate(procs []Process, objects, most int64) int64 {
+	by := func(read func(pid int) pages) int64 {
 		var sum pages
 		for _, p := range procs {
 			one := read(p.PID)
 			sum.own, sum.shared = sum.own+one.own, sum.shared+one.shared
 		}
 		// Most of what is mapped is counted as an object, too.
-		if objects > math.MaxInt64-sum.own {
-			return objects
-		}
-		return sum.own + max(sum.shared, objects)
+		return addUp(sum.own, max(sum.shared, objects))
 	}
-	if quick := estimate(resident); quick <= most {
+	if quick := by(resident); quick <= most {
 		return quick
 	}
-	return estimate(proportional)
+	return by(proportional)
 }
 
 // pages are what a process has in memory or in swap, in bytes: its own, and shared ones of no disk.
@@ -95,23 +104,11 @@ func fieldsOf(pid int, file string) map[string]int64 {
 }
 
 // objects adds up what is in memory whether it is mapped or not.
-func (g *Gauge) objects(procs []Process) (sum int64) {
-	counted := map[[2]uint64]bool{}
-	once := func(dev, file uint64, bytes int64) {
-		if id := [2]uint64{dev, file}; !counted[id] {
-			counted[id] = true
-			sum = addUp(sum, bytes)
-		}
-	}
-	// tmpfs counts the whole file system at a path.
-	tmpfs := func(path string) {
-		if dev, ok := deviceOf(path); ok && !g.foreign[dev] {
-			once(dev, 0, usedOf(path))
-		}
-	}
+func (g *Gauge) objects(procs []Process) int64 {
+	o := objects{foreign: g.foreign, counted: map[[2]uint64]bool{}}
 	if g.room {
-		tmpfs(sharedMemory)
-		sum = addUp(sum, systemV())
+		o.addTmpfs(sharedMemory)
+		o.sum = addUp(o.sum, systemV())
 	}
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	seen := map[string]bool{own: true}
@@ -119,23 +116,66 @@ func (g *Gauge) objects(procs []Process) (sum int64) {
 		proc := "/proc/" + strconv.Itoa(p.PID)
 		if ns, err := os.Readlink(proc + "/ns/mnt"); err == nil && !seen[ns] {
 			seen[ns] = true
-			for _, at := range tmpfsMounts(proc) {
-				tmpfs(proc + "/root" + at)
-			}
+			o.addMounts(proc)
 		}
-		for _, link := range links(proc + "/fd") {
-			target, err := os.Readlink(link)
-			var stat unix.Stat_t
-			switch {
-			case err != nil || !strings.HasPrefix(target, "/"): // a pipe or a socket
-			case !strings.HasPrefix(target, "/memfd:"):
-				tmpfs(link)
-			case unix.Stat(link, &stat) == nil:
-				once(stat.Dev, stat.Ino, stat.Blocks*512)
-			}
+		if o.addFiles(links(proc + "/fd")); o.sum == math.MaxInt64 {
+			break
 		}
 	}
-	return sum
+	return o.sum
+}
+
+// objects is the sum of what is in memory.
+type objects struct {
+	foreign map[uint64]bool
+	// counted are devices as a whole, and files by their device and number.
+	counted map[[2]uint64]bool
+	files   int
+	sum     int64
+}
+
+func (o *objects) add(dev, file uint64, bytes int64) {
+	if id := [2]uint64{dev, file}; !o.counted[id] {
+		o.counted[id] = true
+		o.sum = addUp(o.sum, bytes)
+	}
+}
+
+// addTmpfs adds the whole file system at a path.
+func (o *objects) addTmpfs(path string) {
+	if dev, ok := deviceOf(path); ok && !o.foreign[dev] {
+		o.add(dev, 0, usedOf(path))
+	}
+}
+
+// addMounts adds the file systems that a process has mounted.
+func (o *objects) addMounts(proc string) {
+	for _, m := range memoryMounts(proc) {
+		if m.ramfs && !o.foreign[m.device] {
+			o.sum = math.MaxInt64
+			return
+		}
+		o.addTmpfs(proc + "/root" + m.at)
+	}
+}
+
+// addFiles adds what a process has open.
+func (o *objects) addFiles(files []string) {
+	if o.files += len(files); o.files > maxFiles {
+		o.sum = math.MaxInt64
+		return
+	}
+	for _, link := range files {
+		target, err := os.Readlink(link)
+		var stat unix.Stat_t
+		switch {
+		case err != nil || !strings.HasPrefix(target, "/"): // a pipe or a socket
+		case !strings.HasPrefix(target, "/memfd:"):
+			o.addTmpfs(link)
+		case unix.Stat(link, &stat) == nil:
+			o.add(stat.Dev, stat.Ino, stat.Blocks*512)
+		}
+	}
 }
 
 // addUp adds without overflow.
@@ -146,18 +186,17 @@ func addUp(a, b int64) int64 {
 	return a + b
 }
 
-// deviceOf is the device of the tmpfs at a path; not ok: there is none.
+// deviceOf is the device of the file system in memory at a path; not ok: there is none.
 func deviceOf(path string) (dev uint64, ok bool) {
 	var fs unix.Statfs_t
 	var stat unix.Stat_t
-	if unix.Statfs(path, &fs) != nil || fs.Type != unix.TMPFS_MAGIC || unix.Stat(path, &stat) != nil {
+	if unix.Statfs(path, &fs) != nil || fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC || unix.Stat(path, &stat) != nil {
 		return 0, false
 	}
 	return stat.Dev, true
 }
 
-// usedOf is how many bytes a tmpfs has. One without a size does not say, and counts as more than any
-// limit: nobody needs it.
+// usedOf is how many bytes a file system in memory has.
 func usedOf(path string) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
@@ -169,21 +208,51 @@ func usedOf(path string) int64 {
 	return int64(fs.Blocks-fs.Bfree) * fs.Bsize //nolint:gosec // the types differ by platform
 }
 
-// tmpfsMounts lists where a process has mounted a tmpfs.
-func tmpfsMounts(proc string) (at []string) {
+// memoryMount is a mount of a file system in memory.
+type memoryMount struct {
+	at     string
+	device uint64
+	ramfs  bool
+}
+
+// memoryMounts lists those that a process sees.
+func memoryMounts(proc string) (found []memoryMount) {
 	f, err := os.Open(proc + "/mountinfo")
 	if err != nil {
 		return nil
 	}
 	defer f.Close() //nolint:errcheck // only read
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		// 36 35 0:53 / /dev/shm rw,nosuid shared:1 - tmpfs tmpfs rw,size=1g
-		mount, kind, ok := strings.Cut(lines.Text(), " - ")
-		if fields := strings.Fields(mount); ok && strings.HasPrefix(kind, "tmpfs ") && len(fields) > 4 {
-			at = append(at, unescape(fields[4]))
+	lines := bufio.NewReaderSize(f, mountLine)
+	for goesOn := false; ; {
+		line, more, err := lines.ReadLine()
+		if err != nil {
+			return found
 		}
+		if m, ok := parseMount(string(line)); ok && !goesOn {
+			found = append(found, m)
+		}
+		goesOn = more
 	}
-	return at
+}
+
+// mountLine is how much is read of a line: more than two paths, each byte of which may be written as four. A process
+// can make the options behind them much longer.
+const mountLine = 64 << 10
+
+// parseMount reads a line of mountinfo.
+func parseMount(line string) (m memoryMount, ok bool) {
+	// 36 35 0:53 / /dev/shm rw,nosuid shared:1 - tmpfs tmpfs rw,size=1g
+	mount, kind, ok := strings.Cut(line, " - ")
+	fields := strings.Fields(mount)
+	m.ramfs = strings.HasPrefix(kind, "ramfs ")
+	if !ok || !m.ramfs && !strings.HasPrefix(kind, "tmpfs ") || len(fields) < 5 {
+		return m, false
+	}
+	major, minor, _ := strings.Cut(fields[2], ":")
+	one, err := strconv.ParseUint(major, 10, 32)
+	two, e := strconv.ParseUint(minor, 10, 32)
+	m.at, m.device = unescape(fields[4]), unix.Mkdev(uint32(one), uint32(two))
+	return m, err == nil && e == nil
 }
 
 // unescape replaces \040 and the like, as mountinfo has them.

@@ -99,8 +99,8 @@ type use struct {
 	// others is how many threads the host had besides theirs when those were counted.
 	others int
 	gauge  *proctree.Gauge
-	// next is when memory is measured again.
-	next time.Time
+	// next and nextOwn are when all memory, and what processes have for themselves, is measured again.
+	next, nextOwn time.Time
 	// threads and memory are the use that exceeds a limit; zero: it does not.
 	threads int
 	memory  int64
@@ -118,18 +118,30 @@ func (u *use) exceeded(now time.Time) bool {
 		}
 		u.others = host - n
 	}
-	if u.orders.MaxMemory == 0 || now.Before(u.next) {
+	if u.orders.MaxMemory == 0 {
 		return false
 	}
-	before := processorTime()
 	if u.gauge == nil { // most processes end before
 		u.gauge = proctree.NewGauge(u.orders.Room != nil)
 	}
-	if n := u.gauge.Memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
+	if now.Before(u.next) { // an agent can make the other measurement slow
+		return u.measure(now, &u.nextOwn, u.gauge.Own)
+	}
+	return u.measure(now, &u.next, u.gauge.Memory)
+}
+
+// measure measures memory if it is time to, and reports whether the limit is exceeded. How long that takes says when it
+// is time again.
+func (u *use) measure(now time.Time, next *time.Time, memory func(most int64) int64) bool {
+	if now.Before(*next) {
+		return false
+	}
+	before := processorTime()
+	if n := memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
 		u.memory = n
 		return true
 	}
-	u.next = now.Add(measureShare * (processorTime() - before))
+	*next = now.Add(measureShare * (processorTime() - before))
 	return false
 }
 
