@@ -80,7 +80,7 @@ func Files(ctx context.Context, w Work, t Target) (out Outcome, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	for _, l := range p.Landings {
+	for _, l := range p.Paths {
 		out.Files = append(out.Files, File{Path: l.Path, Change: ChangeOf(l.Had, l.Has), Already: l.Already})
 		if l.Conflict != "" {
 			out.Conflicts = append(out.Conflicts, Conflict{l.Path, l.Conflict, l.Blocked})

@@ -15,40 +15,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Landing is what is to become of one path of a directory.
-type Landing struct {
+// PlannedPath is the planned change of one path of a directory.
+type PlannedPath struct {
 	Path string
-	// Had and Has report whether there is something at the path in the tree that
-	// the directory is taken to hold, and in the one that it shall hold.
+	// Had and Has report whether the path exists in the tree that the directory is assumed to
+	// hold, and in the tree that it is to hold.
 	Had, Has bool
-	// Already: the directory has it as it shall be.
+	// Already: the directory has the wanted state already.
 	Already bool
-	// Conflict says why it is not as it is taken to be; empty: it is.
+	// Conflict says how the path differs from the assumed state; empty: no conflict.
 	Conflict string
-	// Blocked: the conflict is with something that is no file at the path, and
-	// nothing but a person's hand clears it away.
+	// Blocked: the conflict is with something at the path that is not a file or a link. Only a
+	// person can resolve it.
 	Blocked bool
 }
 
-// Application is a difference of two trees that is to be made in a directory.
-type Application struct {
-	// Landings are in the order of their paths.
-	Landings []Landing
+// ApplyPlan is the difference of two trees, planned for one directory.
+type ApplyPlan struct {
+	// Paths are sorted by path.
+	Paths []PlannedPath
 
 	store *Store
 	root  *os.Root
-	// before and after have the paths that differ.
+	// before and after hold the entries of the paths that differ.
 	before, after Manifest
 }
 
-// PlanApply looks what it takes to make in a directory what differs between two
-// trees, as far as it is wanted. Nothing is written. The application must be closed.
-func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest, wanted []string) (_ *Application, err error) {
+// PlanApply compares a directory with the difference between two trees and returns what has to
+// change, for the paths that wanted selects. It writes nothing. The caller must close the plan.
+func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest, wanted []string) (_ *ApplyPlan, err error) {
 	before, after, paths, err := s.differing(ctx, from, to, wanted)
 	if err != nil {
 		return nil, err
 	}
-	a := &Application{store: s, before: before, after: after}
+	a := &ApplyPlan{store: s, before: before, after: after}
 	if a.root, err = os.OpenRoot(dir); err != nil {
 		return nil, err
 	}
@@ -64,53 +64,53 @@ func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest,
 		if err := s.present(p, after[p]); err != nil {
 			return nil, err
 		}
-		l, err := a.land(ctx, p)
+		l, err := a.planPath(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("stat %s in %s: %w", p, dir, err)
 		}
-		a.Landings = append(a.Landings, l)
+		a.Paths = append(a.Paths, l)
 	}
 	return a, nil
 }
 
-// Close lets go of the directory.
-func (a *Application) Close() error { return a.root.Close() }
+// Close closes the directory.
+func (a *ApplyPlan) Close() error { return a.root.Close() }
 
-// land compares what is at a path with what was and what shall be.
-func (a *Application) land(ctx context.Context, p string) (Landing, error) {
+// planPath compares the state of a path with the assumed and the wanted entry.
+func (a *ApplyPlan) planPath(ctx context.Context, p string) (PlannedPath, error) {
 	old, had := a.before[p]
 	now, has := a.after[p]
-	l := Landing{Path: p, Had: had, Has: has}
-	there, err := a.standing(ctx, p, old, now)
+	l := PlannedPath{Path: p, Had: had, Has: has}
+	there, err := a.stateOf(ctx, p, old, now)
 	if err != nil {
 		return l, err
 	}
 	switch {
-	case there.inTheWay != "":
-		l.Conflict, l.Blocked = there.inTheWay, true
+	case there.obstacle != "":
+		l.Conflict, l.Blocked = there.obstacle, true
 	case there.exists == l.Has && there.entry == now:
 		l.Already = true
 	case there.exists == l.Had && there.entry == old:
 	default:
-		l.Conflict = there.against(old, l)
+		l.Conflict = there.conflictWith(old, l)
 	}
 	return l, nil
 }
 
-// standing is what a directory has at a path.
-type standing struct {
+// pathState is what a directory has at a path.
+type pathState struct {
 	exists bool
 	entry  Entry
 	// special: it is neither a file nor a link.
 	special bool
-	// inTheWay says what is not a file at the path and has to go first.
-	inTheWay string
+	// obstacle says what has to be removed first because it is not a file; empty: nothing.
+	obstacle string
 }
 
-// standing looks at a path. Nothing is at a path below what is no directory, unless
-// that is in the way of a file to come. Of a file whose size is neither that of old
-// nor of now, the content is not read.
-func (a *Application) standing(ctx context.Context, p string, old, now Entry) (standing, error) {
+// stateOf returns the state of a path. A path below something that is not a directory does not
+// exist; if a file has to be created there, that something is an obstacle. A file's content is
+// read only if its size is that of old or of now.
+func (a *ApplyPlan) stateOf(ctx context.Context, p string, old, now Entry) (pathState, error) {
 	_, has := a.after[p]
 	for i, c := range p {
 		if c != '/' {
@@ -120,58 +120,58 @@ func (a *Application) standing(ctx context.Context, p string, old, now Entry) (s
 		info, err := a.root.Lstat(above)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return standing{}, nil
+			return pathState{}, nil
 		case err != nil:
-			return standing{}, err
+			return pathState{}, err
 		case info.IsDir():
-		case !has, a.goes(above):
-			return standing{}, nil
+		case !has, a.removes(above):
+			return pathState{}, nil
 		default:
-			return standing{inTheWay: fmt.Sprintf("%s is a %s in the directory, not a directory", above, sortOfFile(info.Mode()))}, nil
+			return pathState{obstacle: fmt.Sprintf("%s is a %s in the directory, not a directory", above, sortOfFile(info.Mode()))}, nil
 		}
 	}
 	info, err := a.root.Lstat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return standing{}, nil
+		return pathState{}, nil
 	case err != nil:
-		return standing{}, err
+		return pathState{}, err
 	case info.IsDir() && !has:
-		return standing{}, nil
+		return pathState{}, nil
 	case info.IsDir():
-		kept, err := a.keptBelow(p)
+		kept, err := a.firstKept(p)
 		if err != nil || kept == "" {
-			return standing{}, err
+			return pathState{}, err
 		}
-		return standing{inTheWay: "is a directory there, with " + kept}, nil
+		return pathState{obstacle: "is a directory there, with " + kept}, nil
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := a.root.Readlink(p)
-		return standing{exists: true, entry: Entry{Link: target}}, err
+		return pathState{exists: true, entry: Entry{Link: target}}, err
 	case !info.Mode().IsRegular():
-		return standing{exists: true, special: true}, nil
+		return pathState{exists: true, special: true}, nil
 	}
-	st := standing{exists: true, entry: Entry{Size: info.Size(), Executable: info.Mode()&0o100 != 0}}
+	st := pathState{exists: true, entry: Entry{Size: info.Size(), Executable: info.Mode()&0o100 != 0}}
 	if info.Size() == old.Size || info.Size() == now.Size {
 		st.entry.SHA256, err = a.digest(ctx, p)
 	}
 	return st, err
 }
 
-// goes reports whether the application removes what is at a path.
-func (a *Application) goes(p string) bool {
+// removes reports whether the plan removes a path.
+func (a *ApplyPlan) removes(p string) bool {
 	_, had := a.before[p]
 	_, has := a.after[p]
 	return had && !has
 }
 
-// keptBelow is a path below a directory that the application does not remove;
-// empty if there is none.
-func (a *Application) keptBelow(dir string) (kept string, err error) {
+// firstKept returns the first path below a directory that the plan does not remove; empty if it
+// removes all.
+func (a *ApplyPlan) firstKept(dir string) (kept string, err error) {
 	err = fs.WalkDir(a.root.FS(), dir, func(p string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() || a.goes(p):
+		case e.IsDir() || a.removes(p):
 			return nil
 		}
 		kept = p
@@ -180,13 +180,13 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 	return kept, err
 }
 
-func (a *Application) digest(ctx context.Context, p string) (_ spec.Digest, err error) {
+func (a *ApplyPlan) digest(ctx context.Context, p string) (_ spec.Digest, err error) {
 	dir, err := openDirectory(a.root, path.Dir(p))
 	if err != nil {
 		return "", err
 	}
 	defer closing(dir, &err)
-	now, err := dir.look(path.Base(p))
+	now, err := dir.lstat(path.Base(p))
 	if err == nil && !now.mode.IsRegular() {
 		err = errChanged
 	}
@@ -203,8 +203,8 @@ func (a *Application) digest(ctx context.Context, p string) (_ spec.Digest, err 
 	return digestFrom(h), err
 }
 
-// against says how what is there contradicts what was.
-func (st standing) against(old Entry, l Landing) string {
+// conflictWith says how the state of a path differs from the assumed entry.
+func (st pathState) conflictWith(old Entry, l PlannedPath) string {
 	switch {
 	case !st.exists:
 		return "was removed in the directory, and the session changed it"
@@ -232,31 +232,30 @@ func sortOfFile(mode fs.FileMode) string {
 	return kindOf(mode)
 }
 
-// Write makes the difference, conflicts or not; a blocked path is an error, before
-// anything is written. A path that has come into conflict since it was planned ends
-// the writing before it is touched: a person may be at work there. Each file is
-// replaced as a whole: after that as after a crash, planning and writing again
-// finishes the work.
-func (a *Application) Write(ctx context.Context) error {
-	if i := slices.IndexFunc(a.Landings, func(l Landing) bool { return l.Blocked }); i >= 0 {
-		return fmt.Errorf("%s %s", a.Landings[i].Path, a.Landings[i].Conflict)
+// Write makes the changes, also of paths with a conflict. A blocked path is an error before
+// anything is written. If a path has a new conflict since it was planned, a person may be editing
+// it: Write returns an error before it changes that path. Each file is replaced atomically. After
+// an error or a crash, planning and writing again completes the work.
+func (a *ApplyPlan) Write(ctx context.Context) error {
+	if i := slices.IndexFunc(a.Paths, func(l PlannedPath) bool { return l.Blocked }); i >= 0 {
+		return fmt.Errorf("%s %s", a.Paths[i].Path, a.Paths[i].Conflict)
 	}
-	for _, l := range slices.Backward(a.Landings) { // what is in a directory comes before it
+	for _, l := range slices.Backward(a.Paths) { // files before their directories
 		if l.Has || l.Already {
 			continue
 		}
-		if err := a.still(ctx, l); err != nil {
+		if err := a.recheck(ctx, l); err != nil {
 			return err
 		}
 		if err := a.remove(l.Path); err != nil {
 			return err
 		}
 	}
-	for _, l := range a.Landings {
+	for _, l := range a.Paths {
 		if !l.Has || l.Already {
 			continue
 		}
-		if err := a.still(ctx, l); err != nil {
+		if err := a.recheck(ctx, l); err != nil {
 			return err
 		}
 		if err := a.put(ctx, l.Path, a.after[l.Path]); err != nil {
@@ -266,14 +265,14 @@ func (a *Application) Write(ctx context.Context) error {
 	return nil
 }
 
-// still refuses a path whose conflict is not the one that it was planned with.
-func (a *Application) still(ctx context.Context, planned Landing) error {
+// recheck returns an error if the path has a conflict other than the planned one.
+func (a *ApplyPlan) recheck(ctx context.Context, planned PlannedPath) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	now, err := a.land(ctx, planned.Path)
+	now, err := a.planPath(ctx, planned.Path)
 	if err != nil {
-		return fmt.Errorf("look at %s again: %w", planned.Path, err)
+		return fmt.Errorf("stat %s again: %w", planned.Path, err)
 	}
 	if now.Conflict != "" && now.Conflict != planned.Conflict {
 		return fmt.Errorf("%s was changed during the comparison: it %s", planned.Path, now.Conflict)
@@ -281,22 +280,22 @@ func (a *Application) still(ctx context.Context, planned Landing) error {
 	return nil
 }
 
-// remove removes a file, and the directories that are empty without it.
-func (a *Application) remove(p string) error {
+// remove removes a file, and its parent directories that are then empty.
+func (a *ApplyPlan) remove(p string) error {
 	if err := a.root.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if a.root.Remove(dir) != nil {
-			break // it holds something else
+			break // it is not empty
 		}
 	}
 	return nil
 }
 
-// put makes a path what the entry says.
-func (a *Application) put(ctx context.Context, p string, e Entry) error {
-	if err := a.root.MkdirAll(path.Dir(p), 0o777); err != nil { // as the user's umask has it
+// put writes an entry to a path.
+func (a *ApplyPlan) put(ctx context.Context, p string, e Entry) error {
+	if err := a.root.MkdirAll(path.Dir(p), 0o777); err != nil { // the umask applies
 		return err
 	}
 	info, err := a.root.Lstat(p)
@@ -306,7 +305,7 @@ func (a *Application) put(ctx context.Context, p string, e Entry) error {
 		}
 		info = nil
 	}
-	// The name is the path's own, so that what a crash leaves is written over.
+	// The name depends on the path only, so a later run replaces what a crash has left.
 	temp := path.Join(path.Dir(p), ".maestro-apply-"+string(DigestOf([]byte(p))[:16]))
 	if err := a.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -326,7 +325,7 @@ func (a *Application) put(ctx context.Context, p string, e Entry) error {
 }
 
 // removeEmpty removes a directory that holds nothing but directories.
-func (a *Application) removeEmpty(dir string) error {
+func (a *ApplyPlan) removeEmpty(dir string) error {
 	var dirs []string
 	err := fs.WalkDir(a.root.FS(), dir, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -346,10 +345,10 @@ func (a *Application) removeEmpty(dir string) error {
 	return nil
 }
 
-// write makes a new file. It gets the permissions of the file that it is to
-// replace, as far as they do not say whether it can be executed.
-func (a *Application) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) (err error) {
-	src, err := a.store.openBlob(a.store.in, e.SHA256)
+// write makes a new file. It gets the permissions of the file that it is to replace, except the
+// executable bits.
+func (a *ApplyPlan) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) (err error) {
+	src, err := a.store.openBlob(a.store.backend, e.SHA256)
 	if err != nil {
 		return err
 	}
@@ -382,7 +381,7 @@ func (a *Application) write(ctx context.Context, name string, e Entry, replaces 
 	return dst.Sync()
 }
 
-// kind is what people call an entry of its kind.
+// kind describes the kind of an entry in messages.
 func (e Entry) kind() string {
 	if e.Link != "" {
 		return "a link to " + e.Link

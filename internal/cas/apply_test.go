@@ -19,7 +19,7 @@ func apply(t *testing.T, s *content, dir string, from, to spec.Digest, wanted ..
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
 	conflicts := map[string]string{}
-	for _, l := range a.Landings {
+	for _, l := range a.Paths {
 		if l.Conflict != "" {
 			conflicts[l.Path] = l.Conflict
 		}
@@ -132,7 +132,7 @@ func TestABlockedPathIsNeverWritten(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "d")))
 	a, err = s.PlanApply(t.Context(), dir, from, to, nil)
 	require.NoError(t, err)
-	require.Equal(t, "already exists in the directory with other content", a.Landings[0].Conflict)
+	require.Equal(t, "already exists in the directory with other content", a.Paths[0].Conflict)
 	require.NoError(t, a.Write(t.Context()), "who writes has decided")
 	require.NoError(t, a.Close())
 	require.Equal(t, map[string]string{"a": "a\n", "d/x": "x\n"}, readTree(t, dir))
@@ -176,11 +176,11 @@ func TestAHalfMadeDifferenceIsFinished(t *testing.T) {
 	a, err := s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
 	require.NoError(t, err)
 	require.NoError(t, a.Close())
-	for i := range a.Landings {
+	for i := range a.Paths {
 		dir := t.TempDir()
 		writeTree(t, dir, before)
 		var first []string
-		for _, l := range a.Landings {
+		for _, l := range a.Paths {
 			first = append(first, l.Path)
 		}
 		// Removals come first; a part of them, then of the rest, is a crash's.

@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// DigestOf is the name of the blob with this content.
+// DigestOf returns the digest of data, which is the name of its blob.
 func DigestOf(data []byte) spec.Digest {
 	digits := digitsOf(data)
 	return spec.Digest(digits[:])
@@ -30,7 +30,7 @@ func digitsOf(data []byte) (digits [2 * sha256.Size]byte) {
 	return digits
 }
 
-// isNamed reports whether a name is that of the blob with this content.
+// isNamed reports whether name is the digest of data.
 func isNamed(name spec.Digest, data []byte) bool {
 	digits := digitsOf(data)
 	return string(digits[:]) == string(name)
@@ -38,23 +38,22 @@ func isNamed(name spec.Digest, data []byte) bool {
 
 func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
 
-// blobs stores and reads blobs, verified.
+// blobs stores blobs, and verifies them when they are read.
 type blobs struct {
-	in  storage.Blobs
-	now func() time.Time
-	// store names the store for people.
+	backend storage.Blobs
+	now     func() time.Time
+	// store is the store's name in messages.
 	store string
-	// flushed need no flushing.
+	// flushed are blobs that need not be flushed again.
 	flushed flushed
-	// recent are directories of trees that need not be read again.
-	recent recentlyRead
-	// indexes are dropped where a blob is missing.
-	indexes indexes
+	// recent caches directories of trees that were read recently.
+	recent dirCache
+	// indexes are removed when a blob is found missing.
+	indexes indexFiles
 }
 
-// PutBlob stores data and returns its name. When it returns, the blob outlives
-// a power loss. Storing what is there already does nothing, unless that is
-// damaged: then it is fixed.
+// PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
+// the blob exists, it is not written again, unless it is damaged: then it is replaced.
 func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -64,9 +63,9 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if s.knownDurable(name) {
 		durability = storage.UntilPowerLoss
 	}
-	made, err := s.in.PutBlob(name, data, durability)
-	if err == nil && made && durability != storage.Durable { // it was removed meanwhile
-		err = s.in.FlushBlobs([]spec.Digest{name})
+	made, err := s.backend.PutBlob(name, data, durability)
+	if err == nil && made && durability != storage.Durable { // removed since it was flushed
+		err = s.backend.FlushBlobs([]spec.Digest{name})
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
@@ -75,18 +74,18 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	return name, nil
 }
 
-// durableFor is how long this process relies on having flushed a blob: far less
-// than the age at which a blob can be pruned, to be stored anew by others.
+// durableFor is how long this process skips flushing a blob that it has flushed. It is much
+// shorter than the age at which a blob can be pruned and stored again by another process.
 const durableFor = time.Hour
 
-// flushed are the blobs that this process has lately made durable.
+// flushed is the set of blobs that this process has recently made durable.
 type flushed struct {
 	mu    sync.Mutex
 	names RecentDigests
 	since time.Time
 }
 
-// within returns the names, forgetting all when they are from too long ago.
+// within returns the set, after clearing it if it is older than durableFor.
 func (f *flushed) within(now time.Time) *RecentDigests {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,45 +96,45 @@ func (f *flushed) within(now time.Time) *RecentDigests {
 	return &f.names
 }
 
-// NoteDurable remembers that a blob was flushed.
+// NoteDurable records that a blob was flushed.
 func (s *blobs) NoteDurable(name spec.Digest)       { s.flushed.within(s.now()).Add(name) }
 func (s *blobs) knownDurable(name spec.Digest) bool { return s.flushed.within(s.now()).Has(name) }
 
-// Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] where
-// there is none, and [session.ErrCorrupt] where its content was not what its name
-// says; the damaged file is then in the quarantine.
+// Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] if there is no such
+// blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
+// then in the quarantine.
 func (s *blobs) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
-	data, err := s.small(ctx, name)
+	data, err := s.readSmall(ctx, name)
 	if errors.Is(err, io.ErrShortBuffer) {
-		return s.large(ctx, name)
+		return s.readLarge(ctx, name)
 	}
 	return data, err
 }
 
-// small reads a blob of less than [storage.BufferSize]; of another one the error is
+// readSmall reads a blob that is smaller than [storage.BufferSize]. The error for a larger one is
 // [io.ErrShortBuffer]. Other errors are those of [Store.Blob].
-func (s *blobs) small(ctx context.Context, name spec.Digest) ([]byte, error) {
+func (s *blobs) readSmall(ctx context.Context, name spec.Digest) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
 	buf, release := storage.Buffer()
 	defer release()
-	from := s.in.BlobReader()
+	from := s.backend.BlobReader()
 	n, err := from.ReadBlob(name, buf)
 	err = errors.Join(err, from.Close())
 	switch {
 	case errors.Is(err, io.ErrShortBuffer):
 		return nil, err
 	case err != nil:
-		return nil, s.noBlob(name, err)
+		return nil, s.readError(name, err)
 	case !isNamed(name, buf[:n]):
 		return nil, s.quarantineBlob(ctx, name)
 	}
 	return bytes.Clone(buf[:n]), nil
 }
 
-// large reads a blob of any size. Errors are those of [Store.Blob].
-func (s *blobs) large(ctx context.Context, name spec.Digest) ([]byte, error) {
+// readLarge reads a blob of any size. Errors are those of [Store.Blob].
+func (s *blobs) readLarge(ctx context.Context, name spec.Digest) ([]byte, error) {
 	size, err := s.BlobSize(name)
 	if err != nil {
 		return nil, err
@@ -148,11 +147,11 @@ func (s *blobs) large(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// CopyBlob writes a blob to w and returns its size in bytes. A damaged blob is
-// noticed only once it has been written: with an error, what w got must not be
-// used. Errors are those of [Store.Blob], and w's own.
+// CopyBlob writes a blob to w and returns its size in bytes. Damage is detected only after the
+// content was written: after an error, the content in w must not be used. Errors are those of
+// [Store.Blob], and w's own.
 func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
-	f, err := s.openBlob(s.in, name)
+	f, err := s.openBlob(s.backend, name)
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +167,7 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 	return n, nil
 }
 
-// opener is where blobs are read from.
+// opener opens blobs for reading.
 type opener interface {
 	OpenBlob(name spec.Digest) (io.ReadCloser, error)
 }
@@ -177,22 +176,22 @@ type opener interface {
 func (s *blobs) openBlob(from opener, name spec.Digest) (io.ReadCloser, error) {
 	r, err := from.OpenBlob(name)
 	if err != nil {
-		return nil, s.noBlob(name, err)
+		return nil, s.readError(name, err)
 	}
 	return r, nil
 }
 
-// BlobSize is the size of a blob in bytes. Errors are those of [Store.Blob].
+// BlobSize returns the size of a blob in bytes. Errors are those of [Store.Blob].
 func (s *blobs) BlobSize(name spec.Digest) (int64, error) {
-	info, err := s.in.StatBlob(name)
+	info, err := s.backend.StatBlob(name)
 	if err != nil {
-		return 0, s.noBlob(name, err)
+		return 0, s.readError(name, err)
 	}
 	return info.Size, nil
 }
 
-// noBlob reports a blob that could not be opened or read.
-func (s *blobs) noBlob(name spec.Digest, err error) error {
+// readError returns the error for a blob that could not be opened or read.
+func (s *blobs) readError(name spec.Digest, err error) error {
 	switch {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
@@ -203,11 +202,11 @@ func (s *blobs) noBlob(name spec.Digest, err error) error {
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
 }
 
-// quarantineBlob quarantines a blob that did not verify and returns the error to report.
+// quarantineBlob moves a damaged blob to the quarantine and returns the error to report.
 func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	s.flushed.within(s.now()).Clear()
 	key := storage.BlobKey(name)
-	moved, err := s.in.QuarantineBlob(ctx, name)
+	moved, err := s.backend.QuarantineBlob(ctx, name)
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
@@ -218,7 +217,7 @@ func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	return &Fault{Path: key, What: "the blob's content does not match its name", Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
-// WrongKind reports a sound blob that is not what it was asked for as.
+// WrongKind returns the error for an intact blob that is not of the expected kind.
 func (s *blobs) WrongKind(name spec.Digest, what string, cause error) error {
 	return &Fault{Path: storage.BlobKey(name), What: "the blob is no " + what + ": " + cause.Error(), Kind: session.ErrNotFound}
 }

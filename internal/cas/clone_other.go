@@ -2,5 +2,5 @@
 
 package cas
 
-// clone makes dst share src's blocks. It reports false where that cannot be done.
+// clone returns false: sharing blocks is not supported on this platform.
 func clone(_, _ uintptr) bool { return false }

@@ -16,23 +16,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Collect compares a directory with the tree that it was filled from and stores
-// what changed. When it returns, delta, output and all that they name outlive a
-// power loss.
+// Collect compares a directory with the tree that it was filled from and stores what changed.
+// When it returns, the delta, the output and everything that they refer to survive a power loss.
 //
-// Left out are .git, always, and what is ignored: by default, by the
-// directory's own .gitignore files, by req.Ignore. What the base has is compared
-// even if it is ignored. Empty directories do not count.
+// Collect leaves out .git, and files that are ignored by default, by the directory's own
+// .gitignore files or by req.Ignore. Files of the base tree are compared even if they are
+// ignored. Empty directories are not part of a tree.
 //
-// With req.Lower, the directory has only what differs from that tree, and only that is
-// looked at. The result is that of the whole tree if base and lower are the same. If not,
-// what the lower tree has, in whatever files, counts as it is: it is neither ignored nor
-// searched for secrets.
+// With req.Lower, the directory is the upper layer of an overlay over that tree, and only the
+// upper layer is read. If base and lower are the same tree, the result is that of collecting the
+// merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
+// ignored nor searched for secrets.
 //
-// What may not be kept is a [*failures.Failure] of category invalid_output that
-// names the path: a device, a link that leads out, a file that is too large or
-// holds a secret. Nothing may write to the directory meanwhile; a change that is
-// noticed is an error. Of a collection for which the disk has no room, nothing stays.
+// The error is a [*failures.Failure] of category invalid_output that names the path if the
+// directory has something that cannot be kept: a device, a link that leads out, a file that is
+// too large or contains a secret. Nothing may write to the directory during the call; a change
+// that is detected is an error. If the disk becomes full, nothing of the collection is kept.
 func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	out, err := s.collect(ctx, req)
 	var refused *RefusedError
@@ -55,7 +54,7 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 			return out, err
 		}
 	}
-	before := base // what the directory is taken to hold besides req.Only
+	before := base // the assumed content of the directory, except for req.Only
 	if len(req.Only) > 0 && req.On != "" {
 		on, err := s.Delta(ctx, req.On)
 		if err != nil {
@@ -94,15 +93,15 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if n := target.Files(); n > s.limits.Files {
 		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.limits.Files)}
 	}
-	out.Output, out.Changed, out.Deleted = target.top.name(), delta.Changed(), delta.Deleted()
+	out.Output, out.Changed, out.Deleted = target.top.digest(), delta.Changed(), delta.Deleted()
 	if out.Delta, err = in.save(ctx, delta, base, target); err != nil {
 		return session.Collected{}, err
 	}
 	return out, nil
 }
 
-// save stores a delta and its target, durably with all of the ingestion at once: nothing refers
-// to any of it before.
+// save stores the delta and the target tree durably, in one commit with the ingested files.
+// Nothing refers to any of them before.
 func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) (spec.Digest, error) {
 	data, err := EncodeDelta(delta)
 	if err != nil {
@@ -119,8 +118,8 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 	return name, in.saveTree(ctx, target, known, name)
 }
 
-// saveTree stores a tree, without the directories that are as those of known, with all of the
-// ingestion, of which more are documents.
+// saveTree stores a tree in one commit with the ingested files and the documents in more.
+// Directories that are equal to those of known are not stored again.
 func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir, more ...spec.Digest) error {
 	err := t.store(ctx, t.top, known, func(d document) error {
 		more = append(more, d.name)
@@ -147,12 +146,12 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	}
 	defer closing(top, &err)
 	sc := &scanner{
-		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), mend: true, only: req.Only,
+		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
 	if !req.Unseen && lower == nil {
-		sc.index = s.loading(dir)
+		sc.index = s.startLoading(dir)
 	}
 	clock := clockOf(top)
 	found, err := sc.scan(ctx)
@@ -165,24 +164,24 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: top.Root, files: files, secrets: secrets.New(req.Secrets), mend: true, clock: clock}
+	in := &ingestion{store: s, root: top.Root, files: files, secrets: secrets.New(req.Secrets), fixModes: true, clock: clock}
 	return in, in.run(ctx)
 }
 
-// target is the tree that a collection ends with.
+// target returns the tree that results from the collection.
 func (in *ingestion) target(ctx context.Context, before *Tree, lower *lowerTree, only patterns) (*Tree, error) {
 	switch {
 	case lower != nil && len(only) > 0:
 		return lower.over(ctx, before, in.manifest(), only)
 	case lower != nil:
-		return lower.with(ctx, in.manifest())
+		return lower.withUpper(ctx, in.manifest())
 	case len(only) > 0:
 		return overlay(ctx, before, in.manifest(), only)
 	}
 	return in.tree(), nil
 }
 
-// overlay returns the tree in which the paths that match only are as found.
+// overlay returns before with the paths that match only taken from found.
 func overlay(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
 	gone := Delta{}
 	err := before.walk(ctx, ".", func(p string, _ Entry) error {

@@ -8,8 +8,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// compare visits what differs between two trees. Of a directory, visit decides whether what
-// is in it is visited, too; of one of the same digest in both, nothing is. nil is absent.
+// compare visits the entries that differ between two trees. For a directory, visit returns
+// whether to visit its content, too. Directories with equal digests are skipped. An absent entry
+// is nil.
 func compare(ctx context.Context, a, b *Tree, visit func(p string, x, y *dirEntry) bool) error {
 	var dirs func(at string, x, y *treeDir) error
 	dirs = func(at string, x, y *treeDir) error {
@@ -49,7 +50,7 @@ func compare(ctx context.Context, a, b *Tree, visit func(p string, x, y *dirEntr
 	return dirs(".", a.top, b.top)
 }
 
-// pairs goes through two directories side by side.
+// pairs yields the entries of two sorted directories, matched by name.
 func pairs(a, b []dirEntry) iter.Seq2[*dirEntry, *dirEntry] {
 	return func(yield func(x, y *dirEntry) bool) {
 		for len(a) > 0 || len(b) > 0 {
@@ -73,13 +74,14 @@ func pairs(a, b []dirEntry) iter.Seq2[*dirEntry, *dirEntry] {
 	}
 }
 
-// isFile reports whether something is there that is no directory.
+// isFile reports whether the entry exists and is not a directory.
 func (e *dirEntry) isFile() bool { return e != nil && e.sub == nil }
 
-// Diff returns what makes base into target. It costs what differs.
+// Diff returns the delta that changes base into target. Its cost is proportional to the
+// difference.
 func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
-	base.top.name()
-	target.top.name()
+	base.top.digest()
+	target.top.digest()
 	d := Delta{}
 	err := compare(ctx, base, target, func(p string, x, y *dirEntry) bool {
 		switch {
@@ -96,7 +98,8 @@ func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
 	return d, nil
 }
 
-// Distance is how many files and links differ between two trees, or at least most.
+// Distance returns how many files and links differ between two trees, but at most the value of
+// most.
 func Distance(ctx context.Context, a, b *Tree, most int) (n int, err error) {
 	err = compare(ctx, a, b, func(_ string, x, y *dirEntry) bool {
 		if n < most && x != nil && y != nil && x.sub != nil && y.sub != nil {
@@ -113,8 +116,8 @@ func Distance(ctx context.Context, a, b *Tree, most int) (n int, err error) {
 	return min(n, most), err
 }
 
-// Changed lists the paths that a tree has and its input does not have, or has
-// with other content, sorted.
+// Changed lists the paths, sorted, that are new in a tree or have other content than in its
+// input.
 func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
 	d, err := s.diff(ctx, input, tree)
 	if err != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// TreeSchema begins the blob of a directory of a tree. A line for each entry follows, sorted
-// by name, with fields between tabs:
+// TreeSchema is the first line of the blob of a directory. A line for each entry follows, sorted
+// by name, with fields separated by tabs:
 //
 //	file  SHA-256  size in bytes  name
 //	exec  SHA-256  size in bytes  name           an executable file
 //	link  target  name
 //	dir   SHA-256 of its blob  files and links in it, at any depth  their bytes  name
 //
-// A directory of more than maxEntries entries is in several such blobs, and its own names
-// these, in order:
+// A directory of more than maxEntries entries is split into several such blobs. Its own blob
+// names these parts, in order:
 //
 //	part  SHA-256
 //
-// There is one way to write a tree, so that equal trees have equal digests. An empty
-// directory is in no tree, except as the top.
+// The encoding is canonical, so equal trees have equal digests. An empty directory is not part of
+// a tree, except for the top.
 const TreeSchema = "maestro.tree/v1"
 
 const (
@@ -39,42 +39,43 @@ const (
 	kindPart = "part"
 )
 
-// What is written, and what is read at most.
+// Limits of the encoding.
 const (
-	// maxEntries is how many entries are in one blob.
+	// maxEntries is the largest number of entries in one blob.
 	maxEntries = 1024
-	// minPart is how many entries a part has at least, but for the last one.
+	// minPart is the smallest number of entries in a part, except for the last part.
 	minPart = 64
-	// partMask has the bits of a name's checksum that are zero if a part may end with it: after
-	// 256 names, on average. A change moves few other ends.
+	// partMask selects the bits of a name's checksum that must be zero for a part to end after
+	// that name: every 256 names, on average. So a change of one entry moves the ends of few
+	// parts.
 	partMask = 0xff
-	// maxFiles bounds the files and links of a tree, and maxBytes the bytes of all of them.
+	// maxFiles bounds the files and links of a tree, and maxBytes their total size in bytes.
 	maxFiles = 10_000_000
 	maxBytes = 1 << 60
-	// maxDirBlob bounds a directory's blob, in bytes: more than maxEntries of the longest, and
-	// more than the parts of a directory with maxFiles.
+	// maxDirBlob bounds a directory's blob, in bytes: more than maxEntries of the longest
+	// entries, and more than the list of parts of a directory with maxFiles.
 	maxDirBlob = 16 << 20
 )
 
 // treeDir is a directory of a tree.
 type treeDir struct {
-	// blob names what the directory is stored as; empty: that is not known yet.
+	// blob is the digest of the directory's blob; empty: not computed yet.
 	blob spec.Digest
-	// stored: the blob is in the store, with all that it names.
+	// stored: the blob and everything that it refers to are in the store.
 	stored bool
-	// docs are the blobs of a directory that is named, but not stored.
+	// docs are the blobs to be stored of a directory whose digest is computed.
 	docs []document
-	// parts are those that the directory had when it was read.
+	// parts are the digests of the parts that the directory had when it was read.
 	parts []spec.Digest
 	totals
-	// entries are sorted by name. A directory that is stored has none before it was read.
+	// entries are sorted by name. A stored directory has none until it is read.
 	entries []dirEntry
 	read    bool
-	// owner is the tree that may change the directory; others make a copy.
+	// owner is the tree that may change the directory; other trees copy it first.
 	owner *Tree
 }
 
-// totals are the number of files and links, and the bytes of the files.
+// totals are the number of files and links, and the total size of the files in bytes.
 type totals struct {
 	files int
 	bytes int64
@@ -86,7 +87,7 @@ func (t totals) plus(o totals) totals { return totals{t.files + o.files, t.bytes
 type dirEntry struct {
 	name string
 	Entry
-	// sub is the directory; nil: it is none.
+	// sub is the directory; nil: the entry is a file or a link.
 	sub *treeDir
 }
 
@@ -103,12 +104,12 @@ type document struct {
 	data []byte
 }
 
-// index is where an entry is, or would be.
+// index returns the position of an entry, or where it would be inserted.
 func (d *treeDir) index(name string) (int, bool) {
 	return slices.BinarySearchFunc(d.entries, name, func(e dirEntry, name string) int { return strings.Compare(e.name, name) })
 }
 
-// entry returns what bears a name in a directory that was read; nil if nothing does.
+// entry returns the entry of this name in a directory that was read; nil if there is none.
 func (d *treeDir) entry(name string) *dirEntry {
 	if d == nil {
 		return nil
@@ -119,7 +120,8 @@ func (d *treeDir) entry(name string) *dirEntry {
 	return nil
 }
 
-// encode names a directory whose subdirectories have names, and keeps what is to be stored.
+// encode computes the directory's blobs and digest. The digests of its subdirectories must be
+// known.
 func (d *treeDir) encode() {
 	d.docs = nil
 	if len(d.entries) <= maxEntries {
@@ -142,7 +144,7 @@ func (d *treeDir) encode() {
 	d.blob = d.docs[len(d.docs)-1].name
 }
 
-// partLength is how many of the entries are in the next part.
+// partLength returns how many of the entries are in the next part.
 func partLength(entries []dirEntry) int {
 	for i := minPart - 1; i < len(entries) && i < maxEntries-1; i++ {
 		if crc32.ChecksumIEEE([]byte(entries[i].name))&partMask == 0 {
@@ -181,7 +183,7 @@ func (e dirEntry) append(b []byte) []byte {
 	return append(append(append(b, '\t'), e.name...), '\n')
 }
 
-// decodeDir reads a directory's blob: entries, or the blobs that have them.
+// decodeDir decodes a directory's blob: its entries, or the digests of its parts.
 func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error) {
 	lines, ok := strings.CutPrefix(string(data), TreeSchema+"\n")
 	if !ok {
@@ -191,7 +193,7 @@ func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error)
 	for lines != "" {
 		line, rest, ended := strings.Cut(lines, "\n")
 		if !ended {
-			return nil, nil, errors.New("its last line has no end")
+			return nil, nil, errors.New("its last line does not end with a line break")
 		}
 		lines = rest
 		if part, ok := strings.CutPrefix(line, kindPart+"\t"); ok {
@@ -207,11 +209,11 @@ func decodeDir(data []byte) (entries []dirEntry, parts []spec.Digest, err error)
 		}
 	}
 	if len(parts) > 0 && len(entries) > 0 {
-		return nil, nil, errors.New("it has parts and entries at once")
+		return nil, nil, errors.New("it has both parts and entries")
 	}
 	for _, p := range parts {
 		if !p.Valid() {
-			return nil, nil, errors.New("a part has no SHA-256")
+			return nil, nil, errors.New("a part has no valid SHA-256")
 		}
 	}
 	return entries, parts, nil
@@ -232,7 +234,7 @@ func decodeEntry(line string) (e dirEntry, err error) {
 		*f, rest, _ = strings.Cut(rest, "\t")
 	}
 	if e.name = rest; strings.Contains(rest, "/") {
-		return e, fmt.Errorf("%q is no name", rest)
+		return e, fmt.Errorf("%q is not a valid name", rest)
 	}
 	var t totals
 	if kind != kindLink {
@@ -248,27 +250,27 @@ func decodeEntry(line string) (e dirEntry, err error) {
 	case kindDir:
 		n, err := decodeNumber(files, maxFiles)
 		if err != nil || n == 0 || !spec.Digest(content).Valid() {
-			return e, errors.Join(errors.New("a directory has no SHA-256, or nothing in it"), err)
+			return e, errors.Join(errors.New("a directory has no valid SHA-256, or is empty"), err)
 		}
 		t.files = int(n)
 		e.sub = &treeDir{blob: spec.Digest(content), stored: true, totals: t}
 		return e, CheckPath(e.name)
 	default:
-		return e, errors.New("an entry is of no known kind")
+		return e, errors.New("an entry has an unknown kind")
 	}
 	return e, errors.Join(CheckPath(e.name), e.checkContent())
 }
 
-// decodeNumber reads a number that is written in the one way that there is.
+// decodeNumber decodes a number in its only valid spelling.
 func decodeNumber(text string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > most || strconv.FormatInt(n, 10) != text {
-		return 0, errors.New("a number is not one, or too large")
+		return 0, errors.New("a number is invalid or too large")
 	}
 	return n, nil
 }
 
-// checkEntries refuses entries that are not sorted, or too much, and adds up their totals.
+// checkEntries checks that entries are sorted and within the limits, and adds up their totals.
 func checkEntries(sum totals, after string, entries []dirEntry) (totals, error) {
 	for _, e := range entries {
 		if e.name <= after {
@@ -282,7 +284,8 @@ func checkEntries(sum totals, after string, entries []dirEntry) (totals, error) 
 	return sum, nil
 }
 
-// load reads the entries of a directory that is stored. They may be anywhere in a tree.
+// load reads the entries of a stored directory. It does not check whether the entries fit the
+// directory's path; see checkAt.
 func (s *blobs) load(ctx context.Context, d *treeDir) error {
 	if d.read {
 		return nil
@@ -314,7 +317,7 @@ func (s *blobs) load(ctx context.Context, d *treeDir) error {
 		err = checkParts(entries, lengths)
 	}
 	if err == nil && d.totals != (totals{}) && d.totals != sum {
-		err = fmt.Errorf("it has %d files of %d bytes, and is named as one with %d of %d", sum.files, sum.bytes, d.files, d.bytes)
+		err = fmt.Errorf("it has %d files of %d bytes, but its parent says %d files of %d bytes", sum.files, sum.bytes, d.files, d.bytes)
 	}
 	if err != nil {
 		return s.WrongKind(d.blob, notADir, err)
@@ -323,10 +326,10 @@ func (s *blobs) load(ctx context.Context, d *treeDir) error {
 	return nil
 }
 
-// checkParts refuses parts that encode does not make.
+// checkParts returns an error unless the parts end where encode ends them.
 func checkParts(entries []dirEntry, lengths []int) error {
 	if (len(entries) > maxEntries) != (len(lengths) > 0) {
-		return fmt.Errorf("its %d entries are in %d parts", len(entries), len(lengths))
+		return fmt.Errorf("its %d entries are split into %d parts", len(entries), len(lengths))
 	}
 	for _, n := range lengths {
 		if n == 0 || n != partLength(entries) {
@@ -341,13 +344,13 @@ const notADir = "directory of a tree"
 
 // decodeBlob reads one blob of a directory.
 func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, []spec.Digest, error) {
-	data, err := s.small(ctx, name)
+	data, err := s.readSmall(ctx, name)
 	if errors.Is(err, io.ErrShortBuffer) {
 		size, failed := s.BlobSize(name)
 		if failed == nil && size > maxDirBlob {
 			return nil, nil, s.WrongKind(name, notADir, fmt.Errorf("it has %d bytes", size))
 		}
-		data, err = s.large(ctx, name)
+		data, err = s.readLarge(ctx, name)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -359,7 +362,7 @@ func (s *blobs) decodeBlob(ctx context.Context, name spec.Digest) ([]dirEntry, [
 	return entries, parts, nil
 }
 
-// checkAt refuses a directory that cannot be at this path of a tree.
+// checkAt returns an error if a directory's entries are not valid at this path of a tree.
 func (s *blobs) checkAt(d *treeDir, at string) error {
 	for _, e := range d.entries {
 		var err error

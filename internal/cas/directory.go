@@ -13,48 +13,48 @@ import (
 	"github.com/maestro-hive/maestro/internal/overlayfs"
 )
 
-// directory is an open directory, whose files are opened by their names. For many small files,
-// os.File costs more than the files.
+// directory is an open directory that opens its files by name. For many small files, os.File
+// would cost more than reading the files.
 type directory struct {
 	*os.Root
 	self *os.File
-	// closesRoot: closing the directory closes the root.
+	// closesRoot: Close closes the root, too.
 	closesRoot bool
 }
 
-// listed is what a listing shows of a file, a link or a directory.
-type listed struct {
+// dirItem is the metadata of a directory entry.
+type dirItem struct {
 	name string
 	mode fs.FileMode
-	// whiteout: it is an overlay's sign that there is nothing.
+	// whiteout: the entry is the whiteout of an overlay, which marks a removed name.
 	whiteout bool
 	stamp
 }
 
-// look looks at what bears a name in the directory, and not at what a link leads to.
-func (d directory) look(name string) (listed, error) {
+// lstat returns the metadata of a name in the directory. It does not follow links.
+func (d directory) lstat(name string) (dirItem, error) {
 	var st unix.Stat_t
-	_, err := retried(func() (int, error) {
+	_, err := retryEINTR(func() (int, error) {
 		return 0, unix.Fstatat(int(d.self.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	})
 	if err != nil {
-		return listed{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
+		return dirItem{}, &fs.PathError{Op: "lstat", Path: name, Err: err}
 	}
 	mode := modeOf(fs.FileMode(st.Mode))
-	return listed{name, mode, overlayfs.IsWhiteout(mode, st.Rdev), stampFrom(&st)}, nil
+	return dirItem{name, mode, overlayfs.IsWhiteout(mode, st.Rdev), stampFrom(&st)}, nil
 }
 
-// list returns what is in the directory, sorted.
-func (d directory) list() ([]listed, error) {
+// list returns the entries of the directory, sorted by name.
+func (d directory) list() ([]dirItem, error) {
 	names, err := d.self.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
-	entries := make([]listed, 0, len(names))
+	entries := make([]dirItem, 0, len(names))
 	for _, name := range names {
-		switch e, err := d.look(name); {
-		case errors.Is(err, fs.ErrNotExist): // it is gone meanwhile
+		switch e, err := d.lstat(name); {
+		case errors.Is(err, fs.ErrNotExist): // removed since the listing
 		case err != nil:
 			return nil, err
 		default:
@@ -64,7 +64,7 @@ func (d directory) list() ([]listed, error) {
 	return entries, nil
 }
 
-// modeOf is a mode as package fs has it, of the kernel's bits.
+// modeOf converts the kernel's mode bits to an [fs.FileMode].
 func modeOf(bits fs.FileMode) fs.FileMode {
 	mode := bits & 0o777
 	if bits&unix.S_ISUID != 0 {
@@ -95,15 +95,15 @@ func modeOf(bits fs.FileMode) fs.FileMode {
 	return mode | fs.ModeIrregular
 }
 
-// enter opens a directory that is open as a root already. Closing it does not close the root.
-func enter(root *os.Root) (directory, error) {
+// openSelf opens the directory of an open root. Closing it does not close the root.
+func openSelf(root *os.Root) (directory, error) {
 	self, err := root.Open(".")
 	return directory{Root: root, self: self}, err
 }
 
-// openListed opens a directory that was listed in the root, and nothing else that has taken its
-// place. mend lets it make the directory accessible to its owner.
-func openListed(root *os.Root, was listed, mend bool) (directory, error) {
+// openListed opens a directory that was listed in the root. The error is errChanged if it was
+// replaced since. fixMode allows it to make the directory accessible to its owner.
+func openListed(root *os.Root, was dirItem, mend bool) (directory, error) {
 	if perm := was.mode.Perm(); mend && perm&0o700 != 0o700 {
 		if err := root.Chmod(was.name, perm|0o700); err != nil {
 			return directory{}, err
@@ -113,7 +113,7 @@ func openListed(root *os.Root, was listed, mend bool) (directory, error) {
 	if err != nil {
 		return d, err
 	}
-	if _, err := descriptor(d.self.Fd()).still(was); err != nil {
+	if _, err := descriptor(d.self.Fd()).checkSame(was); err != nil {
 		return directory{}, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -125,7 +125,7 @@ func openDirectory(root *os.Root, at string) (directory, error) {
 	if err != nil {
 		return directory{}, err
 	}
-	d, err := enter(sub)
+	d, err := openSelf(sub)
 	if err != nil {
 		return directory{}, errors.Join(err, sub.Close())
 	}
@@ -142,10 +142,9 @@ func (d directory) Close() error {
 	return err
 }
 
-// open opens a file of the directory, and nothing that a link in its place leads to. A pipe
-// does not block.
+// open opens a file of the directory. It does not follow links, and does not block on a pipe.
 func (d directory) open(name string, flags int, mode fs.FileMode) (descriptor, error) {
-	fd, err := retried(func() (int, error) {
+	fd, err := retryEINTR(func() (int, error) {
 		return unix.Openat(int(d.self.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, uint32(mode))
 	})
 	if err != nil {
@@ -154,23 +153,23 @@ func (d directory) open(name string, flags int, mode fs.FileMode) (descriptor, e
 	return descriptor(fd), nil
 }
 
-// openRegular opens a file that was listed, and nothing else that has taken its place. mend lets
-// it make the file readable by its owner.
-func (d directory) openRegular(was listed, mend bool) (descriptor, error) {
+// openRegular opens a file that was listed. The error is errChanged if it was replaced since.
+// fixMode allows it to make the file readable by its owner.
+func (d directory) openRegular(was dirItem, mend bool) (descriptor, error) {
 	f, err := d.openUnchecked(was, mend)
 	if err != nil {
 		return -1, err
 	}
-	if _, err := f.still(was); err != nil {
+	if _, err := f.checkSame(was); err != nil {
 		_ = f.Close()
 		return -1, err
 	}
 	return f, nil
 }
 
-// openUnchecked is openRegular without the check, which is [descriptor.still]. Before it,
-// nothing that is read counts.
-func (d directory) openUnchecked(was listed, mend bool) (descriptor, error) {
+// openUnchecked is openRegular without the check for a replaced file. The caller must call
+// [descriptor.checkSame] before it uses what it has read.
+func (d directory) openUnchecked(was dirItem, mend bool) (descriptor, error) {
 	if perm := was.mode.Perm(); mend && perm&0o400 == 0 {
 		if err := d.Chmod(was.name, perm|0o600); err != nil {
 			return -1, err
@@ -183,38 +182,38 @@ func (d directory) openUnchecked(was listed, mend bool) (descriptor, error) {
 	return f, err
 }
 
-// Owner is who gets what is written.
+// Owner is the user and group that own written files. A nil Owner leaves them to the caller's
+// user.
 type Owner struct{ UID, GID int }
 
-// Give gives away what is at a path; links are not followed. What is for no owner stays the
-// caller's.
-func (o *Owner) Give(path string) error {
+// Chown changes the owner of a path. It does not follow links.
+func (o *Owner) Chown(path string) error {
 	if o == nil {
 		return nil
 	}
 	return os.Lchown(path, o.UID, o.GID)
 }
 
-// giveIn is Give below a directory.
-func (o *Owner) giveIn(root *os.Root, path string) error {
+// chownIn is Chown for a path below a directory.
+func (o *Owner) chownIn(root *os.Root, path string) error {
 	if o == nil {
 		return nil
 	}
 	return root.Lchown(path, o.UID, o.GID)
 }
 
-// openFile is a [descriptor] or an [os.File].
+// openFile is implemented by [descriptor] and [os.File].
 type openFile interface {
 	io.Writer
 	Fd() uintptr
 }
 
-// descriptor is an open file.
+// descriptor is the file descriptor of an open file.
 type descriptor int
 
 // Read implements [io.Reader].
 func (f descriptor) Read(p []byte) (int, error) {
-	n, err := retried(func() (int, error) { return syscall.Read(int(f), p) })
+	n, err := retryEINTR(func() (int, error) { return syscall.Read(int(f), p) })
 	if err != nil {
 		return 0, os.NewSyscallError("read", err)
 	}
@@ -227,7 +226,7 @@ func (f descriptor) Read(p []byte) (int, error) {
 // Write implements [io.Writer].
 func (f descriptor) Write(p []byte) (n int, err error) {
 	for n < len(p) {
-		more, err := retried(func() (int, error) { return syscall.Write(int(f), p[n:]) })
+		more, err := retryEINTR(func() (int, error) { return syscall.Write(int(f), p[n:]) })
 		if err != nil {
 			return n, os.NewSyscallError("write", err)
 		}
@@ -240,50 +239,50 @@ func (f descriptor) Write(p []byte) (n int, err error) {
 func (f descriptor) Close() error { return os.NewSyscallError("close", syscall.Close(int(f))) }
 
 func (f descriptor) stat() (st unix.Stat_t, err error) {
-	_, err = retried(func() (int, error) { return 0, unix.Fstat(int(f), &st) })
+	_, err = retryEINTR(func() (int, error) { return 0, unix.Fstat(int(f), &st) })
 	return st, os.NewSyscallError("fstat", err)
 }
 
-// still returns the stamp of an open file or directory that was listed. The error is errChanged
-// if it is another one, or of another kind: a new file often gets the inode of one that was removed.
-func (f descriptor) still(was listed) (stamp, error) {
+// checkSame returns the stamp of an open file or directory. The error is errChanged if it is not
+// the one that was listed, or of another kind: a new file often gets the inode of a removed one.
+func (f descriptor) checkSame(was dirItem) (stamp, error) {
 	st, err := f.stat()
 	now := stampFrom(&st)
-	if err == nil && (!now.of(was.stamp) || modeOf(fs.FileMode(st.Mode)).Type() != was.mode.Type()) {
+	if err == nil && (!now.sameFile(was.stamp) || modeOf(fs.FileMode(st.Mode)).Type() != was.mode.Type()) {
 		err = errChanged
 	}
 	return now, err
 }
 
-// Fd is the number of the descriptor.
+// Fd returns the file descriptor.
 func (f descriptor) Fd() uintptr { return uintptr(f) }
 
-// newFiles makes files in one directory. It is for one goroutine at a time.
-type newFiles struct {
+// fileCreator makes files in one directory. It must not be used concurrently.
+type fileCreator struct {
 	directory
-	// owner is who gets the files; nil: the caller.
+	// owner gets the files; nil: the caller.
 	owner *Owner
-	// stamped: the stamps of the files are asked for.
-	stamped bool
-	// exact are the modes that files of the directory get without a change: neither the umask nor
-	// a list of the directory takes bits away.
-	exact []fs.FileMode
+	// wantStamps: finish returns the stamps of the files.
+	wantStamps bool
+	// exactModes are modes that new files in the directory get unchanged: neither the umask nor
+	// an access control list clears bits.
+	exactModes []fs.FileMode
 }
 
 // create makes a new file.
-func (d *newFiles) create(name string, mode fs.FileMode) (descriptor, error) {
+func (d *fileCreator) create(name string, mode fs.FileMode) (descriptor, error) {
 	return d.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 }
 
-// finish gives a file that was made its owner and its mode, and returns its stamp if that is
-// asked for.
-func (d *newFiles) finish(f descriptor, mode fs.FileMode) (stamp, error) {
+// finish sets the owner and the mode of a new file. It returns the file's stamp if wantStamps is
+// set.
+func (d *fileCreator) finish(f descriptor, mode fs.FileMode) (stamp, error) {
 	if o := d.owner; o != nil {
 		if err := syscall.Fchown(int(f), o.UID, o.GID); err != nil {
 			return stamp{}, os.NewSyscallError("fchown", err)
 		}
 	}
-	if !d.stamped && slices.Contains(d.exact, mode) {
+	if !d.wantStamps && slices.Contains(d.exactModes, mode) {
 		return stamp{}, nil
 	}
 	st, err := f.stat()
@@ -292,13 +291,13 @@ func (d *newFiles) finish(f descriptor, mode fs.FileMode) (stamp, error) {
 			st, err = f.stat()
 		}
 	} else if err == nil {
-		d.exact = append(d.exact, mode)
+		d.exactModes = append(d.exactModes, mode)
 	}
 	return stampFrom(&st), err
 }
 
-// retried calls do until no signal interrupts it.
-func retried(do func() (int, error)) (int, error) {
+// retryEINTR repeats do as long as a signal interrupts it.
+func retryEINTR(do func() (int, error)) (int, error) {
 	for {
 		if n, err := do(); !errors.Is(err, syscall.EINTR) {
 			return n, err

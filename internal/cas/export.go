@@ -16,12 +16,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Export writes files and links of a manifest into a directory, which it makes
-// if need be, and returns the paths written, sorted. wanted selects them: a
-// path, a directory or a pattern each; none selects everything. What is in the
-// directory stays; a path that exists already is an error, before anything is
-// written, unless overwrite is set. No link that is there is followed out of the
-// directory. A selection that matches nothing is [session.ErrNotFound].
+// Export writes files and links of a manifest into a directory and returns the paths written,
+// sorted. It makes the directory if it does not exist. Each of wanted is a path, a directory or a
+// pattern; an empty list selects everything. Other content of the directory is kept. If a path
+// exists, the error comes before anything is written, unless overwrite is set. Existing links
+// that lead out of the directory are not followed. A selection without a match is
+// [session.ErrNotFound].
 func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []string, dir string, overwrite bool) (_ []string, err error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
@@ -39,14 +39,14 @@ func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []strin
 		return nil, fmt.Errorf("open the directory to write to: %w", err)
 	}
 	defer closing(root, &err)
-	if err := makeWay(root, paths, overwrite); err != nil {
+	if err := clearTargets(root, paths, overwrite); err != nil {
 		return nil, fmt.Errorf("write to %s: %w", dir, err)
 	}
 	return paths, s.exportAll(ctx, root, m, paths, dir)
 }
 
-// ExportFiles writes a manifest's files and links into a directory that has none
-// of them, and makes it if need be.
+// ExportFiles writes a manifest's files and links into a directory that has none of them. It
+// makes the directory if it does not exist.
 func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err error) {
 	if err := os.MkdirAll(dir, executableMode); err != nil {
 		return fmt.Errorf("make the directory to write to: %w", err)
@@ -60,7 +60,7 @@ func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err er
 }
 
 func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) (err error) {
-	from := s.in.BlobReader()
+	from := s.backend.BlobReader()
 	defer closing(from, &err)
 	for _, p := range paths {
 		if err := s.export(ctx, from, root, p, m[p]); err != nil {
@@ -70,8 +70,8 @@ func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths 
 	return nil
 }
 
-// makeWay refuses paths that exist, or removes them.
-func makeWay(root *os.Root, paths []string, overwrite bool) error {
+// clearTargets returns an error for paths that exist, or removes them if overwrite is set.
+func clearTargets(root *os.Root, paths []string, overwrite bool) error {
 	var existing []string
 	for _, p := range paths {
 		switch info, err := root.Lstat(p); {
@@ -107,16 +107,16 @@ func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Ro
 		return err
 	}
 	defer closing(dir, &err)
-	_, err = s.writeFile(ctx, from, &newFiles{directory: dir}, path.Base(p), e)
+	_, err = s.writeFile(ctx, from, &fileCreator{directory: dir}, path.Base(p), e)
 	return err
 }
 
-// Select returns the manifest's paths that are wanted, sorted: each of wanted is
-// a path, a directory or a pattern, and none selects everything. What matches
-// nothing is [session.ErrNotFound].
-func (m Manifest) Select(wanted []string) ([]string, error) { return selectOf(m.Paths(), wanted) }
+// Select returns the manifest's paths that wanted selects, sorted. Each of wanted is a path, a
+// directory or a pattern; an empty list selects everything. A selection without a match is
+// [session.ErrNotFound].
+func (m Manifest) Select(wanted []string) ([]string, error) { return selectPaths(m.Paths(), wanted) }
 
-func selectOf(all, wanted []string) ([]string, error) {
+func selectPaths(all, wanted []string) ([]string, error) {
 	if len(wanted) == 0 {
 		return all, nil
 	}

@@ -1,17 +1,17 @@
 package cas
 
-// Fault is something in the store that is damaged or missing. As an error it is
-// [session.ErrCorrupt] or [session.ErrNotFound].
+// Fault is a damaged or missing file of the store. As an error it is [session.ErrCorrupt] or
+// [session.ErrNotFound].
 type Fault struct {
 	// Path is the file, relative to the store.
 	Path string `json:"path"`
 	// What says what is wrong with it.
 	What string `json:"what"`
-	// Quarantined is where the file was moved to, relative to the store; empty
-	// if there was nothing to move.
+	// Quarantined is the path to which the file was moved, relative to the store; empty if
+	// nothing was moved.
 	Quarantined string `json:"quarantined,omitempty"`
 
-	// Repaired says how the file was written again; empty: it was not.
+	// Repaired says how the file was repaired; empty: it was not.
 	Repaired string `json:"repaired,omitempty"`
 
 	// Kind is [session.ErrCorrupt] or [session.ErrNotFound].

@@ -11,11 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Fold applies the steps' deltas to the base in order and stores the tree that
-// they add up to. Where two steps disagree on a path the later one wins, and if
-// nobody has had a say on that yet ([session.Unsettled]) it is a conflict: different
-// contents, an edit against a deletion, a file against a directory of its name.
-// Conflicts are sorted by path.
+// Fold applies the steps' deltas to the base in order and stores the resulting tree. If two steps
+// change a path differently, the later one wins. This is a conflict unless it has been settled
+// before ([session.Unsettled]): different contents, an edit against a deletion, a file against a
+// directory of the same name. Conflicts are sorted by path.
 func (s trees) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
 	t, err := s.Tree(ctx, base)
 	if err != nil {
@@ -55,7 +54,7 @@ type touch struct {
 	change Change
 }
 
-// conflicts finds what unsettled steps disagree on.
+// conflicts returns the paths that unsettled steps change differently.
 func conflicts(steps []session.Step, deltas []Delta) []session.Conflict {
 	type key struct {
 		path string
@@ -106,9 +105,8 @@ func conflicts(steps []session.Step, deltas []Delta) []session.Conflict {
 	return out
 }
 
-// Artifacts lists the files and links that the steps left and that are still in
-// the tree that they add up to, each with the last step that set it, sorted by
-// path.
+// Artifacts lists the files and links that the steps created or changed and that still exist
+// after the last step, each with the last step that set it, sorted by path.
 func (s trees) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
 	deltas, err := s.deltas(ctx, steps)
 	if err != nil {

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// git85 are the digits of git's base 85.
+// git85 are the digits of git's base 85 encoding.
 const git85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// gitLengths are the letters for the number of bytes, from 1 on, that a line of a
-// binary patch encodes.
+// gitLengths are the letters that encode the number of bytes, from 1 on, in a line of a binary
+// patch.
 const gitLengths = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// writeBinary writes git's binary patch from one content to another, and back.
+// writeBinary writes git's binary patch from one content to another, followed by the reverse
+// patch.
 func writeBinary(text *strings.Builder, before, after string) error {
 	text.WriteString("GIT binary patch\n")
 	for _, content := range []string{after, before} {
@@ -26,8 +27,8 @@ func writeBinary(text *strings.Builder, before, after string) error {
 	return nil
 }
 
-// writeLiteral writes a whole content: deflated, in lines that each begin with
-// their length as a letter.
+// writeLiteral writes a whole content: deflated, in lines that begin with a letter for their
+// length.
 func writeLiteral(text *strings.Builder, content string) error {
 	var deflated bytes.Buffer
 	z := zlib.NewWriter(&deflated)
@@ -49,8 +50,7 @@ func writeLiteral(text *strings.Builder, content string) error {
 	return nil
 }
 
-// writeBase85 writes five digits for every four bytes, the last of which are
-// filled up with zeros.
+// writeBase85 writes five digits for every four bytes. It pads the last group with zeros.
 func writeBase85(text *strings.Builder, data []byte) {
 	for len(data) > 0 {
 		var group [4]byte

@@ -11,14 +11,13 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// isGitDir reports whether a name is that of git's own directory or file: never part
-// of a tree, whatever patterns say, since what it holds is executed by whoever runs
-// git there. Some file systems take .GIT for the same, or leave out what is not seen, or
-// what stands behind a colon and dots and spaces at the end, or have a short name for it;
-// and a tree may come to one.
+// isGitDir reports whether a name refers to git's own directory or file. It is never part of a
+// tree, whatever the patterns say, because whoever runs git there executes its content. The check
+// includes names that some file systems treat as .git: other upper or lower case, invisible
+// characters, a colon and what follows it, trailing dots and spaces, and a short name.
 func isGitDir(name string) bool {
 	if name != "" && name[0] < unicode.MaxASCII && !strings.ContainsRune(".gG", rune(name[0])) {
-		return false // as nearly all names
+		return false // fast path for nearly all names
 	}
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.TrimRight(strings.Map(func(r rune) rune {
@@ -30,7 +29,7 @@ func isGitDir(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
 
-// ignoreFile has the rules of the directory in which it lies.
+// ignoreFile has the ignore rules of its directory.
 const ignoreFile = ".gitignore"
 
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
@@ -40,14 +39,13 @@ func ignoreFileTooLarge(p string, size int64) error {
 	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed", size, maxIgnoreFile)}
 }
 
-// cacheDirs are the directories that tools fill and can fill again. As patterns
-// they come before all others, so that a tree's own can take them back.
+// cacheDirs are directories that tools create and can create again. Their patterns have the
+// lowest priority, so a tree's own rules can include them again.
 var cacheDirs = []string{"node_modules", ".venv", "target", "__pycache__"}
 
 // ignoreRule is one line of a .gitignore.
 type ignoreRule struct {
-	// glob is matched against the path below the rules' directory, or only
-	// against the last name of it.
+	// glob is matched against the path below the rules' directory, or only against its last name.
 	glob     string
 	literal  bool
 	nameOnly bool
@@ -59,13 +57,13 @@ type ignoreRule struct {
 // ignoreRules are the rules of one .gitignore and of those above it.
 type ignoreRules struct {
 	above *ignoreRules
-	// dir is where the rules stand: empty or ending in a slash.
+	// dir is the directory of the rules: empty or ending in a slash.
 	dir   string
 	rules []ignoreRule
 }
 
-// parseIgnore reads the lines of a .gitignore that stands in dir ("." for the
-// top). What git cannot understand either is passed over, as git does.
+// parseIgnore parses a .gitignore in dir ("." for the top). Lines that are not valid patterns are
+// skipped, as git does.
 func parseIgnore(above *ignoreRules, dir, text string) *ignoreRules {
 	r := &ignoreRules{above: above}
 	if dir != "." {
@@ -121,9 +119,9 @@ var characterClasses = strings.NewReplacer(
 	"[:lower:]", "a-z", "[:xdigit:]", "0-9a-fA-F", "[:space:]", " \t\r\n\f\v",
 )
 
-// toDoublestar translates git's patterns: braces mean themselves there, stars
-// are directories only where they stand alone, and a trailing /** means what is
-// below, not the directory itself.
+// toDoublestar translates git's patterns. In these, braces are literal, ** matches directories
+// only as a whole part of the path, and a trailing /** matches what is below, not the directory
+// itself.
 func toDoublestar(glob string) string {
 	parts := strings.Split(characterClasses.Replace(glob), "/")
 	for i, part := range parts {
@@ -152,7 +150,7 @@ func translatePart(part string) string {
 		}
 		b.WriteByte(c)
 		if !escaped && (c == '!' || c == '^') && i > 0 && part[i-1] == '[' {
-			b.WriteByte('/') // no class holds it
+			b.WriteByte('/') // a slash must not match a negated class
 		}
 		star = !escaped && c == '*'
 		escaped = !escaped && c == '\\'
@@ -160,7 +158,7 @@ func translatePart(part string) string {
 	return b.String()
 }
 
-// match reports whether the rule is about the path.
+// match reports whether the rule applies to the path.
 func (r ignoreRule) match(below, name string, kind fs.FileMode) bool {
 	if r.dirOnly && !kind.IsDir() || r.notFile && kind.IsRegular() {
 		return false
@@ -174,8 +172,9 @@ func (r ignoreRule) match(below, name string, kind fs.FileMode) bool {
 	return doublestar.MatchUnvalidated(r.glob, below)
 }
 
-// decide finds the last rule about the path, the deepest first, and tells
-// whether it leaves the path out. Directories above the path are not considered.
+// decide applies the last rule that matches the path; deeper .gitignore files take precedence.
+// out reports whether the rule excludes the path. Rules for the directories above the path are
+// not considered.
 func (r *ignoreRules) decide(p string, kind fs.FileMode) (out, decided bool) {
 	name := path.Base(p)
 	for ; r != nil; r = r.above {
@@ -189,8 +188,7 @@ func (r *ignoreRules) decide(p string, kind fs.FileMode) (out, decided bool) {
 	return false, false
 }
 
-// cacheRules ignore the directories that tools fill, and links in their place,
-// but not files that happen to have such a name.
+// cacheRules ignore cacheDirs and links with these names, but not files with these names.
 func cacheRules() *ignoreRules {
 	r := &ignoreRules{}
 	for _, name := range cacheDirs {
@@ -199,10 +197,10 @@ func cacheRules() *ignoreRules {
 	return r
 }
 
-// patterns are globs that are looked for whatever is ignored.
+// patterns are globs that take precedence over ignore rules.
 type patterns []string
 
-// checkPatterns refuses globs that can match nothing.
+// checkPatterns returns an error for a glob with invalid syntax.
 func checkPatterns(globs []string) error {
 	for _, g := range globs {
 		if !doublestar.ValidatePattern(g) {
@@ -212,24 +210,23 @@ func checkPatterns(globs []string) error {
 	return nil
 }
 
-// match reports whether a pattern matches the path. A cache directory on the way
-// must be named in the pattern: ** does not mean to look into node_modules.
+// match reports whether a pattern matches the path. A pattern must name each cache directory on
+// the path: ** does not match node_modules.
 func (ps patterns) match(p string) bool {
 	return slices.ContainsFunc(ps, func(glob string) bool {
 		return globMatches(glob, p) && namesCaches(glob, p)
 	})
 }
 
-// below reports whether a pattern could match something under the directory.
+// below reports whether a pattern could match something below the directory.
 func (ps patterns) below(dir string) bool {
 	return slices.ContainsFunc(ps, func(glob string) bool {
 		return reaches(strings.Split(glob, "/"), strings.Split(dir, "/")) && namesCaches(glob, dir+"/")
 	})
 }
 
-// reaches reports whether a pattern, given by its parts, could match something
-// under the directory. Alternatives that hold slashes are not taken apart: what
-// has them may reach anywhere.
+// reaches reports whether a pattern, split at slashes, could match something below the directory.
+// Alternatives that contain slashes are not expanded: such a pattern could match anything.
 func reaches(glob, dir []string) bool {
 	switch {
 	case len(glob) == 0:
@@ -240,8 +237,7 @@ func reaches(glob, dir []string) bool {
 	return doublestar.MatchUnvalidated(glob[0], dir[0]) && reaches(glob[1:], dir[1:])
 }
 
-// namesCaches reports whether the pattern spells out every cache directory that
-// lies on the path.
+// namesCaches reports whether the pattern contains the name of every cache directory on the path.
 func namesCaches(glob, p string) bool {
 	for rest := p; ; {
 		name, tail, more := strings.Cut(rest, "/")
@@ -255,5 +251,5 @@ func namesCaches(glob, p string) bool {
 	}
 }
 
-// globMatches reports whether a sound pattern matches a path.
+// globMatches reports whether a valid pattern matches a path.
 func globMatches(glob, p string) bool { return doublestar.MatchUnvalidated(glob, p) }

@@ -18,50 +18,50 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// stamp tells one state of a file from another without reading it.
+// stamp identifies one state of a file's content without reading it.
 type stamp struct {
 	Device, Inode uint64
-	// Size in bytes; the times in nanoseconds.
+	// Size is in bytes; the times are in nanoseconds.
 	Size, Modified, Changed int64
 }
 
-// of reports whether both stamps are of one file.
-func (s stamp) of(o stamp) bool { return s.Device == o.Device && s.Inode == o.Inode }
+// sameFile reports whether both stamps are of the same file.
+func (s stamp) sameFile(o stamp) bool { return s.Device == o.Device && s.Inode == o.Inode }
 
-// clock is a time by which files are stamped, in nanoseconds; zero: it is not known.
+// clock is a time of the kernel's clock for file times, in nanoseconds; zero: unknown.
 type clock int64
 
-// vouches reports whether a stamp, which a file has after the time, tells its content from any
-// other: what is changed from the time on bears a later one.
-func (c clock) vouches(s stamp) bool { return c != 0 && s.Changed != 0 && s.Changed < int64(c) }
+// isAfter reports whether the clock is later than the last change of the stamp. Then the stamp
+// identifies the content: a change after the clock was read gives the file a later time.
+func (c clock) isAfter(s stamp) bool { return c != 0 && s.Changed != 0 && s.Changed < int64(c) }
 
-// indexed is a file or link of a directory, whose content was known when it bore the stamp.
-type indexed struct {
+// indexEntry is a file or link with the stamp for which its content is known.
+type indexEntry struct {
 	name   string
-	digest spec.Digest // empty: it is a link
+	digest spec.Digest // empty for a link
 	stamp  stamp
 }
 
-// index is what the store remembers of a directory, so that an unchanged file
-// need not be read again. It is a cache: without it everything is read. A nil one has nothing.
+// index records the files of a directory with their stamps and digests, so that unchanged files
+// need not be read again. It is a cache: without it everything is read. A nil index is empty.
 type index struct {
-	// manifest is a tree that holds every content in the files, and total how many files
-	// and links are in it. While it is in the store, so are they.
+	// manifest is a tree that contains the content of all indexed files, and total is its number
+	// of files and links. While it is in the store, these contents are, too.
 	manifest spec.Digest
 	total    int
-	// dirs are the directories by name, and count is how many files and links are in them.
-	dirs  map[string]section
+	// dirs are the directories by path, and count is the number of indexed files and links.
+	dirs  map[string]encodedDir
 	count int
 }
 
-// section is what an index has of one directory, encoded, and its checksum.
-type section struct {
+// encodedDir is the encoded index of one directory, with its checksum.
+type encodedDir struct {
 	sum   string
 	files []byte
 }
 
-// in returns what the index has of a directory. It may be called from many goroutines.
-func (x *index) in(dir string) remembered {
+// dir returns the index of one directory. It is safe for concurrent use.
+func (x *index) dir(dir string) dirIndex {
 	if x == nil {
 		return nil
 	}
@@ -72,14 +72,14 @@ func (x *index) in(dir string) remembered {
 	return decodeSection(string(at.files))
 }
 
-// isAll reports whether what was found in the directory is the index's tree.
-func (x *index) isAll(l *listing) bool {
+// matches reports whether the files that a scan found are exactly the index's tree, unchanged.
+func (x *index) matches(l *listing) bool {
 	if x == nil || x.total != x.count || x.count != l.count() {
 		return false
 	}
 	for dir := range l.dirs {
 		for i := range dir {
-			if !dir[i].kept {
+			if !dir[i].stampValid {
 				return false
 			}
 		}
@@ -87,12 +87,12 @@ func (x *index) isAll(l *listing) bool {
 	return true
 }
 
-// remembered is what an index has of one directory, sorted by name.
-type remembered []indexed
+// dirIndex is the decoded index of one directory, sorted by name.
+type dirIndex []indexEntry
 
-// digest returns that of a file or link if it is as it was.
-func (r remembered) digest(now listed) (spec.Digest, bool) {
-	i, ok := slices.BinarySearchFunc(r, now.name, func(f indexed, name string) int { return strings.Compare(f.name, name) })
+// digest returns the digest of a file or link; ok is false if its stamp has changed.
+func (r dirIndex) digest(now dirItem) (spec.Digest, bool) {
+	i, ok := slices.BinarySearchFunc(r, now.name, func(f indexEntry, name string) int { return strings.Compare(f.name, name) })
 	if !ok || r[i].stamp != now.stamp {
 		return "", false
 	}
@@ -107,27 +107,28 @@ func splitPath(p string) (dir, name string) {
 	return ".", p
 }
 
-// indexes has what is remembered of directories of this host, in a directory; without one
-// nothing is.
-type indexes struct{ dir string }
+// indexFiles stores indexes of directories of this host in a directory. Without a directory it
+// stores nothing.
+type indexFiles struct{ dir string }
 
 const indexMagic = "maestro.index/v3\n"
 
-// indexPath is where the index of a directory lies.
-func (s indexes) indexPath(dir string) string {
+// indexPath returns the file of the index of a directory.
+func (s indexFiles) indexPath(dir string) string {
 	return filepath.Join(s.dir, string(DigestOf([]byte(dir))))
 }
 
-// loading begins to load what is remembered of a directory, and returns what waits for that.
-func (s *Store) loading(dir string) func() *index {
-	load := sync.OnceValue(func() *index { return s.loadIndex(dir, s.in) })
+// startLoading starts to load the index of a directory. The returned function waits for the
+// result.
+func (s *Store) startLoading(dir string) func() *index {
+	load := sync.OnceValue(func() *index { return s.loadIndex(dir, s.backend) })
 	go load()
 	return load
 }
 
-// loadIndex returns what is remembered of a directory whose content is among the blobs; nil
-// if that is nothing, or nothing that can be relied on.
-func (s indexes) loadIndex(dir string, blobs storage.Blobs) *index {
+// loadIndex returns the index of a directory; nil if there is none, or none that is usable with
+// these blobs.
+func (s indexFiles) loadIndex(dir string, blobs storage.Blobs) *index {
 	if s.dir == "" {
 		return nil
 	}
@@ -136,28 +137,30 @@ func (s indexes) loadIndex(dir string, blobs storage.Blobs) *index {
 		return nil
 	}
 	x := decodeIndex(data)
-	// A manifest that was pruned meanwhile vouches for nothing; one that was not
-	// is young now, and then neither is what it names.
+	// If the manifest was pruned, its contents may be missing. UseBlob marks it as used, so that
+	// it and its contents cannot be pruned now.
 	if x == nil || blobs.UseBlob(x.manifest) != nil {
 		return nil
 	}
 	return x
 }
 
-// saveIndex remembers a directory by its encoded index; nil: what is remembered stays. A failure only costs time later, and so does a file that
-// was not written to its end: its checksum is wrong.
-func (s indexes) saveIndex(dir string, encoded []byte) {
+// saveIndex writes the encoded index of a directory; nil keeps the old one. Errors are ignored,
+// because a missing index only costs time. The checksum of a partly written file is wrong.
+func (s indexFiles) saveIndex(dir string, encoded []byte) {
 	if encoded == nil {
 		return
 	}
-	// Only its parent is the store: what makes more could fill a mount point.
+	// Do not create parent directories: if the store is not mounted, they would fill its mount
+	// point.
 	if err := os.Mkdir(s.dir, dirMode); err == nil || errors.Is(err, fs.ErrExist) {
 		_ = os.WriteFile(s.indexPath(dir), encoded, fileMode)
 	}
 }
 
-// DropIndex forgets a directory. Unlike saving, this must not fail.
-func (s indexes) DropIndex(dir string) error {
+// DropIndex removes the index of a directory. Its errors must not be ignored: a stale index could
+// be used.
+func (s indexFiles) DropIndex(dir string) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -167,13 +170,13 @@ func (s indexes) DropIndex(dir string) error {
 	return nil
 }
 
-// dropIndexes forgets all directories, after a blob was found missing: what is
-// remembered could keep it from being stored anew.
-func (s indexes) dropIndexes() { _ = os.RemoveAll(s.dir) }
+// dropIndexes removes all indexes after a blob was found missing. Otherwise an index could
+// prevent that the blob is stored again.
+func (s indexFiles) dropIndexes() { _ = os.RemoveAll(s.dir) }
 
-// encodeIndex writes an index of files and links by their directories: the size of the head, the
-// head with the checksum of each directory, the checksum of all that, and the directories.
-func encodeIndex(manifest spec.Digest, total int, files map[string][]indexed) []byte {
+// encodeIndex encodes an index: the size of the head, the head with a checksum for each
+// directory, the checksum of both, and the directories.
+func encodeIndex(manifest spec.Digest, total int, files map[string][]indexEntry) []byte {
 	head := appendNumber(append([]byte(nil), manifest...), total)
 	head = appendNumber(head, len(files))
 	size := 0
@@ -199,11 +202,11 @@ func encodeIndex(manifest spec.Digest, total int, files map[string][]indexed) []
 // stampSize is the length of an encoded stamp.
 const stampSize = 5 * 8
 
-func appendSection(b []byte, files []indexed) []byte {
-	slices.SortFunc(files, func(a, b indexed) int { return strings.Compare(a.name, b.name) })
+func appendSection(b []byte, files []indexEntry) []byte {
+	slices.SortFunc(files, func(a, b indexEntry) int { return strings.Compare(a.name, b.name) })
 	for _, f := range files {
 		b = appendText(appendText(b, f.name), string(f.digest))
-		for _, n := range []uint64{f.stamp.Device, f.stamp.Inode, uint64(f.stamp.Size), uint64(f.stamp.Modified), uint64(f.stamp.Changed)} { //nolint:gosec // read back as they were
+		for _, n := range []uint64{f.stamp.Device, f.stamp.Inode, uint64(f.stamp.Size), uint64(f.stamp.Modified), uint64(f.stamp.Changed)} { //nolint:gosec // decoded by the same conversion
 			b = binary.LittleEndian.AppendUint64(b, n)
 		}
 	}
@@ -216,8 +219,8 @@ func appendNumber(b []byte, n int) []byte {
 
 func appendText(b []byte, text string) []byte { return append(appendNumber(b, len(text)), text...) }
 
-// decodeIndex returns nil for anything but the whole of what encodeIndex wrote. What is in the
-// directories is looked at when it is asked for.
+// decodeIndex decodes an index; nil if it is not complete and valid. Directories are decoded when
+// they are used.
 func decodeIndex(data []byte) *index {
 	rest, ok := bytes.CutPrefix(data, []byte(indexMagic))
 	if !ok || len(rest) < 8 {
@@ -227,17 +230,17 @@ func decodeIndex(data []byte) *index {
 	if size > uint64(len(rest)) || uint64(len(rest))-size < sha256.Size {
 		return nil
 	}
-	r := &indexReader{rest: string(rest[:size])} // names are parts of it
+	r := &indexReader{rest: string(rest[:size])} // decoded names share this string
 	sum, body := rest[size:][:sha256.Size], rest[size:][sha256.Size:]
 	if of := sha256.Sum256(data[:len(data)-len(sum)-len(body)]); !bytes.Equal(sum, of[:]) {
 		return nil
 	}
-	x := &index{manifest: spec.Digest(r.take(64)), total: r.number(), dirs: map[string]section{}}
+	x := &index{manifest: spec.Digest(r.take(64)), total: r.number(), dirs: map[string]encodedDir{}}
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		dir := r.text()
 		x.count += r.number()
 		size := min(r.number(), len(body))
-		x.dirs[dir] = section{r.take(sha256.Size), body[:size]}
+		x.dirs[dir] = encodedDir{r.take(sha256.Size), body[:size]}
 		body = body[size:]
 	}
 	if r.bad || r.rest != "" || len(body) > 0 || !x.manifest.Valid() {
@@ -246,11 +249,11 @@ func decodeIndex(data []byte) *index {
 	return x
 }
 
-// decodeSection returns nil for anything but what appendSection wrote.
-func decodeSection(data string) (files remembered) {
+// decodeSection decodes one directory; nil if it is not valid.
+func decodeSection(data string) (files dirIndex) {
 	r := &indexReader{rest: data}
 	for r.rest != "" {
-		files = append(files, indexed{name: r.text(), digest: spec.Digest(r.text()), stamp: r.stamp()})
+		files = append(files, indexEntry{name: r.text(), digest: spec.Digest(r.text()), stamp: r.stamp()})
 	}
 	if r.bad {
 		return nil
@@ -258,7 +261,7 @@ func decodeSection(data string) (files remembered) {
 	return files
 }
 
-// indexReader takes an index apart; bad once there was too little.
+// indexReader decodes an index; bad: the data was too short or invalid.
 type indexReader struct {
 	rest string
 	bad  bool
@@ -284,7 +287,7 @@ func (r *indexReader) number() int {
 	return int(n)
 }
 
-// count is a number of things, of which each takes up a byte at least.
+// count reads the number of items that follow; each takes at least one byte.
 func (r *indexReader) count() int {
 	n := r.number()
 	if n > len(r.rest) {
@@ -301,5 +304,5 @@ func (r *indexReader) stamp() stamp {
 	for i, b := 0, r.take(stampSize); i < len(n) && b != ""; i, b = i+1, b[8:] {
 		n[i] = binary.LittleEndian.Uint64([]byte(b[:8]))
 	}
-	return stamp{Device: n[0], Inode: n[1], Size: int64(n[2]), Modified: int64(n[3]), Changed: int64(n[4])} //nolint:gosec // as they were
+	return stamp{Device: n[0], Inode: n[1], Size: int64(n[2]), Modified: int64(n[3]), Changed: int64(n[4])} //nolint:gosec // encoded by the same conversion
 }

@@ -12,7 +12,7 @@ import (
 // would not be written. The checksum is put right, since it would hide both.
 func FuzzIndexDecode(f *testing.F) {
 	name := DigestOf(nil)
-	whole := encodeIndex(name, 1, map[string][]indexed{"a": {{"b", name, stamp{1, 2, 3, 4, 5}}}})
+	whole := encodeIndex(name, 1, map[string][]indexEntry{"a": {{"b", name, stamp{1, 2, 3, 4, 5}}}})
 	size := binary.LittleEndian.Uint64(whole[len(indexMagic):])
 	f.Add(whole[len(indexMagic)+8:][:size], whole[len(indexMagic)+8:][size+sha256.Size:])
 	f.Add([]byte(strings.Repeat("0", 64)+"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), []byte{})
@@ -25,7 +25,7 @@ func FuzzIndexDecode(f *testing.F) {
 			return
 		}
 		for dir := range x.dirs {
-			x.in(dir)
+			x.dir(dir)
 		}
 	})
 }
@@ -33,7 +33,7 @@ func FuzzIndexDecode(f *testing.F) {
 // FuzzIndexSection looks for what makes the reader of an index's directories panic, or accept what
 // it would not write.
 func FuzzIndexSection(f *testing.F) {
-	f.Add(appendSection(nil, []indexed{{"b", DigestOf(nil), stamp{1, 2, 3, 4, 5}}, {"c", "", stamp{1, 2, 3, 4, 6}}}))
+	f.Add(appendSection(nil, []indexEntry{{"b", DigestOf(nil), stamp{1, 2, 3, 4, 5}}, {"c", "", stamp{1, 2, 3, 4, 6}}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		files := decodeSection(string(data))
 		if again := decodeSection(string(appendSection(nil, files))); len(files) > 0 && !reflect.DeepEqual(files, again) {

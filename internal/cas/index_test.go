@@ -12,7 +12,7 @@ import (
 )
 
 // TestAnIndexKeepsItsManifest has a prune spare the manifest of an index that was loaded,
-// and an index whose manifest is gone vouch for nothing.
+// and an index whose manifest is gone are not used.
 func TestAnIndexKeepsItsManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -26,11 +26,11 @@ func TestAnIndexKeepsItsManifest(t *testing.T) {
 	old := time.Now().Add(-48 * time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 
-	require.NotNil(t, s.loadIndex("/somewhere", s.in))
+	require.NotNil(t, s.loadIndex("/somewhere", s.backend))
 	info, err := files.StatBlob(name)
 	require.NoError(t, err)
 	require.True(t, info.Used.After(old.Add(24*time.Hour)), "a prune takes it for unused since %s", info.Used)
 
 	require.NoError(t, os.Remove(path))
-	require.Nil(t, s.loadIndex("/somewhere", s.in))
+	require.Nil(t, s.loadIndex("/somewhere", s.backend))
 }

@@ -20,41 +20,42 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// batchSize is how many files of one directory a worker takes at a time.
+// batchSize is how many files of one directory a worker handles at a time.
 const batchSize = 128
 
-// Workers is how many files are read or written at a time.
+// Workers returns how many files are read or written concurrently.
 func Workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
 
-// ingestion stores the content of scanned files, and what refers to it, together.
+// ingestion stores the content of scanned files in one commit with the documents that refer to
+// it.
 type ingestion struct {
-	store   *Store
-	root    *os.Root
-	secrets *secrets.Set
-	mend    bool
-	// clock is the time by which files are stamped, from before anything was looked at; the
-	// zero value: none is to be relied on.
+	store    *Store
+	root     *os.Root
+	secrets  *secrets.Set
+	fixModes bool
+	// clock is the kernel's clock before the scan; zero: stamps cannot be relied on.
 	clock clock
 
-	// files are what was found, and unchanged how many of them are as the index says.
+	// files are the files that the scan found. unchanged counts those whose content the index
+	// has.
 	files     []found
 	unchanged int
 
-	// blobs has what is to be stored.
+	// blobs collects the blobs to be stored.
 	blobs storage.BlobBatch
 }
 
-// run reads the scanned files, as far as the index does not vouch for them.
+// run reads the scanned files, except those whose content the index has.
 func (in *ingestion) run(ctx context.Context) (err error) {
-	if in.blobs, err = in.store.in.NewBatch(); err != nil {
-		return fmt.Errorf("use the store: %w", err)
+	if in.blobs, err = in.store.backend.NewBatch(); err != nil {
+		return fmt.Errorf("open the store: %w", err)
 	}
 	var batches [][]*found
 	for files := range in.directories {
 		var unknown []*found
 		for i := range files {
 			switch f := &files[i]; {
-			case f.kept:
+			case f.stampValid:
 				in.unchanged++
 			case f.Link == "":
 				unknown = append(unknown, f)
@@ -77,7 +78,7 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// manifest is what was found.
+// manifest returns the files and links that were found.
 func (in *ingestion) manifest() Manifest {
 	m := make(Manifest, len(in.files))
 	for _, f := range in.files {
@@ -86,7 +87,7 @@ func (in *ingestion) manifest() Manifest {
 	return m
 }
 
-// tree is what was found, as a whole tree.
+// tree returns the files and links that were found, as a whole tree.
 func (in *ingestion) tree() *Tree {
 	return in.store.treeOf(func(yield func(string, Entry) bool) {
 		for i := range in.files {
@@ -97,18 +98,18 @@ func (in *ingestion) tree() *Tree {
 	})
 }
 
-// encoded is the index of a directory that holds a tree as it was found; nil: the one before says
-// the same.
+// encoded returns the new index of the directory, whose content is this tree; nil if it equals
+// the old index.
 func (in *ingestion) encoded(tree spec.Digest, before *index) []byte {
 	same := before != nil && before.manifest == tree && before.count == in.unchanged
 	kept := 0
-	dirs := map[string][]indexed{}
+	dirs := map[string][]indexEntry{}
 	for files := range in.directories {
 		dir, _ := splitPath(files[0].path)
-		known := make([]indexed, 0, len(files))
+		known := make([]indexEntry, 0, len(files))
 		for i := range files {
-			if f := &files[i]; f.kept {
-				known = append(known, indexed{f.listed.name, f.SHA256, f.listed.stamp})
+			if f := &files[i]; f.stampValid {
+				known = append(known, indexEntry{f.listed.name, f.SHA256, f.listed.stamp})
 			}
 		}
 		if kept += len(known); len(known) > 0 {
@@ -139,14 +140,14 @@ func (in *ingestion) directories(yield func([]found) bool) {
 }
 
 func (in *ingestion) link(f *found) error {
-	f.kept = in.clock.vouches(f.listed.stamp)
+	f.stampValid = in.clock.isAfter(f.listed.stamp)
 	if f.before() == f.Entry {
 		return nil
 	}
 	return checkNames(in.secrets, f.path, f.Link)
 }
 
-// batch stores files of one directory.
+// batch stores a batch of files of one directory.
 func (in *ingestion) batch(ctx context.Context, files []*found) (err error) {
 	at := path.Dir(files[0].path)
 	dir, err := openDirectory(in.root, at)
@@ -164,13 +165,14 @@ func (in *ingestion) batch(ctx context.Context, files []*found) (err error) {
 		case errors.As(err, &refused):
 			return err
 		case err != nil:
-			return fmt.Errorf("keep %q: %w", f.path, err)
+			return fmt.Errorf("store %q: %w", f.path, err)
 		}
 	}
 	return nil
 }
 
-// file stores one file. It is kept if it has not changed while it was read.
+// file stores one file. The stamp is valid for the index if the file did not change while it was
+// read.
 func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 	if size := f.listed.Size; size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
 		return tooLarge(f.path, size, in.store.limits.FileBytes)
@@ -180,26 +182,26 @@ func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 			return err
 		}
 	}
-	src, err := dir.openUnchecked(f.listed, in.mend)
+	src, err := dir.openUnchecked(f.listed, in.fixModes)
 	if err != nil {
 		return ofTree(f.path, "opened", err)
 	}
 	defer src.Close() //nolint:errcheck // only read
 	if f.listed.Size < storage.BufferSize {
-		f.Entry, err = in.small(ctx, src, f.listed.Size, f)
+		f.Entry, err = in.storeSmall(ctx, src, f.listed.Size, f)
 	} else {
-		f.Entry, err = in.large(ctx, src, f)
+		f.Entry, err = in.storeLarge(ctx, src, f)
 	}
 	before := f.listed.stamp
-	after, replaced := src.still(f.listed)
-	if replaced != nil { // also a reason for whatever was wrong with what was read
+	after, replaced := src.checkSame(f.listed)
+	if replaced != nil { // also explains a read error, so it comes first
 		return ofTree(f.path, "read", replaced)
 	}
 	if err != nil {
 		return err
 	}
 	f.Executable, f.listed.stamp = f.executable(), after
-	f.kept = in.clock.vouches(before) && after == before && before.Size == f.Size
+	f.stampValid = in.clock.isAfter(before) && after == before && before.Size == f.Size
 	return nil
 }
 
@@ -207,17 +209,18 @@ func tooLarge(p string, size, limit int64) error {
 	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed: remove it, or ignore it", size, limit)}
 }
 
-// small stores a file through memory. What the base has is not stored again.
-func (in *ingestion) small(ctx context.Context, src io.Reader, size int64, f *found) (Entry, error) {
+// storeSmall stores a file that fits into a buffer. Content that the base tree has is not stored
+// again.
+func (in *ingestion) storeSmall(ctx context.Context, src io.Reader, size int64, f *found) (Entry, error) {
 	buf, release := storage.Buffer()
 	defer release()
 	n, err := src.Read(buf)
-	if err == nil && int64(n) != size { // it changes, or its file system does not know its size
+	if err == nil && int64(n) != size { // it is being changed, or its file system reports a wrong size
 		var more int
 		more, err = io.ReadFull(src, buf[n:])
 		n += more
 		if err == nil {
-			return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
+			return in.storeStream(ctx, io.MultiReader(bytes.NewReader(buf), src), f)
 		}
 	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -234,9 +237,9 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, size int64, f *fo
 	return e, in.blobs.Put(e.SHA256, data)
 }
 
-// large stores a file through a temporary file, hashing what it writes. A file
-// that may be the base's is first only hashed.
-func (in *ingestion) large(ctx context.Context, src descriptor, f *found) (Entry, error) {
+// storeLarge stores a file by way of a temporary file. If the base tree has a file of this size
+// at the path, the content is hashed first, and stored only if it differs.
+func (in *ingestion) storeLarge(ctx context.Context, src descriptor, f *found) (Entry, error) {
 	if old := f.before(); old.SHA256 != "" && old.Size == f.listed.Size {
 		h := sha256.New()
 		n, err := storage.Copy(ctx, h, src)
@@ -253,12 +256,12 @@ func (in *ingestion) large(ctx context.Context, src descriptor, f *found) (Entry
 			return Entry{}, err
 		}
 	}
-	return in.stream(ctx, src, f)
+	return in.storeStream(ctx, src, f)
 }
 
-func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
+func (in *ingestion) storeStream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
 	temp := in.blobs.NewBlob()
-	defer temp.Close() //nolint:errcheck // what is left is swept away later
+	defer temp.Close() //nolint:errcheck // a later sweep removes leftovers
 	limit := in.store.limits.FileBytes
 	h := sha256.New()
 	scan := in.secrets.Scanner()
@@ -278,7 +281,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f *found) (e Ent
 	return e, temp.Add(e.SHA256)
 }
 
-// close discards what was not committed.
+// close discards everything that was not committed.
 func (in *ingestion) close() error {
 	if in == nil || in.blobs == nil {
 		return nil
@@ -286,8 +289,8 @@ func (in *ingestion) close() error {
 	return in.blobs.Close()
 }
 
-// commit stores the ingestion, durably. documents are those of the blobs that are likely to be
-// stored again soon.
+// commit stores everything durably. documents are the blobs that are likely to be stored again
+// soon.
 func (in *ingestion) commit(ctx context.Context, documents ...spec.Digest) error {
 	if err := in.blobs.Commit(ctx); err != nil {
 		return fmt.Errorf("write to the store: %w", err)

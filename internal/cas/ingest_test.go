@@ -46,7 +46,7 @@ func TestAFileIsReplacedAfterItWasListed(t *testing.T) {
 			in := &ingestion{store: s, root: dir.Root, secrets: secrets.New(nil), files: []found{{path: "file", listed: listed[0]}}}
 			defer in.close()
 			require.Error(t, in.run(t.Context()))
-			require.False(t, in.files[0].kept)
+			require.False(t, in.files[0].stampValid)
 		})
 	}
 }

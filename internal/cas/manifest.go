@@ -17,28 +17,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// DeltaSchema is the schema of a delta's blob.
+// DeltaSchema is the schema name in a delta's blob.
 const DeltaSchema = "maestro.delta/v1"
 
 // Entry is a file or a link in a tree.
 type Entry struct {
 	Executable bool `json:"executable,omitempty"`
-	// Link is a link's target, relative to the link; empty for a file.
+	// Link is a link's target, relative to the directory of the link; empty for a file.
 	Link string `json:"link,omitempty"`
-	// SHA256 names a file's content; empty for a link.
+	// SHA256 is the digest of a file's content; empty for a link.
 	SHA256 spec.Digest `json:"sha256,omitempty"`
 	// Size is a file's size in bytes.
 	Size int64 `json:"size,omitempty"`
 }
 
-// Change is what a delta does to a path: it sets its entry, or deletes it.
+// Change is what a delta does to a path: it sets the path's entry, or deletes it.
 type Change struct {
 	Deleted bool `json:"deleted,omitempty"`
 	Entry
 }
 
-// Manifest is a tree: its files and links by path. Directories exist only as
-// far as there is something in them.
+// Manifest is a tree: its files and links by path. A directory exists only if it contains a file
+// or a link.
 type Manifest map[string]Entry
 
 // Delta is the difference between two trees, by path.
@@ -52,7 +52,7 @@ type deltaDocument struct {
 // Paths lists the manifest's paths, sorted bytewise.
 func (m Manifest) Paths() []string { return slices.Sorted(maps.Keys(m)) }
 
-// sorted are the manifest's entries by their paths, sorted bytewise.
+// sorted yields the manifest's paths and entries, sorted bytewise by path.
 func (m Manifest) sorted() iter.Seq2[string, Entry] {
 	return func(yield func(string, Entry) bool) {
 		for _, p := range m.Paths() {
@@ -63,7 +63,7 @@ func (m Manifest) sorted() iter.Seq2[string, Entry] {
 	}
 }
 
-// Check refuses manifests that no directory could hold.
+// Check returns an error if no directory could hold the manifest's files.
 func (m Manifest) Check() error {
 	for p, e := range m {
 		if err := e.check(p); err != nil {
@@ -73,9 +73,9 @@ func (m Manifest) Check() error {
 	return m.checkNesting()
 }
 
-// checkNesting refuses a file under which another entry lies.
+// checkNesting returns an error if an entry is below a file.
 func (m Manifest) checkNesting() error {
-	dirs := make(map[string]struct{}, len(m)/8) // known to be no files
+	dirs := make(map[string]struct{}, len(m)/8) // paths that are not files
 	for p := range m {
 		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 			if _, ok := dirs[dir]; ok {
@@ -104,11 +104,11 @@ func (e Entry) check(p string) error {
 	return nil
 }
 
-// checkContent refuses what is neither a file nor a link that a tree could have.
+// checkContent returns an error if the entry is neither a valid file nor a valid link.
 func (e Entry) checkContent() error {
 	switch {
 	case e.Link != "" && (e.SHA256 != "" || e.Size != 0 || e.Executable):
-		return errors.New("the entry is a link and a file at once")
+		return errors.New("the entry is both a link and a file")
 	case e.Link != "":
 		_, err := checkTarget(e.Link)
 		return err
@@ -120,7 +120,7 @@ func (e Entry) checkContent() error {
 	return nil
 }
 
-// Check refuses deltas that no manifest could take.
+// Check returns an error if the delta cannot be applied to any manifest.
 func (d Delta) Check() error {
 	set := make(Manifest, len(d))
 	for p, c := range d {
@@ -158,8 +158,8 @@ func (d Delta) paths(deleted bool) []string {
 	return out
 }
 
-// EncodeDelta writes a delta as its blob: JSON without spaces, with sorted names, so that equal
-// deltas have equal blobs.
+// EncodeDelta encodes a delta: JSON without spaces, with sorted names, so that equal deltas have
+// equal blobs.
 func EncodeDelta(d Delta) ([]byte, error) {
 	if err := d.Check(); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func EncodeDelta(d Delta) ([]byte, error) {
 	return canonical(deltaDocument{Changes: d, Schema: DeltaSchema})
 }
 
-// DecodeDelta reads a delta's blob and refuses what Check refuses.
+// DecodeDelta decodes a delta's blob. It returns the errors of [Delta.Check], too.
 func DecodeDelta(data []byte) (Delta, error) {
 	var doc deltaDocument
 	if err := decodeStrict(data, &doc); err != nil {
@@ -185,8 +185,8 @@ func DecodeDelta(data []byte) (Delta, error) {
 	return doc.Changes, nil
 }
 
-// canonical writes v as JSON without spaces and with the names of maps sorted;
-// fields must be declared in the order of their names.
+// canonical encodes v as JSON without spaces and with sorted map keys. Struct fields must be
+// declared in the order of their JSON names.
 func canonical(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -209,10 +209,10 @@ func decodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// trees has the trees of files: manifests, deltas between them, and what is made of these.
+// trees reads, stores and compares trees and deltas.
 type trees struct{ *blobs }
 
-// Manifest reads all of a tree. Errors are those of [Store.Tree].
+// Manifest reads a whole tree. Errors are those of [Store.Tree].
 func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
 	t, err := s.Tree(ctx, name)
 	if err != nil {
@@ -221,10 +221,10 @@ func (s trees) Manifest(ctx context.Context, name spec.Digest) (Manifest, error)
 	return t.Manifest(ctx)
 }
 
-// TreeOf makes a tree, which is not stored, of what a directory could hold.
+// TreeOf makes a tree of a valid manifest. It does not store the tree.
 func (s trees) TreeOf(m Manifest) *Tree { return s.treeOf(m.sorted()) }
 
-// PutManifest stores a tree durably. What it names must be durable already.
+// PutManifest stores a tree durably. The blobs that it refers to must be durable already.
 func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
 	if err := m.Check(); err != nil {
 		return "", fmt.Errorf("write a tree: %w", err)
@@ -232,7 +232,7 @@ func (s trees) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error)
 	return s.putTree(ctx, s.TreeOf(m))
 }
 
-// Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is no delta is
+// Delta reads a delta, verified. Errors are those of [Store.Blob]; a blob that is not a delta is
 // [session.ErrNotFound], too.
 func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	data, err := s.Blob(ctx, name)
@@ -246,7 +246,7 @@ func (s trees) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	return d, nil
 }
 
-// PutDelta stores a delta durably. What it names must be durable already.
+// PutDelta stores a delta durably. The blobs that it refers to must be durable already.
 func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 	data, err := EncodeDelta(d)
 	if err != nil {
@@ -255,7 +255,8 @@ func (s trees) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 	return s.PutBlob(ctx, data)
 }
 
-// List lists the first paths of a manifest, directory by directory, and at most so many.
+// List lists the first paths of a manifest, at most the given number, in the order of its
+// directories.
 func (s trees) List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error) {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {
@@ -278,7 +279,7 @@ func (s trees) List(ctx context.Context, manifest spec.Digest, most int) (sessio
 
 var errEnough = errors.New("enough")
 
-// Held lists those of the paths that a manifest has, in their order.
+// Held returns those of the paths that a manifest has, in the given order.
 func (s trees) Held(ctx context.Context, manifest spec.Digest, paths []string) (held []string, err error) {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {

@@ -23,19 +23,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The modes of what is materialised.
+// The modes of materialised files.
 const (
 	plainMode      fs.FileMode = 0o644
 	executableMode fs.FileMode = 0o755
 )
 
-// Materialise makes dir hold exactly the manifest's files and links, with modes
-// 0644 and 0755. Whatever else was there is removed; files of a remembered
-// directory that are as an earlier Materialise left them stay. No link is followed, and no file is shared
-// with the store. Contents are verified while they are copied: a damaged blob is
-// [session.ErrCorrupt], a missing one [session.ErrNotFound]; what was there and cannot be
-// removed is a [*failures.Failure] of category invalid_output. With an error, the
-// directory holds something between before and after.
+// Materialise makes dir contain exactly the manifest's files and links, with modes 0644 and 0755.
+// Everything else is removed. Files that the index of the directory lists as unchanged since an
+// earlier Materialise are not written again. Links are not followed, and no file is shared with
+// the store. Contents are verified while they are copied: a damaged blob is [session.ErrCorrupt],
+// a missing one [session.ErrNotFound]. If existing content cannot be removed, the error is a
+// [*failures.Failure] of category invalid_output. After an error, the directory is partly
+// changed.
 func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir string) error {
 	err := s.materialise(ctx, manifest, dir)
 	var refused *RefusedError
@@ -53,7 +53,7 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 	if err != nil {
 		return err
 	}
-	if err := want.readAll(ctx, want.top, "."); err != nil { // before anything is removed
+	if err := want.readAll(ctx, want.top, "."); err != nil { // fail before anything is removed
 		return err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -64,11 +64,11 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		return err
 	}
 	defer closing(top, &err)
-	before := s.loadIndex(dir, s.in)
+	before := s.loadIndex(dir, s.backend)
 	if err := s.DropIndex(dir); err != nil {
 		return err
 	}
-	f := &filling{store: s, root: top.Root, want: want, before: before, there: map[*treeDir]struct{}{}, seen: make(map[string]indexed, want.Files())}
+	f := &filler{store: s, root: top.Root, want: want, before: before, existing: map[*treeDir]struct{}{}, seen: make(map[string]indexEntry, want.Files())}
 	if err := f.clear(ctx, top, ".", want.top); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
@@ -79,35 +79,37 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		return nil
 	}
 	if clockOf(top) != 0 && awaitTick(f.latest) {
-		dirs := map[string][]indexed{}
+		dirs := map[string][]indexEntry{}
 		for p, file := range f.seen {
 			at, name := splitPath(p)
-			dirs[at] = append(dirs[at], indexed{name, file.digest, file.stamp})
+			dirs[at] = append(dirs[at], indexEntry{name, file.digest, file.stamp})
 		}
 		s.saveIndex(dir, encodeIndex(manifest, want.Files(), dirs))
 	}
 	return nil
 }
 
-// Fill writes a tree's files and links into an empty directory, as Materialise does, and returns
-// what they take up there with their directories, in bytes. All of it is for the owner; nil: the
-// caller.
-// instead, if not nil, is called for each file, by several goroutines: where it reports
-// true, it has made the file in another way.
+// Fill writes a tree's files and links into an empty directory, with the modes of
+// [Store.Materialise]. It returns the disk space of the files and directories, in bytes. All of
+// them get the owner; nil: the caller.
+//
+// If instead is not nil, it is called for each file, from several goroutines. If it returns true,
+// it has created the file, and Fill does not write it.
 func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner, instead func(p string) bool) (_ int64, err error) {
 	top, err := openTop(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer closing(top, &err)
-	f := &filling{store: s, root: top.Root, want: want, owner: o, instead: instead}
+	f := &filler{store: s, root: top.Root, want: want, owner: o, instead: instead}
 	if err := f.fill(ctx); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
 	return f.blocks * block, nil
 }
 
-// makeTop opens the directory to fill. What has taken its place is removed.
+// makeTop opens the directory to fill. It removes anything else at that path, and creates the
+// directory if it does not exist.
 func makeTop(dir string) (top directory, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), dirMode); err != nil {
 		return top, err
@@ -137,40 +139,40 @@ func makeTop(dir string) (top directory, err error) {
 	return openTop(dir)
 }
 
-// filling makes a directory hold a tree.
-type filling struct {
+// filler writes a tree into a directory.
+type filler struct {
 	store *Store
-	// from has the contents while files are written.
+	// from reads the contents.
 	from storage.BlobReader
 	root *os.Root
 	want *Tree
-	// owner is who gets what is written; nil: the caller.
+	// owner gets what is written; nil: the caller.
 	owner *Owner
-	// there are the directories that exist already.
-	there  map[*treeDir]struct{}
-	before *index
-	// instead makes a file in another way, and reports whether it did; nil: it never does.
+	// existing are the directories that exist already.
+	existing map[*treeDir]struct{}
+	before   *index
+	// instead creates a file in another way and reports whether it did; nil: never.
 	instead func(p string) bool
-	// links are those to be made.
+	// links are the links to be created after the files.
 	links []link
-	// blocks is what all of it takes up.
+	// blocks counts the disk blocks of everything.
 	blocks int64
 
 	mu sync.Mutex
-	// seen holds the files that are as wanted, latest the latest time of a
-	// change among them, in nanoseconds; nil: nobody asks.
-	seen   map[string]indexed
+	// seen are the files with the wanted content, and latest is the latest change time among
+	// them, in nanoseconds. nil: not recorded.
+	seen   map[string]indexEntry
 	latest int64
 }
 
-// link is a link to be made.
+// link is a link to be created.
 type link struct{ at, to string }
 
-// block is how many bytes of a disk are taken up at a time.
+// block is the size of a disk block, in bytes.
 const block = 4096
 
-// clear removes everything that does not stay.
-func (f *filling) clear(ctx context.Context, in directory, dir string, want *treeDir) error {
+// clear removes everything that is not wanted or has changed.
+func (f *filler) clear(ctx context.Context, in directory, dir string, want *treeDir) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -178,14 +180,14 @@ func (f *filling) clear(ctx context.Context, in directory, dir string, want *tre
 	if err != nil {
 		return err
 	}
-	before := f.before.in(dir)
+	before := f.before.dir(dir)
 	for _, e := range entries {
 		p := path.Join(dir, e.name)
 		wanted := want.entry(e.name)
 		switch {
 		case wanted != nil && wanted.sub != nil && e.mode.IsDir():
 			err = f.clearBelow(ctx, in, p, e, wanted.sub)
-		case wanted != nil && wanted.sub == nil && f.stays(p, e, before, wanted.Entry):
+		case wanted != nil && wanted.sub == nil && f.isUnchanged(p, e, before, wanted.Entry):
 		default:
 			err = bounded.RemoveAll(in.Root, e.name)
 		}
@@ -196,7 +198,7 @@ func (f *filling) clear(ctx context.Context, in directory, dir string, want *tre
 	return nil
 }
 
-func (f *filling) clearBelow(ctx context.Context, in directory, p string, now listed, want *treeDir) (err error) {
+func (f *filler) clearBelow(ctx context.Context, in directory, p string, now dirItem, want *treeDir) (err error) {
 	sub, err := openListed(in.Root, now, true)
 	if err != nil {
 		return err
@@ -207,13 +209,13 @@ func (f *filling) clearBelow(ctx context.Context, in directory, p string, now li
 			return err
 		}
 	}
-	f.there[want] = struct{}{}
+	f.existing[want] = struct{}{}
 	return f.clear(ctx, sub, p, want)
 }
 
-// stays reports whether what is there is a file that was materialised from the
-// wanted content and has not been touched since.
-func (f *filling) stays(p string, now listed, before remembered, want Entry) bool {
+// isUnchanged reports whether an existing file was materialised with the wanted content and has
+// not changed since.
+func (f *filler) isUnchanged(p string, now dirItem, before dirIndex, want Entry) bool {
 	if want.Link != "" || now.mode != want.mode() {
 		return false
 	}
@@ -221,18 +223,18 @@ func (f *filling) stays(p string, now listed, before remembered, want Entry) boo
 	if !ok || digest != want.SHA256 {
 		return false
 	}
-	f.note(p, indexed{digest: digest, stamp: now.stamp})
+	f.record(p, indexEntry{digest: digest, stamp: now.stamp})
 	return true
 }
 
-func (f *filling) note(p string, file indexed) {
+func (f *filler) record(p string, file indexEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen[p] = file
 	f.latest = max(f.latest, file.stamp.Changed)
 }
 
-// mode is the mode that an entry's file gets.
+// mode returns the mode of the entry's file.
 func (e Entry) mode() fs.FileMode {
 	if e.Executable {
 		return executableMode
@@ -240,10 +242,10 @@ func (e Entry) mode() fs.FileMode {
 	return plainMode
 }
 
-// fill writes what is missing: directories, then files, then links, so that no
-// file is ever written through a link.
-func (f *filling) fill(ctx context.Context) (err error) {
-	f.from = f.store.in.BlobReader()
+// fill writes what is missing: directories, then files, then links. So no file is written through
+// a link.
+func (f *filler) fill(ctx context.Context) (err error) {
+	f.from = f.store.backend.BlobReader()
 	defer closing(f.from, &err)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(1 + Workers())
@@ -255,19 +257,19 @@ func (f *filling) fill(ctx context.Context) (err error) {
 		if err := f.root.Symlink(l.to, l.at); err != nil {
 			return err
 		}
-		if err := f.owner.giveIn(f.root, l.at); err != nil {
+		if err := f.owner.chownIn(f.root, l.at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dir makes a directory and those below it, and has their files written.
-func (f *filling) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at string) error {
+// dir makes a directory and those below it, and starts the goroutines that write their files.
+func (f *filler) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at string) error {
 	if err := f.want.read(ctx, d, at); err != nil {
 		return err
 	}
-	if _, there := f.there[d]; !there && at != "." {
+	if _, there := f.existing[d]; !there && at != "." {
 		if err := makeSubdir(f.root, at, f.owner); err != nil {
 			return err
 		}
@@ -296,18 +298,18 @@ func makeSubdir(root *os.Root, dir string, o *Owner) error {
 		return err
 	}
 	info, err := root.Lstat(dir)
-	if err == nil && info.Mode().Perm() != executableMode { // the umask
+	if err == nil && info.Mode().Perm() != executableMode { // the umask cleared bits
 		err = root.Chmod(dir, executableMode)
 	}
 	if err != nil {
 		return err
 	}
-	return o.giveIn(root, dir)
+	return o.chownIn(root, dir)
 }
 
-// is reports whether a file in a directory is as wanted already, or made in another way.
-func (f *filling) is(dir, name string) bool {
-	if f.instead == nil && f.seen == nil { // spare a name for each file
+// isDone reports whether a file exists with the wanted content, or instead has created it.
+func (f *filler) isDone(dir, name string) bool {
+	if f.instead == nil && f.seen == nil { // do not build the path
 		return false
 	}
 	p := below(dir, name)
@@ -320,20 +322,20 @@ func (f *filling) is(dir, name string) bool {
 	return ok
 }
 
-// batch writes the files among entries of one directory.
-func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
+// batch writes the files of a batch of entries of one directory.
+func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
 	dir, err := openDirectory(f.root, at)
 	if err != nil {
 		return err
 	}
 	defer closing(dir, &err)
-	into := &newFiles{directory: dir, owner: f.owner, stamped: f.seen != nil}
+	into := &fileCreator{directory: dir, owner: f.owner, wantStamps: f.seen != nil}
 	for i := range entries {
 		e := &entries[i]
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if e.sub != nil || e.Link != "" || f.is(at, e.name) {
+		if e.sub != nil || e.Link != "" || f.isDone(at, e.name) {
 			continue
 		}
 		st, err := f.store.writeFile(ctx, f.from, into, e.name, e.Entry)
@@ -341,15 +343,15 @@ func (f *filling) batch(ctx context.Context, at string, entries []dirEntry) (err
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
 		if f.seen != nil {
-			f.note(below(at, e.name), indexed{digest: e.SHA256, stamp: st})
+			f.record(below(at, e.name), indexEntry{digest: e.SHA256, stamp: st})
 		}
 	}
 	return nil
 }
 
-// writeFile makes a new file of an entry and returns its stamp if that is asked for. The content
-// is verified.
-func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *newFiles, name string, e Entry) (_ stamp, err error) {
+// writeFile creates the file of an entry and verifies its content. It returns the stamp if the
+// fileCreator has wantStamps.
+func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *fileCreator, name string, e Entry) (_ stamp, err error) {
 	if e.Size >= storage.BufferSize {
 		return s.writeLarge(ctx, from, in, name, e)
 	}
@@ -357,10 +359,10 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *newF
 	defer release()
 	n, err := from.ReadBlob(e.SHA256, buf)
 	switch {
-	case errors.Is(err, io.ErrShortBuffer): // not what the entry says
+	case errors.Is(err, io.ErrShortBuffer): // larger than the entry says
 		return s.writeLarge(ctx, from, in, name, e)
 	case err != nil:
-		return stamp{}, s.noBlob(e.SHA256, err)
+		return stamp{}, s.readError(e.SHA256, err)
 	case !isNamed(e.SHA256, buf[:n]):
 		return stamp{}, s.quarantineBlob(ctx, e.SHA256)
 	case int64(n) != e.Size:
@@ -377,8 +379,8 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *newF
 	return in.finish(dst, e.mode())
 }
 
-// writeLarge is writeFile of a file that is not handled in memory.
-func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, in *newFiles, name string, e Entry) (_ stamp, err error) {
+// writeLarge is writeFile for a file that does not fit into a buffer.
+func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, in *fileCreator, name string, e Entry) (_ stamp, err error) {
 	src, err := s.openBlob(from, e.SHA256)
 	if err != nil {
 		return stamp{}, err
@@ -405,8 +407,8 @@ func wrongSize(e Entry, n int64) error {
 	return fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
 }
 
-// copyFile copies a blob's file and returns digest and size of what it copied. Files share their
-// blocks where the file system can do that.
+// copyFile copies a blob to a file and returns digest and size of the content. The files share
+// disk blocks if the file system supports that.
 func copyFile(ctx context.Context, dst openFile, src io.Reader) (spec.Digest, int64, error) {
 	h := sha256.New()
 	var w io.Writer = h

@@ -12,9 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Overlay returns the delta that lays the files of one manifest over the tree of
-// another, what the tree is then, and the paths that change. A file that the
-// other has and the first has not stays.
+// Overlay puts the files of one manifest over the tree of another. It returns the delta, the
+// resulting tree and the changed paths. Files that only the base has are kept.
 func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
 	before, err := s.Tree(ctx, base)
 	if err != nil {
@@ -28,7 +27,7 @@ func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Co
 	if err := after.setAll(ctx, over); err != nil {
 		return session.Collected{}, err
 	}
-	// A file may take a directory's place, so the difference is of the trees.
+	// A file may replace a directory, so compare the whole trees.
 	d, err := Diff(ctx, before, after)
 	if err != nil {
 		return session.Collected{}, err
@@ -41,9 +40,9 @@ func (s trees) Overlay(ctx context.Context, base, files spec.Digest) (session.Co
 	return out, err
 }
 
-// Intact looks whether the store has every file of a manifest, by name and size.
-// The first that it has not is in the error, [session.ErrNotFound] or
-// [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
+// Intact checks whether the store has a blob of the right size for every file of a manifest. The
+// error names the first one that is missing or has another size: [session.ErrNotFound] or
+// [session.ErrCorrupt]. Contents are not read; [Store.VerifySession] does that.
 func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
 	t, err := s.Tree(ctx, manifest)
 	if err != nil {
@@ -52,8 +51,7 @@ func (s trees) Intact(ctx context.Context, manifest spec.Digest) error {
 	return t.walk(ctx, ".", s.present)
 }
 
-// IntactDelta looks whether the store has every file that a delta sets, as
-// Intact does.
+// IntactDelta is [Store.Intact] for the files that a delta sets.
 func (s trees) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
@@ -71,7 +69,7 @@ func (s trees) present(p string, e Entry) error {
 	if e.SHA256 == "" {
 		return nil
 	}
-	info, err := s.in.StatBlob(e.SHA256)
+	info, err := s.backend.StatBlob(e.SHA256)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)

@@ -29,38 +29,35 @@ const (
 // maxCompared is the largest file, in bytes, that is compared line by line.
 const maxCompared = 1 << 20
 
-// PatchOptions says what a patch holds.
+// PatchOptions configures a patch.
 type PatchOptions struct {
-	// Paths selects what is compared: a path, a directory or a pattern each;
-	// none selects everything.
+	// Paths selects what is compared. Each is a path, a directory or a pattern; an empty list
+	// selects everything.
 	Paths []string
-	// Binary includes the content of files that are not compared by lines, as
-	// git's binary patches. Without it they are only said to differ, and git
-	// refuses to apply the patch.
+	// Binary includes the content of files that are not compared by lines, as git's binary
+	// patches. Without it, the patch only says that they differ, and git refuses to apply it.
 	Binary bool
-	// Prefix stands before each path in the texts: a directory, empty or ending in
-	// a slash.
+	// Prefix is put before each path in the texts: a directory, empty or ending in a slash.
 	Prefix string
 }
 
 // PathDiff is how two trees differ at one path.
 type PathDiff struct {
 	Path string
-	// Had and Has report whether there is something at the path in the first and
-	// in the second tree.
+	// Had and Has report whether the path exists in the first and in the second tree.
 	Had, Has bool
-	// Added and Removed count lines; both are zero for what is not compared by lines.
+	// Added and Removed count lines; both are zero for files that are not compared by lines.
 	Added, Removed int
-	// Opaque: the content differs, and is not compared by lines.
+	// Opaque: the content differs, and was not compared by lines.
 	Opaque bool
-	// Text is the path's part of a patch that `git apply` takes; one that adds a
-	// file in place of a directory comes before the parts that remove the directory.
+	// Text is the path's part of a patch for `git apply`. If a file replaces a directory, the
+	// part that adds the file comes before the parts that remove the directory.
 	Text string
 }
 
-// Patch describes what makes one tree into another, path by path in order. The
-// texts one after the other are a patch. The first error ends it; a selection that
-// matches no difference and nothing in either tree is [session.ErrNotFound].
+// Patch describes how to change one tree into another, path by path in order. The concatenated
+// texts are a patch. The sequence ends at the first error. A selection that matches nothing in
+// the difference or in either tree is [session.ErrNotFound].
 func (s trees) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
 	return func(yield func(PathDiff, error) bool) {
 		before, after, paths, err := s.differing(ctx, from, to, o.Paths)
@@ -77,9 +74,8 @@ func (s trees) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) 
 	}
 }
 
-// UnifiedDiff describes how one tree differs from another, for people and models: the
-// beginning of a patch, in about limit bytes at most. Files whose part does not fit are
-// only named.
+// UnifiedDiff describes how one tree differs from another, for people and models: a patch that is
+// cut to at most about limit bytes. Files whose part does not fit are only named.
 func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
 	var text strings.Builder
 	for d, err := range s.Patch(ctx, from, to, PatchOptions{}) {
@@ -99,8 +95,8 @@ func (s trees) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int)
 	return text.String(), nil
 }
 
-// differing lists the paths at which two trees differ, as far as they are wanted, and returns
-// what the trees have there.
+// differing returns the wanted paths at which two trees differ, and the entries of both trees at
+// these paths.
 func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
 	a, err := s.Tree(ctx, from)
 	if err != nil {
@@ -114,7 +110,7 @@ func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []str
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if paths, err = selectOf(slices.Sorted(maps.Keys(d)), wanted); errors.Is(err, session.ErrNotFound) {
+	if paths, err = selectPaths(slices.Sorted(maps.Keys(d)), wanted); errors.Is(err, session.ErrNotFound) {
 		paths, err = selectEqual(ctx, a, b, d, wanted)
 	}
 	before, after = Manifest{}, Manifest{}
@@ -131,7 +127,8 @@ func (s trees) differing(ctx context.Context, from, to spec.Digest, wanted []str
 	return before, after, paths, err
 }
 
-// selectEqual selects paths of a difference where what is wanted may be the same in both trees.
+// selectEqual selects the differing paths if wanted also selects paths that are equal in both
+// trees.
 func selectEqual(ctx context.Context, a, b *Tree, d Delta, wanted []string) ([]string, error) {
 	both := Manifest{}
 	for _, t := range []*Tree{a, b} {
@@ -147,8 +144,8 @@ func selectEqual(ctx context.Context, a, b *Tree, d Delta, wanted []string) ([]s
 	return slices.DeleteFunc(paths, func(p string) bool { _, differs := d[p]; return !differs }), err
 }
 
-// patch describes how one path differs. A link that takes a file's place is a
-// removal and an addition, as git has it.
+// patch describes how one path differs. A link that replaces a file is a removal and an addition,
+// as in git.
 func (s trees) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
 	old, had := before[path]
 	now, has := after[path]
@@ -174,7 +171,7 @@ func side(e Entry, present bool) *Entry {
 	return &e
 }
 
-// patchPair writes how one entry differs from another of its kind; nil is absent.
+// patchPair describes how one entry differs from another of its kind; nil is an absent entry.
 func (s trees) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
 	name := o.Prefix + d.Path
 	fmt.Fprintf(text, "diff --git %s %s\n", gitName("a/"+name), gitName("b/"+name))
@@ -193,7 +190,7 @@ func (s trees) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder
 		return nil // only the mode differs
 	}
 	large := max(old.size(), now.size()) > maxCompared
-	if large && !o.Binary { // it need not be read
+	if large && !o.Binary { // the content is not needed
 		d.Opaque = true
 		text.WriteString(binaryDiffers(name, old != nil, now != nil))
 		return nil
@@ -208,7 +205,7 @@ func (s trees) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder
 	}
 	fmt.Fprintf(text, "index %s..%s%s\n", gitBlob(before, old != nil), gitBlob(after, now != nil), mode)
 	if before == after {
-		return nil // an empty file came or went
+		return nil // an empty file was added or removed
 	}
 	if large || !isText(before) || !isText(after) {
 		d.Opaque = true
@@ -241,7 +238,7 @@ func (d *PathDiff) count(u udiff.UnifiedDiff) {
 	}
 }
 
-// contentOf is a file's content or a link's target; empty for what is absent.
+// contentOf returns a file's content or a link's target; empty for an absent entry.
 func (s trees) contentOf(ctx context.Context, e *Entry) (string, error) {
 	switch {
 	case e == nil:
@@ -260,7 +257,7 @@ func (e *Entry) size() int64 {
 	return e.Size
 }
 
-// binaryDiffers names a file that is not compared by lines.
+// binaryDiffers returns the line for a file that is not compared by lines.
 func binaryDiffers(name string, had, has bool) string {
 	return fmt.Sprintf("Binary files %s and %s differ\n", strings.TrimSuffix(sideName("a/", name, had), "\t"), strings.TrimSuffix(sideName("b/", name, has), "\t"))
 }
@@ -276,17 +273,17 @@ func (e Entry) gitMode() string {
 	return gitFile
 }
 
-// gitBlob is the name that git gives to a content; zeros for what is absent.
+// gitBlob returns git's name of a content; zeros for an absent one.
 func gitBlob(content string, present bool) string {
 	if !present {
 		return strings.Repeat("0", 2*sha1.Size)
 	}
-	h := sha1.New() //nolint:gosec // it is git's name for the content, and protects nothing
+	h := sha1.New() //nolint:gosec // git's name for the content; not used for security
 	_, _ = fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// unified compares two texts line by line. What is absent bears the name /dev/null.
+// unified compares two texts line by line. The name of an absent side is /dev/null.
 func unified(path string, had, has bool, oldText, newText string) (udiff.UnifiedDiff, error) {
 	u, err := udiff.ToUnifiedDiff(sideName("a/", path, had), sideName("b/", path, has),
 		oldText, udiff.Lines(oldText, newText), udiff.DefaultContextLines)
@@ -296,8 +293,8 @@ func unified(path string, had, has bool, oldText, newText string) (udiff.Unified
 	return u, nil
 }
 
-// sideName names one side of a difference as git does: a name with a space is
-// closed by a tab, so that programs know where it ends.
+// sideName names one side of a difference as git does. A tab follows a name that contains a
+// space, so that programs find its end.
 func sideName(prefix, path string, present bool) string {
 	if !present {
 		return "/dev/null"
@@ -309,8 +306,8 @@ func sideName(prefix, path string, present bool) string {
 	return name
 }
 
-// gitName is a name as git writes it: quoted where it has what ends or begins a
-// quoted name, or what is not seen.
+// gitName quotes a name as git does if it contains a quote, a backslash or an invisible
+// character.
 func gitName(name string) string {
 	if !strings.ContainsAny(name, `"\`) && safetext.Name(name) == name {
 		return name
@@ -331,7 +328,7 @@ func gitName(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// isText reports whether a content is text that can be compared by lines.
+// isText reports whether the content can be compared by lines.
 func isText(content string) bool {
 	return utf8.ValidString(content) && !strings.ContainsRune(content, 0)
 }

@@ -14,8 +14,8 @@ const (
 	MaxName = 255
 )
 
-// CheckPath refuses paths that a tree cannot hold: those that are absolute, not
-// clean, leave the tree, are too long or unprintable, or belong to git itself.
+// CheckPath returns an error if a tree cannot hold the path: it is absolute, not clean, leaves
+// the tree, is too long or unprintable, or belongs to git itself.
 func CheckPath(p string) error {
 	switch {
 	case p == "":
@@ -56,10 +56,9 @@ func checkComponent(name string) error {
 	return nil
 }
 
-// CheckLink refuses links that could lead out of the tree: the target of the
-// link at p must be relative, may go up only at its beginning, and not above the
-// top. (A .. behind a name could be the parent of wherever that name, itself a
-// link, leads.)
+// CheckLink returns an error if the link at p could lead out of the tree. The target must be
+// relative, may have .. only at its beginning, and must not lead above the top. (After a name
+// that is itself a link, .. could lead anywhere.)
 func CheckLink(p, target string) error {
 	up, err := checkTarget(target)
 	if err == nil && up > strings.Count(path.Clean(p), "/") {
@@ -68,7 +67,8 @@ func CheckLink(p, target string) error {
 	return err
 }
 
-// checkTarget refuses targets that no link in a tree has, and returns how far one goes up.
+// checkTarget returns an error for a link target that is not valid anywhere in a tree. up is the
+// number of leading .. parts.
 func checkTarget(target string) (up int, err error) {
 	switch {
 	case target == "":
@@ -97,7 +97,7 @@ func checkTarget(target string) (up int, err error) {
 	return up, nil
 }
 
-// checkText refuses what is not printable UTF-8.
+// checkText returns an error for text that is not printable UTF-8.
 func checkText(s string) error {
 	plain := true
 	for i := range len(s) {

@@ -7,7 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// matching lists the paths of the delta that match, sorted.
+// matching lists the paths of the delta that match a glob, sorted.
 func (d Delta) matching(globs patterns) (paths []string) {
 	if len(globs) == 0 {
 		return nil
@@ -21,7 +21,7 @@ func (d Delta) matching(globs patterns) (paths []string) {
 	return paths
 }
 
-// Touched implements the port of the activities.
+// Touched lists the paths of a delta that match a glob, sorted.
 func (s trees) Touched(ctx context.Context, delta spec.Digest, globs []string) ([]string, error) {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s trees) Touched(ctx context.Context, delta spec.Digest, globs []string) (
 	return d.matching(globs), nil
 }
 
-// protect gives a tree what the base has at some paths.
+// protect restores the base's state of some paths in the tree.
 func (t *Tree) protect(ctx context.Context, base *Tree, paths []string) error {
 	had := Manifest{}
 	for _, p := range paths {

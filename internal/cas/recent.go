@@ -10,12 +10,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// maxRecent is how many digests a set of recent ones holds: about a megabyte of them.
+// maxRecent is the largest number of digests in a RecentDigests: about a megabyte.
 const maxRecent = 8192
 
-// RecentDigests is a set of digests that was not full since they were added. It may
-// forget: then something is checked or flushed once more. Its zero value is empty, and it
-// may be used from many goroutines.
+// RecentDigests is a bounded set of recently added digests. It may lose digests; then the caller
+// repeats a check or a flush. Its zero value is empty. It is safe for concurrent use.
 type RecentDigests struct {
 	mu   sync.Mutex
 	held map[spec.Digest]struct{}
@@ -29,7 +28,7 @@ func (r *RecentDigests) Has(d spec.Digest) bool {
 	return ok
 }
 
-// Add adds a digest. It empties a full set first.
+// Add adds a digest. If the set is full, it is cleared first.
 func (r *RecentDigests) Add(d spec.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,45 +38,48 @@ func (r *RecentDigests) Add(d spec.Digest) {
 	r.held[d] = struct{}{}
 }
 
-// Clear empties the set.
+// Clear removes all digests.
 func (r *RecentDigests) Clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = nil
 }
 
-// What is remembered of directories of trees.
+// The limits of the cache of directories.
 const (
-	// recentDirs is how many at most, with maxEntries each: at most 30 MB.
+	// recentDirs is the largest number of cached directories, with at most maxEntries each: at
+	// most 30 MB.
 	recentDirs = 64
-	// recentFor is for how long. The work at the end of a phase and the start of the next reads
-	// a directory several times within that, and damage is not overlooked for longer.
+	// recentFor is how long a cached directory is used. At the end of a phase and the start of
+	// the next, a directory is read several times within that time. Damage is detected at most
+	// that much later.
 	recentFor = time.Second
 )
 
-// recentDir is a directory of a tree that was read and verified.
-type recentDir struct {
+// cachedDir is a directory of a tree that was read and verified.
+type cachedDir struct {
 	entries []dirEntry
 	totals  totals
 	read    time.Time
 }
 
-// recentlyRead has the directories that were read last.
-type recentlyRead struct {
+// dirCache caches the directories that were read last.
+type dirCache struct {
 	now  func() time.Time
-	dirs *lru.Cache[spec.Digest, recentDir]
+	dirs *lru.Cache[spec.Digest, cachedDir]
 }
 
-func newRecentlyRead(now func() time.Time) recentlyRead {
-	dirs, err := lru.New[spec.Digest, recentDir](recentDirs)
+func newDirCache(now func() time.Time) dirCache {
+	dirs, err := lru.New[spec.Digest, cachedDir](recentDirs)
 	if err != nil {
-		panic(err) // its size is not positive
+		panic(err) // only for a size that is not positive
 	}
-	return recentlyRead{now, dirs}
+	return dirCache{now, dirs}
 }
 
-// into has a directory that is stored be read, and reports whether it could.
-func (r recentlyRead) into(d *treeDir) bool {
+// fill sets the content of a stored directory from the cache, and reports whether the cache had
+// it.
+func (r dirCache) fill(d *treeDir) bool {
 	was, ok := r.dirs.Get(d.blob)
 	if age := r.now().Sub(was.read); !ok || age >= recentFor || age < 0 || d.totals != (totals{}) && d.totals != was.totals {
 		return false
@@ -86,14 +88,14 @@ func (r recentlyRead) into(d *treeDir) bool {
 	return true
 }
 
-// add remembers a directory that was read.
-func (r recentlyRead) add(d *treeDir) {
+// add adds a directory that was read.
+func (r dirCache) add(d *treeDir) {
 	if len(d.entries) <= maxEntries {
-		r.dirs.Add(d.blob, recentDir{stillStored(d.entries), d.totals, r.now()})
+		r.dirs.Add(d.blob, cachedDir{stillStored(d.entries), d.totals, r.now()})
 	}
 }
 
-// stillStored copies the entries of a directory, with subdirectories that are not read.
+// stillStored copies the entries of a directory. Their subdirectories are marked as not read.
 func stillStored(entries []dirEntry) []dirEntry {
 	entries = slices.Clone(entries)
 	for i, e := range entries {

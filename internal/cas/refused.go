@@ -9,11 +9,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// RefusedError says that something in a directory cannot become part of a tree.
+// RefusedError says that something in a directory cannot be part of a tree.
 type RefusedError struct {
-	// Path is what is refused, relative to the directory.
+	// Path is the refused path, relative to the directory.
 	Path string
-	// Reason says why, and what would be right.
+	// Reason says why, and what to do.
 	Reason string
 }
 
@@ -22,14 +22,15 @@ func (e *RefusedError) Error() string {
 	return strconv.Quote(textfmt.Shorten(e.Path, 120)) + " " + e.Reason
 }
 
-// hostErrors are what a host is short of, whatever is in a tree.
+// hostErrors are caused by the host, not by the content of a tree.
 var hostErrors = []error{
 	context.Canceled, context.DeadlineExceeded,
 	syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ESTALE, syscall.EINTR,
 }
 
-// ofTree is the error of a step that only touches a tree that an agent has left: unless
-// it is the host's, what is at the path is to blame, and will be again.
+// ofTree classifies the error of a step that works on an agent's files. Unless it is one of the
+// hostErrors, the file at the path is the cause and a retry would fail again, so the error
+// becomes a [*RefusedError].
 func ofTree(p, what string, err error) error {
 	var refused *RefusedError
 	if err == nil || errors.As(err, &refused) {
@@ -43,7 +44,7 @@ func ofTree(p, what string, err error) error {
 	return &RefusedError{p, "cannot be " + what + ": " + rootCause(err).Error() + "; make it accessible, remove it, or ignore it"}
 }
 
-// rootCause leaves out what was done when an error came up: the path is named already.
+// rootCause returns the innermost error, because the path is named already.
 func rootCause(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -17,21 +17,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// found is a file or link that a scan came upon.
+// found is a file or link that a scan found.
 type found struct {
 	path string
-	// Entry is what it is; of a file, once it is stored.
+	// Entry describes it; the content of a file is set once it is stored.
 	Entry
-	// listed is what it was last. kept: the content can be remembered by that.
-	listed listed
-	kept   bool
-	// old is what is stored already of the file or link at the path; nil: nothing is.
+	// listed is its latest metadata. stampValid: the stamp identifies the content, so the index
+	// may contain it.
+	listed     dirItem
+	stampValid bool
+	// old is the entry that the trees have at the path; nil: none.
 	old *Entry
 }
 
 func (f *found) executable() bool { return f.listed.mode&0o100 != 0 }
 
-// before is what is stored already; the zero value: nothing is.
+// before returns the entry that the trees have at the path; zero: none.
 func (f *found) before() Entry {
 	if f.old == nil {
 		return Entry{}
@@ -39,14 +40,14 @@ func (f *found) before() Entry {
 	return *f.old
 }
 
-// listing is what a scan came upon in a directory, and in those below it.
+// listing are the files that a scan found in a directory and below it.
 type listing struct {
 	files []found
 	below []*listing
 }
 
-// all lists the files of a directory, and then those of each below it: those of a directory follow
-// each other.
+// all returns the files of a directory, then those of its subdirectories. Files of one directory
+// are contiguous.
 func (l *listing) all() []found {
 	all := make([]found, 0, l.count())
 	for dir := range l.dirs {
@@ -55,7 +56,7 @@ func (l *listing) all() []found {
 	return all
 }
 
-// count is how many files and links there are.
+// count returns the number of files and links.
 func (l *listing) count() (n int) {
 	for dir := range l.dirs {
 		n += len(dir)
@@ -70,53 +71,55 @@ func (l *listing) eachDir(yield func([]found) bool) bool {
 	return yield(l.files) && !slices.ContainsFunc(l.below, func(sub *listing) bool { return !sub.eachDir(yield) })
 }
 
-// scanner walks a directory and lists what belongs to its tree.
+// scanner walks a directory and lists the files and links that belong to its tree.
 type scanner struct {
 	top directory
-	// extra are gitignore rules that go before those of the tree.
+	// extra are gitignore rules that take precedence over those of the tree.
 	extra *ignoreRules
-	// wanted are patterns of what is listed whatever is ignored.
+	// wanted are patterns of files that are listed even if they are ignored.
 	wanted patterns
 	// only, if not empty, restricts the list to these patterns.
 	only patterns
-	// base is the tree that the directory had: ignoring does not make its files vanish.
+	// base is the tree that the directory was filled from. Its files are listed even if they are
+	// ignored.
 	base *Tree
-	// lower is the tree that the directory is the upper one over; nil: it is a whole tree.
+	// lower is the lower tree of an overlay if the directory is the upper layer; nil: the
+	// directory is a whole tree.
 	lower *lowerTree
-	// leaveOut reports whether a file or directory is passed over that the tree had or had
-	// not; nil: none is.
-	leaveOut func(p string, now listed, had bool) bool
-	// skipped is told what is passed over as ignored; may be nil. Directories
-	// end in a slash.
-	skipped func(p string)
-	// beside has directories scanned side by side, which then call leaveOut and skipped at the
-	// same time; nil: one follows the other.
-	beside *errgroup.Group
+	// exclude reports whether to skip a file or directory. had reports whether the trees have it.
+	// nil: nothing is skipped.
+	exclude func(p string, now dirItem, had bool) bool
+	// onIgnored is called for each path that is ignored; may be nil. The paths of directories end
+	// in a slash.
+	onIgnored func(p string)
+	// group runs scans of directories concurrently; exclude and onIgnored are then called
+	// concurrently. nil: directories are scanned one after the other.
+	group  *errgroup.Group
 	limits Limits
-	// index waits for what is remembered of the directory; nil: that is nothing.
+	// index waits for the index of the directory; nil: there is none.
 	index func() *index
-	// mend lets the scan make what the directory's owner may not read readable.
-	mend  bool
-	count atomic.Int64
-	// bytes is the size of the files together, and most what it may be; zero: any.
+	// fixModes allows the scan to make files readable and directories accessible for their owner.
+	fixModes bool
+	count    atomic.Int64
+	// bytes is the total size of the files, and most its limit; zero: no limit.
 	bytes atomic.Int64
 	most  int64
 }
 
-// openTop opens a directory as the top of a tree, and not what a link in its
-// place points to. It makes the directory accessible to its owner.
+// openTop opens the top directory of a tree, and makes it accessible to its owner. It does not
+// follow a link.
 func openTop(dir string) (_ directory, err error) {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return directory{}, err
 	}
 	defer closing(root, &err)
-	above, err := enter(root)
+	above, err := openSelf(root)
 	if err != nil {
 		return directory{}, err
 	}
 	defer closing(above, &err)
-	top, err := above.look(filepath.Base(dir))
+	top, err := above.lstat(filepath.Base(dir))
 	if err != nil {
 		return directory{}, err
 	}
@@ -134,8 +137,8 @@ func (sc *scanner) scan(ctx context.Context) (*listing, error) {
 	}
 	var top listing
 	err := sc.dir(ctx, sc.top, ".", at, &top)
-	if sc.beside != nil {
-		err = errors.Join(err, sc.beside.Wait())
+	if sc.group != nil {
+		err = errors.Join(err, sc.group.Wait())
 	}
 	if err != nil {
 		return nil, err
@@ -143,22 +146,22 @@ func (sc *scanner) scan(ctx context.Context) (*listing, error) {
 	return &top, nil
 }
 
-// scope is what a directory takes over from those above it.
+// scope is the state that a directory inherits from those above it.
 type scope struct {
 	rules *ignoreRules
-	// ignored: one of them is ignored, so that only what is wanted or was there before
-	// counts.
+	// ignored: a directory above is ignored, so only wanted files and files of the trees are
+	// listed.
 	ignored bool
-	// opaque: one of them hides what the lower tree has below it.
+	// opaque: a directory above hides the lower tree below it.
 	opaque bool
-	// base and lower are the directory in these trees; nil: they do not have it.
+	// base and lower are the directory in these trees; nil: the tree does not have it.
 	base, lower *treeDir
-	// remembered is what the index has of the directory.
-	remembered remembered
+	// index is the index of the directory.
+	index dirIndex
 }
 
-// had returns the file or link that the trees have of a name, and whether they have a
-// directory of it.
+// had returns the file or link of this name in the trees, and whether one of them has a directory
+// of this name.
 func (at scope) had(name string) (file *Entry, below bool) {
 	for _, d := range [...]*treeDir{at.lower, at.base} {
 		switch e := d.entry(name); {
@@ -172,9 +175,9 @@ func (at scope) had(name string) (file *Entry, below bool) {
 	return file, below
 }
 
-// dir lists one directory, and those below it.
+// dir lists one directory and those below it.
 func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, into *listing) error {
-	entries, err := sc.look(ctx, in, dir, &at)
+	entries, err := sc.readDir(ctx, in, dir, &at)
 	if err != nil {
 		return err
 	}
@@ -184,11 +187,11 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 			return err
 		}
 		p := below(dir, e.name)
-		if sc.lower.covered(p, e, at.lower) || isGitDir(e.name) {
+		if sc.lower.noteCovered(p, e, at.lower) || isGitDir(e.name) {
 			continue
 		}
 		file, below := at.had(e.name)
-		if sc.leaveOut != nil && sc.leaveOut(p, e, file != nil && !e.mode.IsDir() || below && e.mode.IsDir()) {
+		if sc.exclude != nil && sc.exclude(p, e, file != nil && !e.mode.IsDir() || below && e.mode.IsDir()) {
 			continue
 		}
 		if e.mode.IsDir() {
@@ -203,13 +206,14 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 	return nil
 }
 
-// look returns what is in a directory, sorted, and adds to the scope what the directory has for it.
-func (sc *scanner) look(ctx context.Context, in directory, dir string, at *scope) ([]listed, error) {
+// readDir returns the entries of a directory, sorted, and adds the directory's own rules and
+// index to the scope.
+func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *scope) ([]dirItem, error) {
 	entries, err := in.list()
 	if err != nil {
 		return nil, ofTree(dir, "listed", err)
 	}
-	hidden, err := sc.lower.hiddenBy(in.self, dir, at.lower)
+	hidden, err := sc.lower.noteOpaque(in.self, dir, at.lower)
 	if err != nil {
 		return nil, ofTree(dir, "read", err)
 	}
@@ -217,15 +221,15 @@ func (sc *scanner) look(ctx context.Context, in directory, dir string, at *scope
 		at.rules, err = sc.rulesOf(ctx, in, dir, *at, entries)
 	}
 	if sc.index != nil {
-		at.remembered = sc.index().in(dir)
+		at.index = sc.index().dir(dir)
 	}
 	return entries, err
 }
 
-// rulesOf adds a directory's own .gitignore to the rules above it. Links to
-// such files do not count, as with git.
-func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []listed) (*ignoreRules, error) {
-	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e listed, name string) int {
+// rulesOf adds a directory's own .gitignore to the rules above it. A .gitignore that is a link is
+// not read, as with git.
+func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at scope, entries []dirItem) (*ignoreRules, error) {
+	i, ok := slices.BinarySearchFunc(entries, ignoreFile, func(e dirItem, name string) int {
 		return strings.Compare(e.name, name)
 	})
 	if !ok && !at.opaque {
@@ -238,7 +242,7 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 	if now.Size > maxIgnoreFile {
 		return nil, ignoreFileTooLarge(p, now.Size)
 	}
-	f, err := in.openRegular(now, sc.mend)
+	f, err := in.openRegular(now, sc.fixModes)
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -258,11 +262,11 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 	return out
 }
 
-func (sc *scanner) subdir(ctx context.Context, in directory, p string, now listed, at scope, into *listing) error {
+func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirItem, at scope, into *listing) error {
 	if !at.ignored && sc.isIgnored(p, now.mode, at.rules) {
 		at.ignored = true
-		if sc.skipped != nil {
-			sc.skipped(p + "/")
+		if sc.onIgnored != nil {
+			sc.onIgnored(p + "/")
 		}
 	}
 	_, had := at.had(now.name)
@@ -281,7 +285,7 @@ func (sc *scanner) subdir(ctx context.Context, in directory, p string, now liste
 			return err
 		}
 	}
-	sub, err := openListed(in.Root, now, sc.mend)
+	sub, err := openListed(in.Root, now, sc.fixModes)
 	if err != nil {
 		return ofTree(p, "opened", err)
 	}
@@ -291,20 +295,20 @@ func (sc *scanner) subdir(ctx context.Context, in directory, p string, now liste
 		defer sub.Close() //nolint:errcheck // only read
 		return sc.dir(ctx, sub, p, at, found)
 	}
-	if sc.beside != nil && sc.beside.TryGo(scan) {
+	if sc.group != nil && sc.group.TryGo(scan) {
 		return nil
 	}
 	return scan()
 }
 
-func (sc *scanner) file(in directory, p string, now listed, at scope, into *listing) error {
+func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *listing) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
 	old, _ := at.had(now.name)
 	if (at.ignored || sc.isIgnored(p, now.mode, at.rules)) && !sc.wanted.match(p) && old == nil {
-		if !at.ignored && sc.skipped != nil {
-			sc.skipped(p)
+		if !at.ignored && sc.onIgnored != nil {
+			sc.onIgnored(p)
 		}
 		return nil
 	}
@@ -315,13 +319,13 @@ func (sc *scanner) file(in directory, p string, now listed, at scope, into *list
 		return tooManyFiles(p, sc.limits.Files)
 	}
 	f := found{path: p, listed: now, old: old}
-	f.SHA256, f.kept = at.remembered.digest(now)
+	f.SHA256, f.stampValid = at.index.digest(now)
 	switch mode := now.mode; {
 	case mode.IsRegular():
 		if bytes := sc.bytes.Add(now.Size); sc.most > 0 && bytes > sc.most {
 			return treeTooLarge(p, sc.most)
 		}
-		if f.kept {
+		if f.stampValid {
 			f.Size, f.Executable = now.Size, f.executable()
 		}
 	case mode&fs.ModeSymlink != 0:
@@ -340,12 +344,12 @@ func (sc *scanner) file(in directory, p string, now listed, at scope, into *list
 	return nil
 }
 
-// tooManyFiles refuses a tree at the file with which it has too many.
+// tooManyFiles returns the error for the file that exceeds the limit of files.
 func tooManyFiles(p string, most int) error {
 	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file", most)}
 }
 
-// treeTooLarge refuses a tree at the file with which it has too many bytes.
+// treeTooLarge returns the error for the file that exceeds the limit of bytes.
 func treeTooLarge(p string, most int64) error {
 	return &RefusedError{p, fmt.Sprintf("makes the tree larger than %d bytes; remove or ignore files, or raise limits.tree_bytes in the worker file", most)}
 }
@@ -362,5 +366,5 @@ func kindOf(mode fs.FileMode) string {
 	return "special file"
 }
 
-// errChanged says that a directory is being changed while it is read.
+// errChanged says that a file or directory was changed while it was read.
 var errChanged = errors.New("it is being changed at the same time")

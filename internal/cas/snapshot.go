@@ -19,43 +19,43 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Files that hold keys and passwords, by the ends of their names in lower case:
-// .env.local, id_rsa.pub, server.pem.
+// Names of files that contain keys and passwords, in lower case: .env.local, id_rsa.pub,
+// server.pem.
 var (
 	privateNames    = []string{".env", ".netrc", ".pgpass", ".git-credentials", ".htpasswd"}
 	privatePrefixes = []string{".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"}
 	privateSuffixes = []string{".env", ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"}
 )
 
-// privateDirs are the names of directories that hold keys and passwords.
+// privateDirs are the names of directories that contain keys and passwords.
 var privateDirs = []string{".ssh", ".aws", ".gnupg"}
 
-// SnapshotOptions says what of a workspace becomes part of a snapshot.
+// SnapshotOptions configures a snapshot.
 type SnapshotOptions struct {
-	// Ignore lists gitignore patterns beyond the workspace's own.
+	// Ignore lists gitignore patterns in addition to the workspace's own.
 	Ignore []string
-	// Include lists patterns of files that are taken although they are
-	// ignored, or look as if they held keys.
+	// Include lists patterns of files that are included although they are ignored, or their names
+	// suggest that they contain keys.
 	Include []string
-	// Known lists paths that are taken whatever is ignored: those of a tree that
-	// the directory is to be compared with.
+	// Known lists paths that are included even if they are ignored: those of a tree that the
+	// directory is to be compared with.
 	Known []string
 }
 
-// Snapshot is a workspace as it was stored.
+// Snapshot is the result of [Store.Snapshot].
 type Snapshot struct {
 	Manifest spec.Digest
-	// Files counts the files and links, Bytes the files' content.
+	// Files counts the files and links, and Bytes is the total size of the files.
 	Files int
 	Bytes int64
-	// Private lists what was left out because its name says that it holds
-	// keys; Ignored what was left out as ignored. Directories end in a slash.
+	// Private lists paths that were left out because their names suggest that they contain keys;
+	// Ignored lists ignored paths. Paths of directories end in a slash.
 	Private, Ignored []string
 }
 
-// Snapshot stores a directory as a manifest, by the rules of [Store.Collect].
-// Files that look as if they held keys are left out, and so is a store. What
-// cannot become part of a tree is a [*RefusedError]. The directory is only read.
+// Snapshot stores a directory as a manifest, by the rules of [Store.Collect]. Files whose names
+// suggest that they contain keys are left out, and so is a store. A [*RefusedError] names
+// something that cannot be part of a tree. The directory is only read.
 func (s *Store) Snapshot(ctx context.Context, dir string, o SnapshotOptions) (Snapshot, error) {
 	snap, err := s.snapshot(ctx, dir, o)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	defer closing(root, &err)
-	top, err := enter(root)
+	top, err := openSelf(root)
 	if err != nil {
 		return snap, err
 	}
@@ -88,15 +88,15 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	sc := &scanner{
 		top: top, limits: s.limits, wanted: o.Include,
 		base:  s.emptyTree(),
-		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), skipped: left.ignored, beside: &errgroup.Group{}, index: s.loading(dir),
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), onIgnored: left.ignored, group: &errgroup.Group{}, index: s.startLoading(dir),
 	}
-	sc.beside.SetLimit(8 * Workers()) // more than can work, because who lists a directory hands out no others
+	sc.group.SetLimit(8 * Workers()) // more than Workers, because a goroutine that lists a directory starts no other one
 	for _, p := range o.Known {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
 		}
 	}
-	if sc.leaveOut, err = s.private(left, o.Include); err != nil {
+	if sc.exclude, err = s.private(left, o.Include); err != nil {
 		return snap, err
 	}
 	clock := clockOf(top)
@@ -106,7 +106,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	}
 	snap.Ignored, snap.Private = left.sorted()
 	before := sc.index()
-	if before.isAll(found) {
+	if before.matches(found) {
 		snap.Manifest, snap.Files, snap.Bytes = before.manifest, found.count(), sc.bytes.Load()
 		return snap, nil
 	}
@@ -116,17 +116,18 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err != nil {
 		return snap, err
 	}
-	snap.Manifest, snap.Files, snap.Bytes = t.top.name(), t.Files(), t.Bytes()
+	snap.Manifest, snap.Files, snap.Bytes = t.top.digest(), t.Files(), t.Bytes()
 	return snap, nil
 }
 
-// snapshot stores what was found in a directory of which before was remembered, and remembers it.
+// snapshot stores the found files and their tree, and saves the index of the directory. before is
+// the old index.
 func (in *ingestion) snapshot(ctx context.Context, dir string, before *index) (*Tree, error) {
 	if err := in.run(ctx); err != nil {
 		return nil, err
 	}
 	t := in.tree()
-	manifest := t.top.name()
+	manifest := t.top.digest()
 	encoded := make(chan []byte, 1)
 	go func() { encoded <- in.encoded(manifest, before) }()
 	var known *treeDir
@@ -140,7 +141,7 @@ func (in *ingestion) snapshot(ctx context.Context, dir string, before *index) (*
 	return t, nil
 }
 
-// leftOut is what a snapshot leaves out.
+// leftOut records the paths that a snapshot leaves out.
 type leftOut struct {
 	mu              sync.Mutex
 	skipped, secret []string
@@ -164,16 +165,16 @@ func (l *leftOut) sorted() (ignored, private []string) {
 	return l.skipped, l.secret
 }
 
-// private returns what tells which files a snapshot leaves out as private. It
-// leaves out stores as well.
-func (s *Store) private(left *leftOut, include patterns) (func(string, listed, bool) bool, error) {
+// private returns a function that reports whether a snapshot leaves out a path as private. The
+// function excludes stores, too.
+func (s *Store) private(left *leftOut, include patterns) (func(string, dirItem, bool) bool, error) {
 	var own unix.Stat_t
 	if err := unix.Stat(s.dir, &own); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: s.dir, Err: err}
 	}
-	return func(p string, now listed, had bool) bool {
+	return func(p string, now dirItem, had bool) bool {
 		if now.mode.IsDir() {
-			if now.of(stampFrom(&own)) {
+			if now.sameFile(stampFrom(&own)) {
 				left.ignored(p + "/")
 				return true
 			}
@@ -191,8 +192,8 @@ func (s *Store) private(left *leftOut, include patterns) (func(string, listed, b
 	}, nil
 }
 
-// isPrivate reports whether a file's name says that it holds keys, or it lies in
-// a directory of such a name.
+// isPrivate reports whether a file's name, or that of a directory above it, suggests that it
+// contains keys.
 func isPrivate(p string) bool {
 	dir, name := path.Split(p)
 	name = strings.ToLower(name)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stampFrom identifies a file's content as far as the kernel vouches for it: a
-// program can set any time of a file but that of its last change.
+// stampFrom returns the stamp of a file. It includes the change time, because programs can set
+// all other times.
 func stampFrom(st *unix.Stat_t) stamp {
 	return stamp{
 		Device: st.Dev, Inode: st.Ino, Size: st.Size,
@@ -15,9 +15,9 @@ func stampFrom(st *unix.Stat_t) stamp {
 	}
 }
 
-// clockOf tells the time by which the kernel stamps the files of a directory: a file changed from
-// now on bears at least this time. It is zero where that is not so, on file systems of other hosts,
-// say.
+// clockOf returns the kernel's clock for the files of a directory: a file that is changed from
+// now on gets at least this time. It is zero on file systems without this guarantee, such as
+// network file systems.
 func clockOf(d directory) clock {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(d.self.Fd()), &st) != nil {
@@ -33,7 +33,7 @@ func clockOf(d directory) clock {
 	return clock(now)
 }
 
-// Not in package unix.
+// These constants are missing in package unix.
 const (
 	zfsMagic      = 0x2fc12fc1
 	bcachefsMagic = 0xca451a4e
@@ -47,9 +47,9 @@ func coarseTime() (int64, bool) {
 	return ts.Nano(), true
 }
 
-// awaitTick waits until a file that changes from now on bears a later time than
-// the given one, in nanoseconds: a tick of the kernel's, a few milliseconds. It
-// reports false if that takes too long.
+// awaitTick waits until a file that changes from now on gets a time later than after, in
+// nanoseconds: a tick of the kernel's clock, a few milliseconds. It returns false if that takes
+// too long.
 func awaitTick(after int64) bool {
 	for range 50 {
 		now, ok := coarseTime()

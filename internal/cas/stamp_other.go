@@ -4,13 +4,13 @@ package cas
 
 import "golang.org/x/sys/unix"
 
-// stampFrom identifies a file, but not its content: that is not known here, so every file is read.
+// stampFrom returns a stamp that identifies the file, but not its content: so every file is read.
 func stampFrom(st *unix.Stat_t) stamp {
 	return stamp{Device: uint64(st.Dev), Inode: st.Ino, Size: st.Size}
 }
 
-// clockOf tells the time by which files are stamped; not known here.
+// clockOf returns zero: the clock of file times is not known on this platform.
 func clockOf(directory) clock { return 0 }
 
-// awaitTick waits for files to be stamped with a later time; not known here.
+// awaitTick returns false: the clock of file times is not known on this platform.
 func awaitTick(int64) bool { return false }

@@ -1,8 +1,10 @@
-// Package cas is content-addressed storage: blobs under their SHA-256, manifests of
-// directory trees, deltas between them, and the work between a tree and a directory.
+// Package cas is content-addressed storage. It stores blobs under their SHA-256, and manifests of
+// directory trees and deltas between them as blobs. It fills directories from trees and makes
+// trees of directories.
 //
-// What is read is verified. What does not verify is moved to quarantine/ and reported
-// as [session.ErrCorrupt]. It knows no sessions: what needs a blob is for package store.
+// Every read is verified. Content that does not match its digest is moved to quarantine/ and
+// reported as [session.ErrCorrupt]. The package has no notion of sessions; package store decides
+// which blobs are still needed.
 package cas
 
 import (
@@ -18,24 +20,24 @@ const (
 	fileMode fs.FileMode = 0o600
 )
 
-// The default limits of what a collection accepts.
+// The default limits of a collected tree.
 const (
 	DefaultFiles           = 200_000
 	DefaultFileBytes int64 = 100 << 20
 	DefaultTreeBytes int64 = 2_000_000_000
 )
 
-// Limits bounds the trees that a store accepts. Zero fields mean the default.
+// Limits bounds the trees that a store accepts. A zero field means the default.
 type Limits struct {
 	// Files is the largest number of files and links in one tree.
 	Files int
 	// FileBytes is the largest size of one file, in bytes.
 	FileBytes int64
-	// TreeBytes is the largest size of all files of one tree together, in bytes.
+	// TreeBytes is the largest total size of the files of one tree, in bytes.
 	TreeBytes int64
 }
 
-// WithDefaults returns the limits with the default for each that is not set.
+// WithDefaults returns the limits with defaults for the fields that are not set.
 func (l Limits) WithDefaults() Limits {
 	if l.Files <= 0 {
 		l.Files = DefaultFiles
@@ -49,43 +51,45 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Options says how content is stored.
+// Options configures a [Store].
 type Options struct {
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits Limits
-	// IndexFrom is the number of files from which on a directory that was
-	// filled is remembered, so that what is unchanged need not be read again;
-	// zero: always. Of fewer files, reading costs less than remembering.
+	// IndexFrom is the smallest number of files for which [Store.Materialise] saves an index of
+	// the directory; zero: always. With an index, unchanged files are not read again. With fewer
+	// files, reading them is faster than saving and loading an index.
 	IndexFrom int
-	// IndexDir has what is remembered of directories of this host; empty: nothing is.
+	// IndexDir is the directory for indexes of directories of this host; empty: no indexes are
+	// kept.
 	IndexDir string
-	// StoreDir is the store's directory, by which messages name the store, and which no
-	// snapshot contains.
+	// StoreDir is the store's directory. Messages name the store by it, and no snapshot contains
+	// it.
 	StoreDir string
 }
 
-// Store has content by its digest, and works between trees and directories of this host.
-// Its methods may be used by many goroutines, and the blobs by many processes.
+// Store stores content by its digest, makes trees of directories of this host and fills
+// directories from trees. Its methods are safe for concurrent use, and the blobs for use by many
+// processes.
 type Store struct {
 	*blobs
 	trees
-	indexes
-	// dir is the store's directory, which no snapshot contains.
+	indexFiles
+	// dir is the store's directory. No snapshot contains it.
 	dir       string
 	limits    Limits
 	indexFrom int
 }
 
-// New returns the content whose blobs are kept there.
+// New returns a Store whose blobs are in the given storage.
 func New(in storage.Blobs, o Options) *Store {
-	x := indexes{o.IndexDir}
-	b := &blobs{in: in, now: o.Clock, store: o.StoreDir, recent: newRecentlyRead(o.Clock), indexes: x}
-	return &Store{blobs: b, trees: trees{b}, indexes: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
+	x := indexFiles{o.IndexDir}
+	b := &blobs{backend: in, now: o.Clock, store: o.StoreDir, recent: newDirCache(o.Clock), indexes: x}
+	return &Store{blobs: b, trees: trees{b}, indexFiles: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
 }
 
-// closing closes c and keeps the first error.
+// closing closes c and stores its error in err if err is nil.
 func closing(c io.Closer, err *error) {
 	if cerr := c.Close(); *err == nil && cerr != nil {
 		*err = cerr

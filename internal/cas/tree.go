@@ -13,22 +13,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Tree is a directory tree. Its directories are read from the store when they are needed,
-// and verified. It is for one goroutine at a time. Errors are those of [Store.Blob], and name
-// the directory.
+// Tree is a directory tree. Its directories are read from the store when they are needed, and
+// verified. It must not be used concurrently. Errors are those of [Store.Blob], and name the
+// directory.
 type Tree struct {
 	blobs *blobs
 	top   *treeDir
 }
 
-// Tree opens a tree. A blob that is no tree is [session.ErrNotFound].
+// Tree opens a tree. If the blob is not a tree, the error is [session.ErrNotFound].
 func (s trees) Tree(ctx context.Context, name spec.Digest) (*Tree, error) {
 	t := &Tree{s.blobs, &treeDir{blob: name, stored: true}}
 	return t, t.read(ctx, t.top, ".")
 }
 
-// treeOf makes a tree of files and links that a directory could hold. Those below a directory
-// follow each other.
+// treeOf makes a tree of files and links with valid paths. Entries of one directory must be
+// contiguous.
 func (s *blobs) treeOf(files iter.Seq2[string, Entry]) *Tree {
 	t := s.emptyTree()
 	at, dirs := "", []*treeDir{t.top}
@@ -52,7 +52,7 @@ func (s *blobs) treeOf(files iter.Seq2[string, Entry]) *Tree {
 	return t
 }
 
-// sort sorts the entries of a directory, and of those below it.
+// sort sorts the entries of a directory and of all directories below it.
 func (d *treeDir) sort() {
 	slices.SortFunc(d.entries, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
 	for _, e := range d.entries {
@@ -68,16 +68,16 @@ func (s *blobs) emptyTree() *Tree {
 	return t
 }
 
-// copied returns a tree that can be changed without changing this one.
+// copied returns a copy of the tree. Changes of the copy do not affect the original.
 func (t *Tree) copied() *Tree { return &Tree{t.blobs, t.top} }
 
-// read reads a directory that is at a path of the tree.
+// read reads a directory, which is at this path of the tree.
 func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	if d.read {
 		return nil
 	}
 	var err error
-	if !t.blobs.recent.into(d) {
+	if !t.blobs.recent.fill(d) {
 		if err = t.blobs.load(ctx, d); err == nil {
 			t.blobs.recent.add(d)
 		}
@@ -94,13 +94,13 @@ func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	return nil
 }
 
-// Files is how many files and links the tree has.
+// Files returns the number of files and links.
 func (t *Tree) Files() int { return t.top.sum().files }
 
-// Bytes is the size of the tree's files together.
+// Bytes returns the total size of the files.
 func (t *Tree) Bytes() int64 { return t.top.sum().bytes }
 
-// sum returns the totals of a directory, and adds up those of one that has changed.
+// sum returns the totals of a directory. It recomputes those of changed directories.
 func (d *treeDir) sum() totals {
 	if d.blob == "" {
 		var sum totals
@@ -115,7 +115,7 @@ func (d *treeDir) sum() totals {
 	return d.totals
 }
 
-// find returns what is at a path; nil if nothing is.
+// find returns the entry at a path; nil if there is none.
 func (t *Tree) find(ctx context.Context, p string) (*dirEntry, error) {
 	if p == "." {
 		return &dirEntry{sub: t.top}, nil
@@ -152,8 +152,7 @@ func (t *Tree) HasDir(ctx context.Context, p string) (bool, error) {
 	return e != nil && e.sub != nil, err
 }
 
-// subdir returns the directory that is at a path, which is in one that was read; nil if there
-// is none.
+// subdir returns the directory at a path whose parent was read; nil if there is none.
 func (t *Tree) subdir(ctx context.Context, above *treeDir, p string) (*treeDir, error) {
 	e := above.entry(path.Base(p))
 	if e == nil || e.sub == nil {
@@ -162,8 +161,8 @@ func (t *Tree) subdir(ctx context.Context, above *treeDir, p string) (*treeDir, 
 	return e.sub, t.read(ctx, e.sub, p)
 }
 
-// walk visits the files and links of what is at a path, directory by directory, each sorted
-// by name, until an error. Errors are those of reading and of visit.
+// walk visits the files and links at and below a path, directory by directory, each sorted by
+// name. It stops at the first error of reading or of visit.
 func (t *Tree) walk(ctx context.Context, at string, visit func(p string, e Entry) error) error {
 	e, err := t.find(ctx, at)
 	if err != nil || e == nil {
@@ -194,7 +193,7 @@ func (t *Tree) walkDir(ctx context.Context, d *treeDir, at string, visit func(p 
 	return nil
 }
 
-// below is the path of what bears a name in a directory.
+// below joins a directory's path and a name.
 func below(dir, name string) string {
 	if dir == "." {
 		return name
@@ -202,7 +201,7 @@ func below(dir, name string) string {
 	return dir + "/" + name
 }
 
-// readAll reads a directory, which is at a path of the tree, and all below it.
+// readAll reads a directory, which is at this path of the tree, and all directories below it.
 func (t *Tree) readAll(ctx context.Context, d *treeDir, at string) error {
 	if err := t.read(ctx, d, at); err != nil {
 		return err
@@ -218,7 +217,7 @@ func (t *Tree) readAll(ctx context.Context, d *treeDir, at string) error {
 	return nil
 }
 
-// Manifest returns all of the tree.
+// Manifest returns all files and links of the tree.
 func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
 	m := make(Manifest, t.Files())
 	err := t.walk(ctx, ".", func(p string, e Entry) error {
@@ -231,9 +230,8 @@ func (t *Tree) Manifest(ctx context.Context) (Manifest, error) {
 	return m, nil
 }
 
-// apply makes a delta's changes, deletions first. Where a path that the delta sets cannot
-// exist beside one of the tree's (a file where the other needs a directory), the delta wins
-// and the other goes.
+// apply applies a delta, deletions first. If a path of the delta cannot coexist with one of the
+// tree (a file where the other needs a directory), the delta's path replaces it.
 func (t *Tree) apply(ctx context.Context, d Delta) error {
 	for _, p := range d.Deleted() {
 		if err := t.remove(ctx, p, false); err != nil {
@@ -248,12 +246,12 @@ func (t *Tree) apply(ctx context.Context, d Delta) error {
 	return nil
 }
 
-// set puts a file or link at a path and removes what cannot exist beside it.
+// set puts a file or link at a path and removes entries that cannot coexist with it.
 func (t *Tree) set(ctx context.Context, p string, e Entry) error {
 	return t.change(ctx, p, func(dirEntry, bool) (dirEntry, bool) { return dirEntry{Entry: e}, true })
 }
 
-// setAll sets entries, of which none lies below another.
+// setAll sets entries. No entry may be below another.
 func (t *Tree) setAll(ctx context.Context, m Manifest) error {
 	for p, e := range m.sorted() {
 		if err := t.set(ctx, p, e); err != nil {
@@ -263,12 +261,13 @@ func (t *Tree) setAll(ctx context.Context, m Manifest) error {
 	return nil
 }
 
-// remove removes the file or link at a path, and with all a directory, too.
+// remove removes the file or link at a path; with all, a directory, too.
 func (t *Tree) remove(ctx context.Context, p string, all bool) error {
 	return t.change(ctx, p, func(e dirEntry, has bool) (dirEntry, bool) { return e, has && e.sub != nil && !all })
 }
 
-// change has to decide what becomes of a path, and whether something is there then.
+// change replaces the entry at a path by the result of to. If to returns false, the entry is
+// removed.
 func (t *Tree) change(ctx context.Context, p string, to func(e dirEntry, has bool) (dirEntry, bool)) error {
 	top, err := t.changeIn(ctx, t.top, ".", p, to)
 	if err == nil && top != nil {
@@ -315,7 +314,7 @@ func (t *Tree) changeIn(ctx context.Context, d *treeDir, at, rest string, to fun
 	return d, nil
 }
 
-// owned returns a directory that the tree may change.
+// owned returns a version of the directory that the tree may change.
 func (t *Tree) owned(d *treeDir) *treeDir {
 	if d.owner != t {
 		c := *d
@@ -326,12 +325,12 @@ func (t *Tree) owned(d *treeDir) *treeDir {
 	return d
 }
 
-// name returns the digest of a directory, and names those that have changed.
-func (d *treeDir) name() spec.Digest {
+// digest returns the digest of a directory. It computes those of changed directories.
+func (d *treeDir) digest() spec.Digest {
 	if d.blob == "" {
 		for _, e := range d.entries {
 			if e.sub != nil {
-				e.sub.name()
+				e.sub.digest()
 			}
 		}
 		d.sum()
@@ -340,17 +339,17 @@ func (d *treeDir) name() spec.Digest {
 	return d.blob
 }
 
-// store stores the directories that are not, with what they name first. Those of known, at
-// the same path, are in the store.
+// store stores the directories that are not stored yet, each after everything that it refers to.
+// The directories of known, which is the stored directory at the same path, are not stored again.
 func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) error) error {
-	if name := d.name(); known != nil && known.blob == name {
+	if name := d.digest(); known != nil && known.blob == name {
 		d.stored, d.docs = true, nil
 	}
 	if d.stored {
 		return nil
 	}
 	if known != nil && t.blobs.load(ctx, known) != nil {
-		known = nil // what is damaged is stored anew
+		known = nil // it is damaged: store everything again
 	}
 	for _, e := range d.entries {
 		if e.sub == nil {
@@ -373,13 +372,13 @@ func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) 
 	return nil
 }
 
-// putTree stores a tree durably. What it names must be durable already.
+// putTree stores a tree durably. The blobs that it refers to must be durable already.
 func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
 	var unflushed []spec.Digest
 	err := t.store(ctx, t.top, nil, func(doc document) error {
-		made, err := s.in.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
-		if storage.IsFull(err) { // the reserve may have room
-			made, err = s.in.PutBlob(doc.name, doc.data, storage.Durable)
+		made, err := s.backend.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
+		if storage.IsFull(err) { // a durable write may use the reserve
+			made, err = s.backend.PutBlob(doc.name, doc.data, storage.Durable)
 		}
 		if made || !s.knownDurable(doc.name) {
 			unflushed = append(unflushed, doc.name)
@@ -387,7 +386,7 @@ func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
 		return errors.Join(err, ctx.Err())
 	})
 	if err == nil && len(unflushed) > 0 {
-		err = s.in.FlushBlobs(unflushed)
+		err = s.backend.FlushBlobs(unflushed)
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a tree: %w", err)

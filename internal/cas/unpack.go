@@ -18,22 +18,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// ErrNoArchive says that bytes are no archive that Unpack reads.
+// ErrNoArchive says that a file is not an archive that Unpack can read.
 var ErrNoArchive = errors.New("not a readable archive; make a tar, tar.gz or zip file")
 
-// archived is an entry of an archive.
-type archived struct {
+// archiveEntry is an entry of an archive.
+type archiveEntry struct {
 	name string
 	mode fs.FileMode
 	link string
 	open func() (io.ReadCloser, error)
 }
 
-// Unpack writes the files and links of an archive, tar, tar.gz or zip, below an empty directory.
-// What no tree could hold is a [*RefusedError]: a path that is absolute or leads out, an entry below
-// a link or below a file, two entries of one path, a device, more files or bytes than the limits
-// allow. Links are made as they are, and nothing is written through them. The archive is hostile:
-// what it says of its sizes is not believed.
+// Unpack writes the files and links of an archive (tar, tar.gz or zip) into an empty directory. A
+// [*RefusedError] names an entry that no tree could hold: a path that is absolute or leads out,
+// an entry below a link or a file, a path that occurs twice, a device, more files or bytes than
+// the limits allow. Links are created as they are, and nothing is written through them. The
+// archive may be hostile: the sizes that it states are not trusted.
 func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -63,17 +63,17 @@ func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (err er
 
 // unpacking writes the entries of one archive.
 type unpacking struct {
-	ctx    context.Context //nolint:containedctx // of one call
+	ctx    context.Context //nolint:containedctx // the struct lives for one call
 	root   *os.Root
 	limits Limits
-	// kinds has the paths so far; true: a directory.
+	// kinds are the paths so far; true: a directory.
 	kinds   map[string]bool
 	entries int
 	bytes   int64
 }
 
 func (u *unpacking) tar(r io.Reader) error {
-	// Headers take space, too; a stream that has nothing else ends here.
+	// Headers take space, too. The limit ends a stream that has nothing else.
 	most := &io.LimitedReader{R: r, N: u.limits.TreeBytes + int64(u.limits.Files)*4<<10}
 	archive := tar.NewReader(most)
 	for first := true; ; first = false {
@@ -88,7 +88,7 @@ func (u *unpacking) tar(r io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrNoArchive, err)
 		}
-		e := archived{name: h.Name, mode: h.FileInfo().Mode(), link: h.Linkname, open: func() (io.ReadCloser, error) { return io.NopCloser(archive), nil }}
+		e := archiveEntry{name: h.Name, mode: h.FileInfo().Mode(), link: h.Linkname, open: func() (io.ReadCloser, error) { return io.NopCloser(archive), nil }}
 		switch h.Typeflag {
 		case tar.TypeXGlobalHeader:
 			continue
@@ -101,7 +101,7 @@ func (u *unpacking) tar(r io.Reader) error {
 	}
 }
 
-// directoryEntry begins each entry of a zip archive's directory.
+// directoryEntry is the signature of an entry in a zip archive's directory.
 var directoryEntry = []byte("PK\x01\x02")
 
 func (u *unpacking) zip(f *os.File) error {
@@ -117,7 +117,7 @@ func (u *unpacking) zip(f *os.File) error {
 		if strings.Contains(file.Name, `\`) {
 			return &RefusedError{file.Name, "has a backslash; archive it with / between directories"}
 		}
-		e := archived{name: file.Name, mode: file.Mode(), open: file.Open}
+		e := archiveEntry{name: file.Name, mode: file.Mode(), open: file.Open}
 		if e.mode&fs.ModeSymlink != 0 {
 			if e.link, err = target(file); err != nil {
 				return err
@@ -130,7 +130,8 @@ func (u *unpacking) zip(f *os.File) error {
 	return nil
 }
 
-// countEntries refuses an archive whose directory would fill the memory, and returns its size.
+// countEntries returns the size of the archive. It returns an error if the archive's directory
+// would need too much memory.
 func (u *unpacking) countEntries(f *os.File) (size int64, err error) {
 	if size, err = f.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -145,7 +146,7 @@ func (u *unpacking) countEntries(f *os.File) (size int64, err error) {
 			}
 		}
 		switch {
-		case n > 2*u.limits.Files: // some may be those of archives in it
+		case n > 2*u.limits.Files: // some may belong to archives inside the archive
 			return 0, u.tooMany("the archive")
 		case errors.Is(err, io.EOF):
 			return size, nil
@@ -155,7 +156,7 @@ func (u *unpacking) countEntries(f *os.File) (size int64, err error) {
 	}
 }
 
-// target is where a link of a zip archive leads.
+// target returns the target of a link in a zip archive.
 func target(file *zip.File) (string, error) {
 	r, err := file.Open()
 	if err != nil {
@@ -173,8 +174,8 @@ func (u *unpacking) tooMany(p string) error {
 	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files and directories; leave some out", u.limits.Files)}
 }
 
-// entry writes an entry. What belongs to git itself is left out.
-func (u *unpacking) entry(e archived) error {
+// entry writes an entry. Files of git itself are skipped.
+func (u *unpacking) entry(e archiveEntry) error {
 	if err := u.ctx.Err(); err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (u *unpacking) entry(e archived) error {
 	if err := CheckPath(p); err != nil {
 		return &RefusedError{e.name, "cannot be kept: " + err.Error()}
 	}
-	if err := u.above(p); err != nil {
+	if err := u.makeParents(p); err != nil {
 		return err
 	}
 	isDir, seen := u.kinds[p]
@@ -221,8 +222,8 @@ func (u *unpacking) entry(e archived) error {
 	}
 }
 
-// above makes the directories that an entry is in.
-func (u *unpacking) above(p string) error {
+// makeParents makes the directories above an entry.
+func (u *unpacking) makeParents(p string) error {
 	dir := path.Dir(p)
 	if dir == "." {
 		return nil
@@ -234,7 +235,7 @@ func (u *unpacking) above(p string) error {
 	case seen:
 		return &RefusedError{p, fmt.Sprintf("lies below %q, which is a file or a link; keep one of them", dir)}
 	}
-	if err := u.above(dir); err != nil {
+	if err := u.makeParents(dir); err != nil {
 		return err
 	}
 	if u.entries++; u.entries > u.limits.Files {
@@ -251,7 +252,7 @@ func (u *unpacking) symlink(p, target string) error {
 	return u.root.Symlink(target, p)
 }
 
-func (u *unpacking) file(p string, e archived) (err error) {
+func (u *unpacking) file(p string, e archiveEntry) (err error) {
 	mode := fileMode
 	if e.mode&0o100 != 0 {
 		mode = dirMode
@@ -267,7 +268,7 @@ func (u *unpacking) file(p string, e archived) (err error) {
 	}
 	defer closing(f, &err)
 	most := min(u.limits.FileBytes, u.limits.TreeBytes-u.bytes)
-	from := &unpacked{Reader: content}
+	from := &contentReader{Reader: content}
 	n, err := storage.Copy(u.ctx, f, io.LimitReader(from, most+1))
 	u.bytes += n
 	switch {
@@ -283,13 +284,13 @@ func (u *unpacking) file(p string, e archived) (err error) {
 	return nil
 }
 
-// unpacked is the content of an entry, and remembers why it ended early.
-type unpacked struct {
+// contentReader reads the content of an entry and records a read error.
+type contentReader struct {
 	io.Reader
 	err error
 }
 
-func (r *unpacked) Read(b []byte) (int, error) {
+func (r *contentReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err

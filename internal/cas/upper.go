@@ -10,41 +10,43 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// lowerTree is the tree below the upper directory of an overlay, and what the directory
-// takes away from it. A nil one has nothing.
+// lowerTree is the lower tree of an overlay, and what the upper layer removes from it. A nil
+// lowerTree is empty.
 type lowerTree struct {
 	*Tree
-	// gone are paths that are taken away with all below them, as they were come upon.
-	gone []string
+	// removed are paths that the upper layer removes with everything below them, in the order in
+	// which they were found.
+	removed []string
 }
 
-// covered notes what of the tree an entry of the upper directory hides, and reports
-// whether that is all that the entry is for. in is the directory that has it.
-func (l *lowerTree) covered(p string, now listed, in *treeDir) (whiteout bool) {
+// noteCovered records the path if the upper entry hides the lower entry of the same name. It
+// reports whether the entry is a whiteout, which has no other meaning. in is the lower directory.
+func (l *lowerTree) noteCovered(p string, now dirItem, in *treeDir) (whiteout bool) {
 	if l == nil {
 		return false
 	}
 	if e := in.entry(now.name); e != nil && (now.whiteout || e.sub == nil || !now.mode.IsDir()) {
-		l.gone = append(l.gone, p)
+		l.removed = append(l.removed, p)
 	}
 	return now.whiteout
 }
 
-// hiddenBy reports whether a directory hides what the tree has below it, which it notes.
-// The top never does, and where there is nothing to hide, nobody need look. The kernel
-// keeps the mark from those who use the mount: there, xattrs of its name are others.
-func (l *lowerTree) hiddenBy(dir *os.File, p string, d *treeDir) (bool, error) {
+// noteOpaque reports whether an upper directory is opaque, and records its path if it is. The top
+// is never opaque. If the lower tree has no directory d, the attribute is not read. The kernel
+// hides the attribute from users of the mount; an attribute of that name in the mount is another
+// one.
+func (l *lowerTree) noteOpaque(dir *os.File, p string, d *treeDir) (bool, error) {
 	if p == "." || d == nil {
 		return false, nil
 	}
 	opaque, err := overlayfs.IsOpaque(dir)
 	if opaque {
-		l.gone = append(l.gone, p)
+		l.removed = append(l.removed, p)
 	}
 	return opaque, err
 }
 
-// rulesOf adds the tree's .gitignore of a directory to the rules above it.
+// rulesOf adds the lower tree's .gitignore of a directory to the rules above it.
 func (l *lowerTree) rulesOf(ctx context.Context, p string, at scope) (*ignoreRules, error) {
 	e := at.lower.entry(ignoreFile)
 	if e == nil || e.SHA256 == "" {
@@ -61,8 +63,8 @@ func (l *lowerTree) rulesOf(ctx context.Context, p string, at scope) (*ignoreRul
 	return parseIgnore(at.rules, path.Dir(p), string(text)), nil
 }
 
-// check refuses what the files make of the tree if it has too many files, or more bytes
-// than most, at the path at which a walk through all of it comes upon that.
+// check returns an error if the merged tree has too many files or more bytes than most. The error
+// names the path at which a walk through the merged tree exceeds the limit.
 func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, most int64) error {
 	sizes := make(Manifest, len(files))
 	for _, f := range files {
@@ -70,7 +72,7 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 			sizes[f.path] = Entry{Size: f.listed.Size}
 		}
 	}
-	t, err := l.with(ctx, sizes)
+	t, err := l.withUpper(ctx, sizes)
 	if err != nil {
 		return err
 	}
@@ -89,12 +91,12 @@ func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, mos
 	})
 }
 
-// with returns the tree with what the upper directory takes away and holds.
-func (l *lowerTree) with(ctx context.Context, found Manifest) (*Tree, error) {
+// withUpper returns the tree that results from the upper layer.
+func (l *lowerTree) withUpper(ctx context.Context, found Manifest) (*Tree, error) {
 	t := l.copied()
-	for _, p := range l.gone {
+	for _, p := range l.removed {
 		if _, ok := found[p]; ok {
-			continue // it takes the place
+			continue // the new file replaces it
 		}
 		if err := t.remove(ctx, p, true); err != nil {
 			return nil, err
@@ -103,13 +105,13 @@ func (l *lowerTree) with(ctx context.Context, found Manifest) (*Tree, error) {
 	return t, t.setAll(ctx, found)
 }
 
-// over lays what has become of the tree over another one, as far as it matches only.
+// over returns before with the merged tree's state of all paths that match only.
 func (l *lowerTree) over(ctx context.Context, before *Tree, found Manifest, only patterns) (*Tree, error) {
 	d, err := Diff(ctx, before, l.Tree)
 	if err != nil {
 		return nil, err
 	}
-	for _, gone := range l.gone {
+	for _, gone := range l.removed {
 		err := l.walk(ctx, gone, func(p string, _ Entry) error {
 			d[p] = Change{Deleted: true}
 			return nil
@@ -130,11 +132,11 @@ func (l *lowerTree) over(ctx context.Context, before *Tree, found Manifest, only
 	return t, t.setAll(ctx, found)
 }
 
-// lowerOf returns the tree below an upper directory; nil if there is none. It may be the base.
+// lowerOf returns the lower tree of an overlay; nil if there is none. It may be the base.
 func (s *Store) lowerOf(ctx context.Context, manifest spec.Digest, base *Tree) (*lowerTree, error) {
 	switch manifest {
 	case "":
-		return nil, nil //nolint:nilnil // a nil tree has nothing
+		return nil, nil //nolint:nilnil // a nil lowerTree is empty
 	case base.top.blob:
 		return &lowerTree{Tree: base}, nil
 	}

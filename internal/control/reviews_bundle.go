@@ -118,7 +118,7 @@ func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 func bundleBlobs(ctx context.Context, content *cas.Store, work apply.Work, in BundleInput) ([]spec.Digest, error) {
 	names, seen := map[spec.Digest]bool{}, map[spec.Digest]bool{}
 	for _, tree := range []spec.Digest{work.Workspace, work.Tree} {
-		for n, err := range content.Named(ctx, tree, seen, false) {
+		for n, err := range content.TreeBlobs(ctx, tree, seen, false) {
 			if err != nil {
 				return nil, err
 			}

@@ -175,7 +175,7 @@ func (m *making) mkdir(dir string) error {
 	if err := mkdir(dir, treeMode); err != nil {
 		return err
 	}
-	return m.o.Owner.Give(dir)
+	return m.o.Owner.Chown(dir)
 }
 
 // mkdir makes a directory whose mode no umask changes.

@@ -159,7 +159,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 func (p *pruning) fromTheTop(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
 	seen := map[spec.Digest]bool{}
 	for _, name := range dirs {
-		for n, err := range p.store.Content.Named(ctx, name, seen, true) {
+		for n, err := range p.store.Content.TreeBlobs(ctx, name, seen, true) {
 			if _, rest := faultsIn(err); rest != nil {
 				return nil, rest
 			}

@@ -400,7 +400,7 @@ func (v *verification) tree(ctx context.Context, name spec.Digest, by string, an
 	if name == "" {
 		return nil
 	}
-	for n, err := range v.store.Content.Named(ctx, name, v.trees, anywhere) {
+	for n, err := range v.store.Content.TreeBlobs(ctx, name, v.trees, anywhere) {
 		whose := by
 		if n.Path != "" {
 			whose += " for " + n.Path

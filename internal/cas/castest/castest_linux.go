@@ -1,5 +1,5 @@
-// Package castest draws what agents do to trees, for tests that compare ways to find out
-// what they did.
+// Package castest generates trees and random changes as agents make them, for property tests that
+// compare implementations.
 package castest
 
 import (
@@ -19,23 +19,23 @@ import (
 )
 
 var (
-	// The names are few, so that what is done meets what is there. Some are ignored by
-	// default, some by the rules that are drawn.
+	// There are few names, so that operations meet existing paths. Some are ignored by default,
+	// some by generated rules.
 	name = rapid.SampledFrom([]string{"a", "b", "d", "a.b", "x.log", "out", "node_modules", ".git", ".gitignore"})
-	// Rule draws a line of a .gitignore.
+	// Rule generates a line of a .gitignore.
 	Rule = rapid.SampledFrom([]string{"*.log", "!x.log", "out/", "/a", "b", "d/a", "**/out/*", "!node_modules", "a.b/**"})
-	// Path draws a path.
+	// Path generates a path.
 	Path = rapid.Custom(func(t *rapid.T) string {
 		return path.Join(rapid.SliceOfN(name, 1, 3).Draw(t, "names")...)
 	})
-	// Content draws a file's content, which may be rules.
+	// Content generates a file's content, which may be ignore rules.
 	Content = rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(Rule, 0, 2).Draw(t, "content"), "\n")
 	})
 )
 
-// Operation does something at random in a directory, as an agent would, and nothing outside
-// of it. What is not possible there is not done.
+// Operation does a random operation in a directory, as an agent would. It does not touch anything
+// outside. Operations that are not possible there are skipped.
 func Operation(t *rapid.T, dir *os.Root) {
 	p, q := Path.Draw(t, "path"), Path.Draw(t, "other")
 	what := rapid.SampledFrom([]string{
@@ -78,7 +78,7 @@ func Operation(t *rapid.T, dir *os.Root) {
 	}
 }
 
-// Tree draws the files of a tree, with their contents.
+// Tree generates the files of a tree, with their contents.
 func Tree(t *rapid.T) map[string]string {
 	files := cas.Manifest{}
 	out := map[string]string{}
@@ -91,7 +91,7 @@ func Tree(t *rapid.T) map[string]string {
 	return out
 }
 
-// special makes what agents have no business with.
+// special creates special files, which agents should not create.
 func special(t *rapid.T, dir *os.Root, what, p string) {
 	above, err := dir.OpenFile(path.Dir(p), os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -119,7 +119,7 @@ func write(dir *os.Root, p string, flag int, text string) {
 	}
 }
 
-// move renames, as the program mv does: what cannot be renamed is copied and removed.
+// move renames as mv does: if renaming fails, it copies and removes.
 func move(dir *os.Root, from, to string) {
 	if err := dir.Rename(from, to); !errors.Is(err, syscall.EXDEV) || dir.Mkdir(to, 0o755) != nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 )
 
-// Diff returns what makes base into target, by comparing all of both.
+// Diff returns the delta that changes base into target. It compares all paths.
 func Diff(base, target cas.Manifest) cas.Delta {
 	d := cas.Delta{}
 	for p, e := range target {
@@ -22,8 +22,8 @@ func Diff(base, target cas.Manifest) cas.Delta {
 	return d
 }
 
-// Apply returns the tree that the delta makes of base. What cannot exist beside a path that
-// the delta sets goes.
+// Apply returns the base with the delta applied. Entries that cannot coexist with a path of the
+// delta are removed.
 func Apply(base cas.Manifest, d cas.Delta) cas.Manifest {
 	out := cas.Manifest{}
 	for p, e := range base {
