@@ -1,5 +1,5 @@
-// Package overlayfs reads and writes the marks by which the upper directory of an overlay says what
-// it hides of the directories below it.
+// Package overlayfs reads and writes the marks in the upper directory of an overlay: whiteouts and
+// opaque directories, which hide entries of the directories below it.
 package overlayfs
 
 import (
@@ -13,13 +13,13 @@ import (
 // opaque is the attribute of a directory that hides what is below it.
 const opaque = "user.overlay.opaque"
 
-// IsWhiteout reports whether an entry says that its path is removed. device is the number of
-// the device that a special file stands for.
+// IsWhiteout reports whether an entry marks its path as removed. device is the device number of
+// a special file.
 func IsWhiteout[Device int32 | uint64](mode fs.FileMode, device Device) bool {
 	return mode&fs.ModeCharDevice != 0 && device == 0
 }
 
-// MakeWhiteout makes an entry that says that its path is removed. The path is relative to an open
+// MakeWhiteout makes an entry that marks its path as removed. The path is relative to an open
 // directory, or absolute.
 func MakeWhiteout(dir int, path string) error { return unix.Mknodat(dir, path, unix.S_IFCHR, 0) }
 
@@ -36,5 +36,5 @@ func IsOpaque(dir *os.File) (bool, error) {
 	return string(value[:n]) == "y", nil
 }
 
-// MakeOpaque has a directory hide what is below it.
+// MakeOpaque makes a directory hide what is below it.
 func MakeOpaque(dir *os.File) error { return unix.Fsetxattr(int(dir.Fd()), opaque, []byte("y"), 0) }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Package overlayfs has no marks: overlays are Linux's.
+// Package overlayfs finds no marks: only Linux has overlays.
 package overlayfs
 
 import (
@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// IsWhiteout is false.
+// IsWhiteout returns false.
 func IsWhiteout[Device int32 | uint64](fs.FileMode, Device) bool { return false }
 
-// IsOpaque is false.
+// IsOpaque returns false.
 func IsOpaque(*os.File) (bool, error) { return false, nil }

@@ -16,17 +16,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Bounds lists the limits of processes, and what enforces them. rooms: they work in rooms. without
-// says why there are no cgroups.
-func (l *Launcher) Bounds(rooms bool, without error) []spec.Limit {
+// Bounds lists the limits of processes, and what enforces them. rooms: the processes run in rooms.
+// noCgroups is the reason why there are no cgroups; nil if there are.
+func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 	memory, processors := "measured by the shim", fmt.Sprintf("nice %d", room.Niceness)
 	if l.Cgroups != nil {
 		memory = "cgroups in " + l.Cgroups.dir
 		if slices.Contains(l.Cgroups.controllers, "cpu") {
 			processors += ", cgroup weight " + agentWeight
 		}
-	} else if without != nil {
-		memory += fmt.Sprintf(", because %v", without)
+	} else if noCgroups != nil {
+		memory += fmt.Sprintf(", because %v", noCgroups)
 	}
 	threads := "counted by the shim"
 	if rooms {

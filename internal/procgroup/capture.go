@@ -36,10 +36,10 @@ const (
 type Capture struct {
 	secrets *secrets.Set
 	limit   int64
-	// active gets a token at each output, and full one when the limit is exceeded.
+	// active gets a value at each output, and full one when the limit is exceeded.
 	active, full   chan struct{}
 	Stdout, Stderr *Stream
-	// printed is what Print adds.
+	// printed is the stream of Capture.Print.
 	printed *Stream
 
 	mu    sync.Mutex
@@ -133,7 +133,7 @@ func (s *Stream) within(data []byte) []byte {
 	return data
 }
 
-// exceeded is the failure of a process that printed more than it may; nil: it has not.
+// exceeded returns the failure of a process that printed more than the limit; nil: it did not.
 func (c *Capture) exceeded() *failures.Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func (s *Stream) endLine() {
 	s.capture.keep([]byte(line))
 	s.capture.tail.add([]byte(line))
 	s.tail.add([]byte(line))
-	// What a carriage return overwrote, as progress bars do, is lines of its own
-	// by now; what counts is what stood there last.
+	// Text that a carriage return overwrote, as progress bars do, has become separate
+	// lines here; the last one is what a terminal shows.
 	text := strings.TrimSpace(line)
 	text = text[strings.LastIndexByte(text, '\n')+1:]
 	if text == "" {
@@ -212,7 +212,7 @@ func (c *Capture) keep(lines []byte) {
 		return
 	}
 	if c.copyLeft -= len(lines); c.copyLeft < 0 {
-		lines = []byte("maestro: too much output to follow; the transcript has the end of it once the attempt is over\n")
+		lines = []byte("maestro: too much output to follow; the transcript contains the end of it after the attempt\n")
 	}
 	if _, err := c.copy.Write(lines); err != nil || c.copyLeft < 0 { // the stored log is complete
 		_ = c.copy.Close()
@@ -220,16 +220,16 @@ func (c *Capture) keep(lines []byte) {
 	}
 }
 
-// CopyTo copies the log to a live log file until the returned function is called. The file is a
+// CopyTo copies the log to a live log file until end is called. The file is a
 // new one or, if begun is set, the file of the attempt's earlier execution, whose text is added
 // to the log. Errors of the file are ignored.
 func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	if path == "" {
 		return func() {}
 	}
-	said := c.recall(path, begun)
+	earlier := c.readEarlierLog(path, begun)
 	mode := os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	if len(said) == 0 {
+	if len(earlier) == 0 {
 		_ = os.Remove(path)
 		mode |= os.O_CREATE | os.O_EXCL
 	}
@@ -237,9 +237,9 @@ func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	if err != nil {
 		return func() {}
 	}
-	c.copy, c.copyLeft = f, max(maxCopy-len(said), 0)
-	if len(said) > 0 {
-		if said[len(said)-1] != '\n' { // an incomplete last line
+	c.copy, c.copyLeft = f, max(maxCopy-len(earlier), 0)
+	if len(earlier) > 0 {
+		if earlier[len(earlier)-1] != '\n' { // an incomplete last line
 			c.keep([]byte{'\n'})
 		}
 		c.Note("the attempt was interrupted here, and continues")
@@ -254,9 +254,9 @@ func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	}
 }
 
-// recall reads the live log of the attempt's earlier execution, and adds it to the log. The
-// agent may have replaced the file.
-func (c *Capture) recall(path string, begun time.Time) []byte {
+// readEarlierLog reads the live log of the attempt's earlier execution, and adds it to the log.
+// The agent may have replaced the file, so only a plausible one is read.
+func (c *Capture) readEarlierLog(path string, begun time.Time) []byte {
 	if begun.IsZero() {
 		return nil
 	}
@@ -329,7 +329,7 @@ func (e *headTail) add(data []byte) {
 		data = data[n:]
 	}
 	e.last = append(e.last, data...)
-	// Cut only now and then, so that a byte is moved once on average.
+	// Cut only when twice the size is reached, so that a byte is moved once on average.
 	if len(e.last) > 2*e.tail {
 		cut := len(e.last) - e.tail
 		e.dropped += int64(cut)

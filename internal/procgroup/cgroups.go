@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// workerGroup is the cgroup that a worker moves itself to: one with processes of its own has
-	// no controllers below it.
+	// workerGroup is the cgroup that a worker moves itself to: a cgroup that has processes cannot
+	// enable controllers for the cgroups below it.
 	workerGroup = "maestro-worker"
-	// agentGroups begins the names of the cgroups of agents.
+	// agentGroups is the prefix of the names of agents' cgroups.
 	agentGroups = "maestro-agent-"
 	// agentWeight is the share of the processors of an agent's cgroup; others have 100.
 	agentWeight = "50"
-	// removeLimit is the time for the end of the processes in a cgroup.
+	// removeLimit is how long the removal of a cgroup waits for the end of its processes.
 	removeLimit = 2 * time.Second
 )
 
@@ -34,10 +34,10 @@ type Cgroups struct {
 	controllers []string
 }
 
-// FindCgroups returns the cgroups below this process's own, which must be of version 2, with a
-// controller of memory, delegated to this process's user, and without other processes. The
-// error says what is missing. A worker is then in a cgroup below; a process that is no worker
-// stays where it is, and gets none.
+// FindCgroups returns the cgroups below this process's own cgroup. That must be of version 2,
+// have the controller of memory, be delegated to this process's user, and contain no other
+// process. An error says what is missing. It moves a worker into a cgroup below its own; for a
+// process that is no worker it changes nothing and returns an error.
 func FindCgroups(worker bool) (*Cgroups, error) { return findCgroups("/proc/self", worker) }
 
 // findCgroups reads a process's directory in /proc.
@@ -69,12 +69,12 @@ func findCgroups(proc string, worker bool) (*Cgroups, error) {
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, agentGroups+"*"))
 	for _, old := range left {
-		_ = os.Remove(old) // one that has processes stays
+		_ = os.Remove(old) // fails for one that has processes
 	}
 	return c, nil
 }
 
-// ownCgroup is the directory of a process's cgroup of version 2.
+// ownCgroup returns the directory of a process's cgroup of version 2.
 func ownCgroup(proc string) (string, error) {
 	groups, err := os.ReadFile(filepath.Join(proc, "cgroup"))
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Cgroups) prepare() (err error) {
 	}
 	own := strconv.Itoa(os.Getpid())
 	for _, pid := range pids {
-		if n, err := strconv.Atoi(pid); pid != own && (err != nil || !ancestry(n)[os.Getpid()]) {
+		if n, err := strconv.Atoi(pid); pid != own && (err != nil || !ancestors(n)[os.Getpid()]) {
 			return fmt.Errorf("the cgroup %s has other processes, like %s", c.dir, pid)
 		}
 	}
@@ -125,45 +125,45 @@ func (c *Cgroups) prepare() (err error) {
 			return
 		}
 		for _, pid := range moved {
-			_ = write(c.dir, "cgroup.procs", pid)
+			_ = writeFile(c.dir, "cgroup.procs", pid)
 		}
 		_ = os.Remove(worker)
 	}()
 	for _, pid := range pids {
-		if err := write(worker, "cgroup.procs", pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := writeFile(worker, "cgroup.procs", pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("move the worker to a cgroup of its own: %w", err)
 		}
 		moved = append(moved, pid)
 	}
-	if err := write(c.dir, "cgroup.subtree_control", "+"+strings.Join(c.controllers, " +")); err != nil {
+	if err := writeFile(c.dir, "cgroup.subtree_control", "+"+strings.Join(c.controllers, " +")); err != nil {
 		return fmt.Errorf("enable the controllers of the cgroup: %w", err)
 	}
 	return nil
 }
 
-func write(dir, file, text string) error {
+func writeFile(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
 }
 
-// fieldsOf reads the words of a file.
+// fieldsOf reads the space-separated fields of a file.
 func fieldsOf(file string) ([]string, error) {
 	data, err := os.ReadFile(file)
 	return strings.Fields(string(data)), err
 }
 
-// cgroup is that of one process of an agent and all that it starts; nil: it has none.
+// cgroup contains one process of an agent and its descendants; nil: there is none.
 type cgroup struct {
-	dir  string
-	open *os.File
-	most int64
+	dir       string
+	open      *os.File
+	maxMemory int64
 }
 
-// add makes a cgroup with the limits of the launcher.
-func (c *Cgroups) add(l *Launcher) (*cgroup, error) {
+// create makes a cgroup with the limits of the launcher.
+func (c *Cgroups) create(l *Launcher) (*cgroup, error) {
 	if c == nil {
 		return nil, nil //nolint:nilnil // no cgroup is a valid answer
 	}
-	g := &cgroup{dir: filepath.Join(c.dir, agentGroups+rand.Text()), most: l.MaxMemory}
+	g := &cgroup{dir: filepath.Join(c.dir, agentGroups+rand.Text()), maxMemory: l.MaxMemory}
 	err := os.Mkdir(g.dir, 0o755)
 	if err == nil {
 		err = c.limit(g.dir, l)
@@ -192,32 +192,32 @@ func (c *Cgroups) limit(dir string, l *Launcher) error {
 		if !slices.Contains(c.controllers, limit.controller) {
 			continue
 		}
-		if err := write(dir, limit.file, limit.value); err != nil && !limit.optional {
+		if err := writeFile(dir, limit.file, limit.value); err != nil && !limit.optional {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter has a process start in the cgroup.
+// enter sets a process to start in the cgroup.
 func (g *cgroup) enter(attr *syscall.SysProcAttr) {
 	if g != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(g.open.Fd())
 	}
 }
 
-// exceeded is how many bytes were in use when the kernel killed the processes for that; zero:
-// it did not.
+// exceeded returns how many bytes were in use when the kernel killed the processes because of
+// the memory limit; zero: it did not.
 func (g *cgroup) exceeded() int64 {
 	if g == nil {
 		return 0
 	}
 	events, err := fieldsOf(filepath.Join(g.dir, "memory.events")) // pairs of a name and a number
-	count := func(name string) bool {
+	occurred := func(name string) bool {
 		at := slices.Index(events, name)
 		return at >= 0 && at+1 < len(events) && events[at+1] != "0"
 	}
-	if err != nil || !count("oom") || !count("oom_kill") { // without oom, the host had no memory
+	if err != nil || !occurred("oom") || !occurred("oom_kill") { // without oom, the host had no memory
 		return 0
 	}
 	if peak, err := fieldsOf(filepath.Join(g.dir, "memory.peak")); err == nil && len(peak) == 1 {
@@ -225,11 +225,11 @@ func (g *cgroup) exceeded() int64 {
 			return max(n, 1)
 		}
 	}
-	return g.most
+	return g.maxMemory
 }
 
-// remove ends what is left in the cgroup and removes it. What cannot be removed is left to
-// [FindCgroups].
+// remove kills the remaining processes of the cgroup and removes it. A cgroup that cannot be
+// removed is removed by the next [FindCgroups].
 func (g *cgroup) remove() {
 	if g == nil {
 		return
@@ -237,7 +237,7 @@ func (g *cgroup) remove() {
 	if g.open != nil {
 		_ = g.open.Close() // only read
 	}
-	_ = write(g.dir, "cgroup.kill", "1") // a kernel before 5.14 has none
+	_ = writeFile(g.dir, "cgroup.kill", "1") // a kernel before 5.14 has none
 	limit := time.NewTimer(removeLimit)
 	defer limit.Stop()
 	wait := time.NewTicker(sweepPause)

@@ -56,7 +56,7 @@ func TestCgroupsOfAgents(t *testing.T) {
 	require.Equal(t, "+cpu +memory +pids", content("cgroup.subtree_control"))
 
 	l := &Launcher{MaxMemory: 64 << 20, MaxThreads: 80}
-	g, err := c.add(l)
+	g, err := c.create(l)
 	require.NoError(t, err)
 	name := filepath.Base(g.dir)
 	for file, want := range map[string]string{"memory.max": "67108864", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "100", "cpu.weight": "50"} {
@@ -150,11 +150,11 @@ func startsInCgroups(t *testing.T, mounted string) {
 		require.Empty(t, left, "a cgroup ends with its agent")
 	}
 	// What even the shim cannot kill, because it is no descendant, ends with the cgroup.
-	g, err := c.add(l)
+	g, err := c.create(l)
 	require.NoError(t, err)
 	stray := exec.Command("sleep", "1000")
 	require.NoError(t, stray.Start())
-	require.NoError(t, write(g.dir, "cgroup.procs", strconv.Itoa(stray.Process.Pid)))
+	require.NoError(t, writeFile(g.dir, "cgroup.procs", strconv.Itoa(stray.Process.Pid)))
 	g.remove()
 	require.Error(t, stray.Wait())
 	require.NoDirExists(t, g.dir)

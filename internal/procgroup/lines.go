@@ -2,20 +2,20 @@ package procgroup
 
 import "bytes"
 
-// maxEventLine bounds a line, in bytes. A longer one is left out: no event that matters
-// comes near it.
+// maxEventLine bounds a line, in bytes. A longer one is left out: the events that are
+// read are far shorter.
 const maxEventLine = 16 << 20
 
-// Lines cuts a masked stream into the lines of its events.
+// Lines splits a masked stream of events into lines.
 type Lines struct {
-	// OnLine gets every line that is not blank, without its end.
+	// OnLine gets every line that is not blank, without the line break.
 	OnLine func(line []byte)
 	line   []byte
-	// long: the line has passed maxEventLine, and the rest of it is dropped.
+	// long: the line is longer than maxEventLine, and the rest of it is dropped.
 	long bool
 }
 
-// Add takes the next piece of output.
+// Add adds the next piece of output.
 func (l *Lines) Add(data []byte) {
 	for len(data) > 0 {
 		piece, rest, ended := bytes.Cut(data, []byte{'\n'})
@@ -30,7 +30,7 @@ func (l *Lines) Add(data []byte) {
 	}
 }
 
-// End takes the end of a line, or of the stream.
+// End ends the line. It is also called at the end of the stream.
 func (l *Lines) End() {
 	line := bytes.TrimSpace(l.line)
 	if l.long {

@@ -28,13 +28,13 @@ import (
 const self = "/proc/self/exe"
 
 const (
-	// defaultGrace is how long a stopped process has by default to exit.
+	// defaultGrace is how long a process may take to exit after SIGTERM, by default.
 	defaultGrace = 2 * time.Second
-	// shimSlack is the time after its own limits within which a shim must report, or is killed.
+	// shimSlack is the time after a shim's own limits. A shim that has not reported then is killed.
 	shimSlack = 5 * time.Second
 	// drainLimit is the time for reading the rest of the output after all processes ended.
 	drainLimit = 2 * time.Second
-	// tryLimit is the time for a trial of a room.
+	// tryLimit bounds [Launcher.TryRoom].
 	tryLimit = 10 * time.Second
 )
 
@@ -42,7 +42,7 @@ const (
 type Launcher struct {
 	// Executable is a program whose main calls [Shim] first; empty: this process's own.
 	Executable string
-	// User, if not nil, is who runs the processes.
+	// User, if not nil, is the user of the processes.
 	User *room.Account
 	// Grace is the time between SIGTERM and SIGKILL; zero: 2 s.
 	Grace time.Duration
@@ -53,7 +53,7 @@ type Launcher struct {
 	MaxOutput  int64
 	MaxFile    uint64
 	MaxThreads int
-	// MaxMemory bounds the memory of all its processes, in bytes; zero: nothing does. Cgroups,
+	// MaxMemory bounds the memory of all its processes, in bytes; zero: no bound. Cgroups,
 	// if not nil, enforce it; otherwise the shim measures.
 	MaxMemory int64
 	Cgroups   *Cgroups
@@ -82,32 +82,32 @@ type Process struct {
 	// execution, whose log the file already has; zero: there was none.
 	LogFile string
 	Begun   time.Time
-	// Secrets, if not nil, are masked in the place of the launcher's.
+	// Secrets, if not nil, are masked instead of the launcher's.
 	Secrets *secrets.Set
 	// Captured, if not nil, gets the capture before the process starts.
 	Captured func(c *Capture)
-	// Events, if not nil, returns the reader of stdout, a stream of events; out gets texts for
+	// Events, if not nil, returns the reader of stdout, which is a stream of events; out gets texts for
 	// the log.
 	Events func(out *Stream) *Lines
 	// Halt stops the process when a failure is sent to it; may be nil.
 	Halt <-chan *failures.Failure
-	// Room, if not nil, is what the process sees; Dir and Env name places in it.
+	// Room, if not nil, is the file system that the process sees; Dir and Env have paths in it.
 	Room *room.Layout
 	// Floor, if not nil, bounds a process without a room.
 	Floor *room.Floor
 	// Services are servers of the worker in a Room with a network of its own, at most
 	// [room.MaxPorts].
 	Services []Service
-	// Streams, if not nil, are the process's own: nothing of them is captured, masked or
-	// bounded, and Stdin and Events do not count.
+	// Streams, if not nil, are the process's standard streams: they are not captured, masked or
+	// bounded, and Stdin and Events are ignored.
 	Streams *Streams
 }
 
-// Streams are the standard streams that a process gets as they are. The launcher closes them
-// once the process has them.
+// Streams are standard streams that a process gets directly. The launcher closes its own
+// descriptors of them after the process has started.
 type Streams struct {
 	In, Out, Err *os.File
-	// Terminal: they are a terminal, which becomes the process's controlling one.
+	// Terminal: they are a terminal, which becomes the process's controlling terminal.
 	Terminal bool
 }
 
@@ -117,21 +117,21 @@ type Result struct {
 	*Capture
 	// Stopped is the limit that the process was stopped for; nil: none.
 	Stopped *failures.Failure
-	// Cancelled is the cause of the context's end; nil: it did not end.
+	// Cancelled is the cause of the context's end; nil: the context has not ended.
 	Cancelled error
-	// Err is the reason why the process's end is unknown. Started: the process had started, and
-	// may be the cause.
+	// Err is the reason why the process's result is unknown. Started: the process had started,
+	// and may be the cause of Err.
 	Err     error
 	Started bool
 }
 
-// EndedItself reports whether the process started, was not stopped, and its end is known.
+// EndedItself reports whether the process started, was not stopped, and its result is known.
 func (e Result) EndedItself() bool {
 	return e.Stopped == nil && e.Cancelled == nil && e.Err == nil && e.StartError == "" && !e.exceeded()
 }
 
-// Exited reports whether the process exited and has reported its result. A stopped process has
-// only if it succeeded.
+// Exited reports whether the process exited with a result that counts. That of a stopped process
+// counts only if it succeeded.
 func (e Result) Exited() bool {
 	if e.Err != nil || e.StartError != "" || e.exceeded() || e.Signal != 0 {
 		return false
@@ -141,7 +141,7 @@ func (e Result) Exited() bool {
 
 func (e Result) exceeded() bool { return e.ThreadsExceeded != 0 || e.MemoryExceeded != 0 }
 
-// Run runs the process and returns when it and all its descendants are gone.
+// Run runs the process and returns when it and all its descendants have ended.
 func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	c := NewCapture(cmp.Or(p.Secrets, l.Secrets), l.MaxOutput)
 	defer c.CopyTo(p.LogFile, p.Begun)()
@@ -161,7 +161,7 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	if ctx.Err() != nil {
 		return Result{Capture: c, Cancelled: context.Cause(ctx)}
 	}
-	group, err := l.Cgroups.add(l)
+	group, err := l.Cgroups.create(l)
 	if err != nil {
 		return Result{Capture: c, Err: err}
 	}
@@ -171,18 +171,18 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 		return Result{Capture: c, Err: err}
 	}
 	defer l.noteRoom(s.cmd.Process.Pid, p.Room)()
-	s.served.services, s.served.log = p.Services, c
-	defer s.served.end()
+	s.reportConn.services, s.reportConn.log = p.Services, c
+	defer s.reportConn.stopServices()
 	e := Result{Capture: c, Started: true}
 	pipes := s.pump(c)
 	s.order(l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(pipes)
-	if used := group.exceeded(); used > 0 { // the kernel has killed all of it, the shim too
+	if used := group.exceeded(); used > 0 { // the kernel has killed all processes, and the shim
 		e.MemoryExceeded, e.Err = used, nil
 	}
 	if e.Stopped == nil && e.Cancelled == nil {
-		e.Stopped = c.exceeded() // what was read only after its end counts, too
+		e.Stopped = c.exceeded() // output that was read after its end counts, too
 	}
 	if e.RoomError != "" {
 		e.Err, e.Started = fmt.Errorf("make the room: %s", e.RoomError), false
@@ -198,7 +198,7 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 
 func (l *Launcher) orders(p Process) room.Orders {
 	user := l.User
-	if p.Room != nil { // whose processes have the room's user
+	if p.Room != nil { // processes in a room have the room's user
 		user = nil
 	}
 	ports := make([]uint16, len(p.Services))
@@ -219,18 +219,18 @@ func (l *Launcher) orders(p Process) room.Orders {
 // running is a shim that has been started.
 type running struct {
 	cmd *exec.Cmd
-	// started is when it was about to be started: see [proctree.Now].
+	// started is a time just before its start, in the unit of [proctree.Now].
 	started uint64
 	// reportTimeout is how long it may take to report once it has to stop.
 	reportTimeout time.Duration
 
 	orders         *os.File // written
 	stdout, stderr *os.File // read; nil: the process has streams of its own
-	// stdin is written what is left for the process's standard input; nil: nothing is.
-	stdin *os.File
-	left  []byte
-	// served reads the report, and what comes before it.
-	served *served
+	// stdin gets stdinRest, the input that did not fit into the pipe; nil: everything fitted.
+	stdin     *os.File
+	stdinRest []byte
+	// reportConn reads the report, and the sockets that come before it.
+	reportConn *reportConn
 
 	reported  chan struct{} // closed when report and reportErr are set
 	report    room.Report
@@ -239,25 +239,25 @@ type running struct {
 
 // start starts a shim, which waits for its orders.
 func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
-	s := &running{served: &served{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), reported: make(chan struct{})}
+	s := &running{reportConn: &reportConn{}, reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, proctree.KillLimit+shimSlack), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
 			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr})
-			s.served.close()
+			s.reportConn.close()
 		}
 	}()
 	if theirs, err = s.connect(p); err != nil {
 		return nil, err
 	}
-	report, err := s.served.open()
+	report, err := s.reportConn.open()
 	if err != nil {
 		return nil, err
 	}
 	theirs = append(theirs, report)
 	if p.Lock != nil {
-		lock, err := share(p.Lock)
+		lock, err := duplicateLock(p.Lock)
 		if err != nil {
 			return nil, err
 		}
@@ -266,8 +266,8 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	s.cmd = &exec.Cmd{
 		Path: cmp.Or(l.Executable, self),
 		Args: []string{filepath.Base(os.Args[0]), room.ShimArgument, strconv.Itoa(os.Getpid())},
-		// Nothing of the worker's environment: others could read it there. A shim has nothing to do side by side, and
-		// threads cost.
+		// Nothing of the worker's environment: other processes could read it there. A shim does nothing in parallel, and
+		// threads cost memory.
 		Env:   []string{"GOMAXPROCS=1"},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
 		// A separate process group gets no interrupts from the terminal. It must stay in the
@@ -284,15 +284,15 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	}
 	if p.Room != nil {
 		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
-			_ = s.cmd.Process.Kill() // it has done nothing yet
+			_ = s.cmd.Process.Kill() // it has started nothing yet
 			return nil, errors.Join(err, s.cmd.Wait())
 		}
 	}
 	return s, nil
 }
 
-// connect makes the pipes to a shim, except those that the process has streams of its own for,
-// and returns the shim's ends. Standard input gets what fits into its pipe.
+// connect makes the pipes to a shim and returns the shim's ends. Streams of the process take the
+// place of the pipes for standard input and output. Standard input gets what fits into its pipe.
 func (s *running) connect(p Process) (theirs []*os.File, err error) {
 	const read, written = 0, 1
 	pipes := []struct {
@@ -307,12 +307,12 @@ func (s *running) connect(p Process) (theirs []*os.File, err error) {
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return theirs, fmt.Errorf("make a pipe: %w", err)
 		}
-		// Only this end is waited for. [os.Pipe] has both watched, and the shim's undone.
-		_ = unix.SetNonblock(ends[pipe.end], true) // otherwise it is waited for by a thread
+		// Only this end is added to the poller. [os.Pipe] would add both, and the shim's would be removed again.
+		_ = unix.SetNonblock(ends[pipe.end], true) // otherwise a thread would wait for it
 		theirs = append(theirs, os.NewFile(uintptr(ends[1-pipe.end]), "pipe"))
 		if pipe.ours == &s.stdin {
-			n, _ := unix.Write(ends[written], p.Stdin) // what is wrong shows at the next write
-			if s.left = p.Stdin[max(n, 0):]; len(s.left) == 0 {
+			n, _ := unix.Write(ends[written], p.Stdin) // the next write returns the error, if it persists
+			if s.stdinRest = p.Stdin[max(n, 0):]; len(s.stdinRest) == 0 {
 				_ = unix.Close(ends[written])
 				continue
 			}
@@ -322,8 +322,8 @@ func (s *running) connect(p Process) (theirs []*os.File, err error) {
 	return theirs, nil
 }
 
-// share makes a descriptor of the lock for another process.
-func share(lock session.Lock) (*os.File, error) {
+// duplicateLock makes a descriptor of the lock for another process.
+func duplicateLock(lock session.Lock) (*os.File, error) {
 	fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("share the assignment's lock: %w", err)
@@ -342,14 +342,14 @@ func closeAll(files []*os.File) {
 // buffers are for reading output.
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// pump moves everything through the pipes but the orders. The returned group is done when
-// nothing more comes.
+// pump copies the data of all pipes except the orders. The returned group is done when all pipes
+// have ended.
 func (s *running) pump(c *Capture) *sync.WaitGroup {
 	var pipes sync.WaitGroup
 	read := func(from *os.File, to io.WriteCloser) {
 		pipes.Go(func() {
 			buf := buffers.Get().(*[32 << 10]byte)                      //nolint:forcetypeassert // as New makes them
-			_, _ = io.CopyBuffer(to, struct{ io.Reader }{from}, buf[:]) // ends with the pipe, however that ends
+			_, _ = io.CopyBuffer(to, struct{ io.Reader }{from}, buf[:]) // an error also means that the pipe has ended
 			buffers.Put(buf)
 			_ = to.Close()
 		})
@@ -361,27 +361,27 @@ func (s *running) pump(c *Capture) *sync.WaitGroup {
 	if s.stdin != nil {
 		pipes.Go(func() {
 			// An agent need not read its standard input.
-			_, _ = s.stdin.Write(s.left)
+			_, _ = s.stdin.Write(s.stdinRest)
 			_ = s.stdin.Close()
 		})
 	}
 	pipes.Go(func() {
 		defer close(s.reported)
-		if err := json.NewDecoder(s.served).Decode(&s.report); err != nil {
+		if err := json.NewDecoder(s.reportConn).Decode(&s.report); err != nil {
 			s.reportErr = errors.New("its supervising process was killed")
 			if !errors.Is(err, io.EOF) {
 				s.reportErr = err
-				_ = s.cmd.Process.Kill() // it would go on without its services
+				_ = s.cmd.Process.Kill() // otherwise the process would run without its services
 			}
 		}
 	})
 	return &pipes
 }
 
-// order sends the shim its orders. One that does not read them is dead, or is killed in the end,
+// order sends the shim its orders. A shim that does not read them within reportTimeout is killed,
 // and reports nothing.
 func (s *running) order(o room.Orders) {
-	_ = s.orders.SetWriteDeadline(in(s.reportTimeout))
+	_ = s.orders.SetWriteDeadline(deadlineIn(s.reportTimeout))
 	if err := room.WriteOrders(s.orders, o); errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = s.cmd.Process.Kill()
 	}
@@ -412,7 +412,7 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 			stopped = c.exceeded()
 		}
 	}
-	_ = s.orders.SetWriteDeadline(in(s.reportTimeout))
+	_ = s.orders.SetWriteDeadline(deadlineIn(s.reportTimeout))
 	_, _ = s.orders.Write([]byte{1})
 	timer := time.NewTimer(s.reportTimeout)
 	defer timer.Stop()
@@ -425,8 +425,8 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 	return stopped, cancelled
 }
 
-// in is the deadline of a pipe that has so long.
-func in(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // pipes know no other clock
+// deadlineIn returns the deadline of a pipe after a time.
+func deadlineIn(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // deadlines of pipes are in real time
 
 // newTimer makes a timer that never fires if d is zero.
 func newTimer(d time.Duration) *time.Timer {
@@ -451,15 +451,15 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 	}
 	_ = s.orders.Close()
 	for _, f := range []*os.File{s.stdin, s.stdout, s.stderr} {
-		_ = f.SetDeadline(in(drainLimit)) // another process may have the pipe open
+		_ = f.SetDeadline(deadlineIn(drainLimit)) // another process may have the pipe open
 	}
 	pipes.Wait()
 	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
-	s.served.close()
+	s.reportConn.close()
 	return s.report, broken
 }
 
-// TryRoom makes a room and starts a program in it, over an overlay if one is given. The error
+// TryRoom makes a room, with an overlay if one is given, and starts a program in it. The error
 // says why this host permits no rooms, and what to change.
 func (l *Launcher) TryRoom(overlay *room.Overlay) error {
 	layout := room.NewLayout(l.User)
@@ -469,11 +469,11 @@ func (l *Launcher) TryRoom(overlay *room.Overlay) error {
 	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})
 	switch {
 	case e.Err != nil && overlay != nil:
-		return e.Err // rooms are permitted: it is the overlay's file system
+		return e.Err // rooms are permitted; the file system of the overlay is the cause
 	case e.Err != nil:
 		return room.Remedy(e.Err)
 	case e.Cancelled != nil:
 		return fmt.Errorf("the first process of a room did not answer within %s", tryLimit)
 	}
-	return nil // a program that does not start says nothing about rooms
+	return nil // also if the program did not start: the room was made
 }

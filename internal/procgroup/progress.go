@@ -14,26 +14,26 @@ const (
 	maxProgress = 200
 )
 
-// Progress hands lines on, not faster than one every progressInterval. Of those
-// that come faster the newest is kept and handed on when it is time.
+// Progress reports lines, at most one every progressInterval. Of those
+// that come faster, the newest is kept and reported after the interval.
 type Progress struct {
 	report func(line string)
 
 	mu      sync.Mutex
 	pending string
-	waiting *time.Timer // not nil while a line was handed on just now
+	waiting *time.Timer // not nil for progressInterval after a line was reported
 	ended   bool
 }
 
-// NewProgress reports lines to tell, the latest of each moment; nil if tell is nil.
-func NewProgress(tell func(line string)) *Progress {
-	if tell == nil {
+// NewProgress returns a progress that calls report; nil if report is nil.
+func NewProgress(report func(line string)) *Progress {
+	if report == nil {
 		return nil
 	}
-	return &Progress{report: tell}
+	return &Progress{report: report}
 }
 
-// Line takes a line. A nil progress drops it.
+// Line adds a line. A nil progress drops it.
 func (p *Progress) Line(text string) {
 	if p == nil {
 		return
@@ -46,8 +46,8 @@ func (p *Progress) Line(text string) {
 	}
 }
 
-// flush hands the pending line on. The caller holds the lock, so that lines
-// keep their order and none comes after end has returned.
+// flush reports the pending line. The caller holds the lock, so that lines
+// keep their order and none is reported after Close has returned.
 func (p *Progress) flush() {
 	p.waiting = nil
 	if p.pending == "" {
@@ -64,7 +64,7 @@ func (p *Progress) flush() {
 	})
 }
 
-// Close hands on what is pending. After it nothing more is handed on.
+// Close reports the pending line. Later lines are dropped.
 func (p *Progress) Close() {
 	if p == nil {
 		return

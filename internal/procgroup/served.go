@@ -12,22 +12,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/room"
 )
 
-// Service is a server of the worker that a process reaches in a room with a network of its
-// own. The process reaches nothing else of the worker or the host by it.
+// Service is a server in the worker that a process can reach from a room with a network of its
+// own. It gives no access to anything else of the worker or the host.
 type Service struct {
-	// Port is the TCP port of 127.0.0.1 in the room. Nothing else is there when a room is made,
-	// so that any port above 1023 can be chosen before.
+	// Port is the TCP port of 127.0.0.1 in the room. A new room has no other listener, so any
+	// port above 1023 is free.
 	Port uint16
 	// Serve accepts connections until the listener fails. It is called at most once for a
 	// process, before the process starts. The listener is closed when the process and all its
-	// descendants are gone. [Launcher.Run] returns after Serve has returned. log is that of the
+	// descendants have ended. [Launcher.Run] returns after Serve has returned. log is the log of the
 	// process, for lines of the server.
 	Serve func(l net.Listener, log *Capture)
 }
 
-// served reads what a shim sends: the listening sockets of its room, if it has services, and
+// reportConn reads what a shim sends: the listening sockets of its room, if it has services, and
 // its report.
-type served struct {
+type reportConn struct {
 	conn      *net.UnixConn
 	services  []Service
 	log       *Capture
@@ -35,8 +35,8 @@ type served struct {
 	serving   sync.WaitGroup
 }
 
-// open makes the socket and returns the shim's end of it.
-func (s *served) open() (theirs *os.File, err error) {
+// open makes the pair of sockets and returns the shim's end of it.
+func (s *reportConn) open() (theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a pair of sockets: %w", err)
@@ -51,8 +51,8 @@ func (s *served) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-// Read reads the bytes of the report. Sockets that come with them are served.
-func (s *served) Read(p []byte) (int, error) {
+// Read reads the bytes of the report. It starts the services with the sockets that it receives.
+func (s *reportConn) Read(p []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4*room.MaxPorts))
 	n, rights, flags, _, err := s.conn.ReadMsgUnix(p, oob)
 	if rights > 0 || flags&unix.MSG_CTRUNC != 0 {
@@ -64,7 +64,7 @@ func (s *served) Read(p []byte) (int, error) {
 }
 
 // serve starts the services with the sockets of a control message.
-func (s *served) serve(rights []byte) error {
+func (s *reportConn) serve(rights []byte) error {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *served) serve(rights []byte) error {
 		}
 	}
 	if len(s.listeners) != len(s.services) {
-		return fmt.Errorf("%d sockets came for %d services: too many files are open", len(s.listeners), len(s.services))
+		return fmt.Errorf("received %d sockets for %d services: too many files are open", len(s.listeners), len(s.services))
 	}
 	for i, l := range s.listeners {
 		s.serving.Go(func() { s.services[i].Serve(l, s.log) })
@@ -96,15 +96,15 @@ func (s *served) serve(rights []byte) error {
 	return nil
 }
 
-// end ends the services. The report has been read.
-func (s *served) end() {
+// stopServices ends the services. The report must have been read.
+func (s *reportConn) stopServices() {
 	for _, l := range s.listeners {
 		_ = l.Close() // its network is gone
 	}
 	s.serving.Wait()
 }
 
-func (s *served) close() {
+func (s *reportConn) close() {
 	if s.conn != nil {
 		_ = s.conn.Close() // only read
 	}

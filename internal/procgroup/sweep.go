@@ -18,31 +18,33 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// sweepPause is the time between two searches for processes that are left.
+// sweepPause is the time between two searches for remaining processes.
 const sweepPause = 10 * time.Millisecond
 
 // maxNamed bounds the processes that an error names.
 const maxNamed = 5
 
-// Sweep kills the processes that an earlier attempt in a directory has left. An attempt can
-// leave some if its agent killed both its shim and the worker. Processes are found by HOME
-// or TMPDIR, by their working directory and by open files; a process that has dropped all
+// Sweep kills the processes that an earlier attempt in a directory has left behind. An attempt
+// can do so if its agent killed both its shim and the worker. Processes are found by HOME
+// or TMPDIR, by their working directory and by open files; a process that has changed all
 // of these is not found. Where agents run as the worker's user, processes with a terminal
 // are kept: a person's shell or editor may use the directory. This process and its
 // ancestors are never killed. A *failures.Failure names the processes that cannot be
 // killed.
-func (l *Launcher) Sweep(dir session.WorkDir) error { return l.sweeper(dir).end(proctree.KillLimit) }
+func (l *Launcher) Sweep(dir session.WorkDir) error {
+	return l.sweeper(dir).killAll(proctree.KillLimit)
+}
 
 func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
-	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestry(os.Getpid())}
+	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestors(os.Getpid())}
 	if u := l.User; u != nil {
 		by.uid, by.agentsOnly = int(u.UID), int(u.UID) != os.Geteuid()
 	}
 	return by
 }
 
-// Removed is how many bytes on disk the files in an assignment's directories take up
-// that are removed, and that a process still has open.
+// Removed returns how many bytes on disk the removed files of an assignment's directories
+// still use, because a process has them open.
 func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 	by, counted := l.sweeper(dir), map[[2]uint64]bool{}
 	inRooms, disk := l.roomProcesses(by.base), diskOf(by.base)
@@ -68,8 +70,8 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 	return bytes
 }
 
-// roomProcesses are the processes in the rooms of an assignment. They know its directories
-// by other paths, which they can choose.
+// roomProcesses returns the processes in the rooms of an assignment, by process id. In a room
+// the assignment's directories have other paths, which the processes can choose.
 func (l *Launcher) roomProcesses(base string) map[int]bool {
 	found := map[int]bool{}
 	l.shims.Range(func(pid, at any) bool {
@@ -83,7 +85,7 @@ func (l *Launcher) roomProcesses(base string) map[int]bool {
 	return found
 }
 
-// noteRoom remembers whose room a shim has, until done is called.
+// noteRoom remembers the assignment's directory of a shim's room, until done is called.
 func (l *Launcher) noteRoom(shim int, layout *room.Layout) (done func()) {
 	if layout == nil {
 		return func() {}
@@ -96,7 +98,7 @@ func (l *Launcher) noteRoom(shim int, layout *room.Layout) (done func()) {
 	return func() { l.shims.Delete(shim) }
 }
 
-// diskOf is the device of a directory; zero if that is not known.
+// diskOf returns the device of a directory; zero if that is not known.
 func diskOf(dir string) uint64 {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil {
@@ -105,7 +107,7 @@ func diskOf(dir string) uint64 {
 	return stat.Dev
 }
 
-// onOverlay reports whether an open file is one of an overlay: in a room that is the workspace.
+// onOverlay reports whether an open file is on an overlay: in a room that is the workspace.
 func onOverlay(link string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(link, &stat) == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC
@@ -122,8 +124,8 @@ func openFiles(proc string) (links []string) {
 }
 
 // EndStoppedShims kills the shims of the worker's user, and of the user of its rooms, that are
-// stopped and whose worker was killed: a shim that is stopped does not notice that, and keeps its
-// assignment locked. What it has watched is left to [Launcher.Sweep].
+// stopped and whose worker was killed: a stopped shim does not notice that, and keeps its
+// assignment locked. [Launcher.Sweep] kills the processes of such a shim.
 func (l *Launcher) EndStoppedShims() {
 	for _, p := range proctree.All() {
 		if !p.Stopped {
@@ -137,8 +139,8 @@ func (l *Launcher) EndStoppedShims() {
 		if err != nil || len(args) != 4 || args[1] != room.ShimArgument {
 			continue
 		}
-		if worker := args[2]; worker != strconv.Itoa(p.Parent) { // whoever adopted it is its parent now
-			_ = unix.Kill(p.PID, unix.SIGKILL) // one that cannot be killed is tried again
+		if worker := args[2]; worker != strconv.Itoa(p.Parent) { // another process has adopted it
+			_ = unix.Kill(p.PID, unix.SIGKILL) // the next call tries again
 		}
 	}
 }
@@ -148,13 +150,13 @@ type sweeper struct {
 	dir  session.WorkDir
 	base string
 	uid  int
-	// agentsOnly: the user id is one that only agents have.
+	// agentsOnly: only agents have the user id.
 	agentsOnly bool
 	spared     map[int]bool
 }
 
-// end kills what belongs to the directory, and names what is left when the time is over.
-func (s sweeper) end(within time.Duration) error {
+// killAll kills the processes of the directory. An error names those that are still alive after the time.
+func (s sweeper) killAll(within time.Duration) error {
 	limit := time.NewTimer(within)
 	defer limit.Stop()
 	wait := time.NewTicker(sweepPause)
@@ -167,14 +169,14 @@ func (s sweeper) end(within time.Duration) error {
 		proctree.Kill(s.find)
 		select {
 		case <-limit.C:
-			return survived(left)
+			return unkillable(left)
 		case <-wait.C:
 		}
 	}
 }
 
-// survived is the failure that names processes which cannot be killed.
-func survived(left []proctree.Process) error {
+// unkillable is the failure that names processes which cannot be killed.
+func unkillable(left []proctree.Process) error {
 	var named []string
 	for _, p := range left[:min(len(left), maxNamed)] {
 		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/comm") // chosen by the process
@@ -186,14 +188,14 @@ func survived(left []proctree.Process) error {
 	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; kill them, or restart the host", strings.Join(named, ", "))
 }
 
-// find lists what belongs to the directory. It leaves out the process groups: others may
-// be in them.
+// find lists the processes of the directory. It clears their process groups, because other
+// processes may be in them.
 func (s sweeper) find() (found []proctree.Process) {
 	for _, p := range proctree.All() {
 		if p.Zombie || s.spared[p.PID] || !s.owns(p) {
 			continue
 		}
-		if now, ok := proctree.Read(p.PID); ok && now.Started == p.Started { // its number is not another's by now
+		if now, ok := proctree.Read(p.PID); ok && now.Started == p.Started { // its id was not reused meanwhile
 			p.Group = 0
 			found = append(found, p)
 		}
@@ -207,7 +209,7 @@ func (s sweeper) owns(p proctree.Process) bool {
 	if uid, ok := proctree.User(p.PID); !ok || uid != s.uid {
 		return false
 	}
-	// Not PWD: whoever a person starts in the directory has it, too.
+	// Not PWD: a process that a person starts in the directory has it, too.
 	if data, err := os.ReadFile(proc + "/environ"); err == nil {
 		environ := strings.Split(string(data), "\x00")
 		if slices.Contains(environ, "HOME="+s.dir.Home) || slices.Contains(environ, "TMPDIR="+s.dir.Tmp) {
@@ -224,8 +226,8 @@ func (s sweeper) owns(p proctree.Process) bool {
 	})
 }
 
-// ancestry is a process and all that it descends from.
-func ancestry(pid int) map[int]bool {
+// ancestors returns a process and its ancestors, by process id.
+func ancestors(pid int) map[int]bool {
 	line := map[int]bool{}
 	for pid > 0 && !line[pid] {
 		line[pid] = true

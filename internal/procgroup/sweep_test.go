@@ -88,7 +88,7 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 	require.NoError(t, syscall.PtraceCont(held.Process.Pid, 0))
 
 	by := sweeper{base: base, uid: os.Geteuid()}
-	err = by.end(200 * time.Millisecond)
+	err = by.killAll(200 * time.Millisecond)
 	var failure *failures.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, failures.ResourceError, failure.Category)
@@ -98,7 +98,7 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 	require.NoError(t, syscall.PtraceCont(held.Process.Pid, 0))
 	_, err = syscall.Wait4(held.Process.Pid, &status, 0, nil)
 	require.NoError(t, err)
-	require.NoError(t, by.end(time.Minute))
+	require.NoError(t, by.killAll(time.Minute))
 }
 
 // TestStoppedShimsOfLostWorkersAreEnded stops what looks like a shim: one whose parent is

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// ShareGoCache has the cache go-build of a store be one that stays from run to run: a cold one
-// costs half a minute. It is not the cache of whoever runs the tests, because agents in rooms
-// may be another user.
+// ShareGoCache links the cache go-build of a store to one that is kept between runs: a cold one
+// costs half a minute. It is not the cache of the user who runs the tests, because agents in
+// rooms may have another user.
 func ShareGoCache(t *testing.T, state string) {
 	t.Helper()
 	user, err := os.UserCacheDir()
@@ -21,7 +21,7 @@ func ShareGoCache(t *testing.T, state string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod(cache, 0o777); err != nil { //nolint:gosec // whoever agents run as, and its parent is private
+	if err := os.Chmod(cache, 0o777); err != nil { //nolint:gosec // for any user of agents; its parent is private
 		t.Fatal(err)
 	}
 	if err := os.Symlink(cache, filepath.Join(caches, "go-build")); err != nil {

@@ -15,12 +15,12 @@ import (
 const mountsVariable = "MAESTRO_TEST_MOUNTS"
 
 // InMounts reports whether this process has user and mount namespaces of its own, in which
-// it may mount overlays. If not, it runs the whole of a top-level test again in one that
-// has, as whoever runs the tests, and reports what came of it; there is nothing left to do
-// for the caller then. Where the kernel does not permit that, the test is skipped.
+// it may mount overlays. If not, it runs the top-level test again in a process that has,
+// with the same user, and reports its result; the caller must return then. Where the kernel
+// does not permit that, the test is skipped.
 func InMounts(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(mountsVariable) != "" { //nolint:forbidigo // it is how the process knows
+	if os.Getenv(mountsVariable) != "" { //nolint:forbidigo // set by the parent process
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			t.Fatal(err)
 		}

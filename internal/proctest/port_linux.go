@@ -3,8 +3,8 @@ package proctest
 import "syscall"
 
 // hold binds a port without listening on it. The bind is exclusive, so that one of two
-// processes gets it; reuse, which is allowed after it, lets servers that ask for reuse,
-// as nearly all do, listen on the port all the same.
+// processes gets it. SO_REUSEADDR is set after it: a server that also sets it, as nearly
+// all do, can still listen on the port.
 func hold(port int) (release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

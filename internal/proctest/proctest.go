@@ -1,6 +1,6 @@
-// Package proctest has what tests share that start programs: how they are built, ports
-// for servers that cannot be told to take whichever is free, and what programs have
-// printed so far.
+// Package proctest has helpers of tests that start programs: building them, ports for
+// servers that cannot choose a free one themselves, and the output of programs that
+// still run.
 package proctest
 
 import (
@@ -17,15 +17,15 @@ import (
 	"testing"
 )
 
-// The range is below those that systems take ports for outgoing connections from, and
-// that the development server takes its own from.
+// The range of ports is below the range of outgoing connections, and below the ports of
+// the development server.
 const (
 	least = 12_000
 	most  = 20_000
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on. Until the test ends,
-// no other test gets it: a server may start on it late, and again.
+// FreePort returns a TCP port of 127.0.0.1 that no process listens on. Until the test ends,
+// no other test gets it, so that a server can start on it later, and restart.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -54,14 +54,14 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.b.Write(p)
 }
 
-// String is the output so far.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
 }
 
-// Programs are the packages of the programs that `make build` leaves in bin, by name.
+// Programs are the packages of the programs that `make build` builds in bin, by name.
 var Programs = map[string]string{"maestro": "./starter", "maestro-worker": "./worker", "maestro-namespace": "./deploy/namespace"}
 
 // Build builds a package of this module as `make build` does, with more flags. root is

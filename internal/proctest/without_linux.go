@@ -9,27 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Feature is one of the kernel's that a host may lack.
+// Feature is a feature of the kernel that a host may lack.
 type Feature string
 
 const (
-	// UserNamespaces are forbidden as a container's filter forbids them.
+	// UserNamespaces are forbidden as the system call filter of a container does it.
 	UserNamespaces Feature = "user-namespaces"
-	// Landlock is absent as from a kernel without it.
+	// Landlock is absent as in a kernel without it.
 	Landlock Feature = "landlock"
 )
 
 // withoutArgument makes a test binary start a program without a feature.
 const withoutArgument = "__test-without"
 
-// Without is the command of a program that lacks a feature of the kernel, with all that it
-// starts. The test's TestMain must call [RunWithout] first.
+// Without returns the command of a program that lacks a feature of the kernel, as do its
+// children. The test's TestMain must call [RunWithout] first.
 func Without(f Feature, program string, args ...string) *exec.Cmd {
-	// By this path another user may start it, too.
+	// Another user may start it by this path, too.
 	return exec.Command("/proc/self/exe", append([]string{withoutArgument, string(f), program}, args...)...)
 }
 
-// RunWithout becomes the program of a command that [Without] has made; in any other process it
+// RunWithout executes the program of a command of [Without]; in any other process it
 // does nothing.
 func RunWithout() {
 	if len(os.Args) < 4 || os.Args[1] != withoutArgument {

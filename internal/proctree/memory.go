@@ -12,23 +12,23 @@ import (
 )
 
 // Gauge estimates how much memory the descendants of this process use: their own pages, and
-// the pages of tmpfs, of files without a disk (memfd) and of System V shared memory. It does not see
-// buffers of pipes and sockets, and files of a tmpfs that no process shows. A ramfs, and a tmpfs without a size, count as
-// more than any limit, because they do not say what they have: nobody needs them.
+// the pages of tmpfs, of files without a disk (memfd) and of System V shared memory. It does not count
+// buffers of pipes and sockets, and a tmpfs that no process has mounted or has a file open of. A ramfs, and a tmpfs
+// without a size, count as more than any limit: the kernel does not report their size, and agents do not need them.
 type Gauge struct {
 	// room: this process has namespaces of its own.
 	room bool
-	// foreign are the devices of the file systems in memory that do not count.
-	foreign map[uint64]bool
+	// ignored are the devices of the file systems in memory that do not count.
+	ignored map[uint64]bool
 }
 
 // NewGauge makes a gauge. What is mounted now in this process's namespace does not count, except, where this process
 // is the first one of a room, the room's shared memory.
 func NewGauge(room bool) *Gauge {
-	g := &Gauge{room: room, foreign: map[uint64]bool{}}
+	g := &Gauge{room: room, ignored: map[uint64]bool{}}
 	for _, m := range memoryMounts("/proc/self") {
 		if !room || m.at != sharedMemory {
-			g.foreign[m.device] = true
+			g.ignored[m.device] = true
 		}
 	}
 	return g
@@ -36,11 +36,11 @@ func NewGauge(room bool) *Gauge {
 
 const sharedMemory = "/dev/shm"
 
-// maxFiles is how many open files are looked at in one measurement, which takes a second then. More of them count as
-// more than any limit: they would hide everything else for minutes.
+// maxFiles bounds the open files of one measurement, which then takes a second. More open files count as more than any
+// limit: a measurement of them would take minutes.
 const maxFiles = 1 << 17
 
-// Own estimates what processes have for themselves, in bytes. It takes less time than [Gauge.Memory], whatever they do.
+// Own estimates the processes' own pages, in bytes. It takes less time than [Gauge.Memory], which also looks at open files.
 func (g *Gauge) Own(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
 
 // Memory estimates the use in bytes.
@@ -49,8 +49,8 @@ func (g *Gauge) Memory(most int64) int64 {
 	return estimate(procs, g.objects(procs), most)
 }
 
-// estimate adds up what processes and objects use. A quick estimate counts pages that processes share once
-// for each; past most, a slower one follows that does not.
+// estimate adds up the pages of processes and the size of objects, in bytes. It first makes a quick estimate, which
+// counts a shared page once for each process. If that is more than most, it makes a slower one, which does not.
 func estimate(procs []Process, objects, most int64) int64 {
 	by := func(read func(pid int) pages) int64 {
 		var sum pages
@@ -58,8 +58,8 @@ func estimate(procs []Process, objects, most int64) int64 {
 			one := read(p.PID)
 			sum.own, sum.shared = sum.own+one.own, sum.shared+one.shared
 		}
-		// Most of what is mapped is counted as an object, too.
-		return addUp(sum.own, max(sum.shared, objects))
+		// Most shared pages are counted as objects, too: the larger figure counts.
+		return addSaturated(sum.own, max(sum.shared, objects))
 	}
 	if quick := by(resident); quick <= most {
 		return quick
@@ -67,7 +67,7 @@ func estimate(procs []Process, objects, most int64) int64 {
 	return by(proportional)
 }
 
-// pages are what a process has in memory or in swap, in bytes: its own, and shared ones of no disk.
+// pages is the size of a process's pages in memory and swap, in bytes: its own, and shared ones without a file on disk.
 type pages struct{ own, shared int64 }
 
 // resident counts shared pages as a whole.
@@ -103,12 +103,12 @@ func fieldsOf(pid int, file string) map[string]int64 {
 	return found
 }
 
-// objects adds up what is in memory whether it is mapped or not.
+// objects adds up the file systems in memory and the shared memory of the processes, mapped or not.
 func (g *Gauge) objects(procs []Process) int64 {
-	o := objects{foreign: g.foreign, counted: map[[2]uint64]bool{}}
+	o := objects{ignored: g.ignored, counted: map[[2]uint64]bool{}}
 	if g.room {
 		o.addTmpfs(sharedMemory)
-		o.sum = addUp(o.sum, systemV())
+		o.sum = addSaturated(o.sum, systemV())
 	}
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	seen := map[string]bool{own: true}
@@ -125,9 +125,9 @@ func (g *Gauge) objects(procs []Process) int64 {
 	return o.sum
 }
 
-// objects is the sum of what is in memory.
+// objects is a sum of file systems in memory and shared memory.
 type objects struct {
-	foreign map[uint64]bool
+	ignored map[uint64]bool
 	// counted are devices as a whole, and files by their device and number.
 	counted map[[2]uint64]bool
 	files   int
@@ -137,13 +137,13 @@ type objects struct {
 func (o *objects) add(dev, file uint64, bytes int64) {
 	if id := [2]uint64{dev, file}; !o.counted[id] {
 		o.counted[id] = true
-		o.sum = addUp(o.sum, bytes)
+		o.sum = addSaturated(o.sum, bytes)
 	}
 }
 
 // addTmpfs adds the whole file system at a path.
 func (o *objects) addTmpfs(path string) {
-	if dev, ok := deviceOf(path); ok && !o.foreign[dev] {
+	if dev, ok := deviceOf(path); ok && !o.ignored[dev] {
 		o.add(dev, 0, usedOf(path))
 	}
 }
@@ -151,7 +151,7 @@ func (o *objects) addTmpfs(path string) {
 // addMounts adds the file systems that a process has mounted.
 func (o *objects) addMounts(proc string) {
 	for _, m := range memoryMounts(proc) {
-		if m.ramfs && !o.foreign[m.device] {
+		if m.ramfs && !o.ignored[m.device] {
 			o.sum = math.MaxInt64
 			return
 		}
@@ -178,8 +178,8 @@ func (o *objects) addFiles(files []string) {
 	}
 }
 
-// addUp adds without overflow.
-func addUp(a, b int64) int64 {
+// addSaturated adds without overflow.
+func addSaturated(a, b int64) int64 {
 	if b > math.MaxInt64-a {
 		return math.MaxInt64
 	}
@@ -279,7 +279,7 @@ func systemV() (sum int64) {
 		}
 		for _, field := range f[resident : swapped+1] {
 			if n, err := strconv.ParseInt(string(field), 10, 64); err == nil { // the first line has names
-				sum = addUp(sum, n)
+				sum = addSaturated(sum, n)
 			}
 		}
 	}

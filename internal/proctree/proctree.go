@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillLimit bounds how long the end of a process tree may take. Past it, what
-// cannot be killed hangs in the kernel, or belongs to another user.
+// KillLimit bounds how long the end of a process tree may take. A process that
+// is alive after it hangs in the kernel, or belongs to another user.
 const KillLimit = 10 * time.Second
 
 // Process is a process as /proc shows it.
 type Process struct {
 	PID, Parent, Group, Session int
 	Threads                     int
-	// Zombie: it is dead and waits for its parent. Stopped: by a signal.
+	// Zombie: it has ended and was not reaped. Stopped: a signal has stopped it.
 	Zombie, Stopped bool
 	// Terminal: it has a controlling terminal.
 	Terminal bool
-	// Started is when, by [Now].
+	// Started is when it was started, in the unit of [Now].
 	Started uint64
 }
 
-// Now is the time in clock ticks since boot, 100 a second.
+// Now returns the time since boot in clock ticks of 10 ms.
 func Now() uint64 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)         // it cannot fail with these arguments
@@ -70,7 +70,7 @@ func parseStat(pid int, data []byte) (p Process, ok bool) {
 	return p, ok
 }
 
-// All reads every process that there is.
+// All reads all processes of this host.
 func All() []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -139,8 +139,8 @@ func User(pid int) (uid int, ok bool) {
 	return uid, err == nil
 }
 
-// below returns the processes among all whose ancestors include one that root
-// accepts, those themselves included.
+// below returns the processes among all that root accepts, and the descendants
+// of these.
 func below(all []Process, root func(Process) bool) []Process {
 	children := make(map[int][]Process, len(all))
 	var found []Process
@@ -167,31 +167,31 @@ func below(all []Process, root func(Process) bool) []Process {
 
 // Kill freezes the living processes that find returns, until it returns no new
 // ones, and then kills them all. Frozen processes start no others, so that a
-// tree that grows while it is read is still caught; whole process groups are
-// killed at one stroke, which catches those that fork and exit all the time.
-// It returns what it killed, or tried to.
+// tree that grows while it is read is found as a whole. Process groups are
+// killed with one signal, which also kills processes that fork and exit all the time.
+// It returns the processes that it killed, or tried to kill.
 func Kill(find func() []Process) (killed map[int]bool) {
 	const passes = 10
 	killed = map[int]bool{}
 	groups := map[int]bool{}
 	own := unix.Getpgrp()
 	for range passes {
-		news := 0
+		added := 0
 		for _, p := range find() {
 			if p.Zombie || killed[p.PID] {
 				continue
 			}
-			news++
+			added++
 			killed[p.PID] = true
 			_ = syscall.Kill(p.PID, syscall.SIGSTOP)
-			// A group lies within one session, which the agent began: no
-			// innocent process is in it. The shim's own is excepted for the
-			// moment between fork and setsid.
+			// A group belongs to one session, which the agent began, so it
+			// has processes of the agent only. This process's own group is
+			// left out: a child is in it between fork and setsid.
 			if p.Group > 1 && p.Group != own {
 				groups[p.Group] = true
 			}
 		}
-		if news == 0 {
+		if added == 0 {
 			break
 		}
 	}
@@ -199,13 +199,13 @@ func Kill(find func() []Process) (killed map[int]bool) {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 	}
 	for pid := range killed {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // whoever cannot be killed is seen again
+		_ = syscall.Kill(pid, syscall.SIGKILL) // callers search again for those that cannot be killed
 	}
 	return killed
 }
 
-// pause is the time between two looks at processes that are to end.
-const pause = 2 * time.Millisecond
+// pollInterval is the time between two checks of processes that are to end.
+const pollInterval = 2 * time.Millisecond
 
 // EndDescendants kills every descendant of this process, which must be a
 // subreaper, and returns when there is none, or when some cannot be killed.
@@ -218,8 +218,8 @@ func EndDescendants(reap func() (alone bool)) (killed map[int]bool, survivors in
 		return below(All(), func(p Process) bool { return p.Parent == self })
 	}
 	killed = map[int]bool{}
-	// An agent that leaves nothing is the usual case, and is known in no time.
-	if reapFor(pause, reap) {
+	// Most agents leave no process behind. This case needs no search.
+	if reapFor(pollInterval, reap) {
 		return killed, 0
 	}
 	limit := time.NewTimer(KillLimit)
@@ -228,7 +228,7 @@ func EndDescendants(reap func() (alone bool)) (killed map[int]bool, survivors in
 		now := endChildren(reap)
 		maps.Copy(now, Kill(find))
 		maps.Copy(killed, now)
-		if reapFor(pause, reap) {
+		if reapFor(pollInterval, reap) {
 			return killed, 0
 		}
 		select {
@@ -251,7 +251,7 @@ func reapFor(most time.Duration, reap func() (alone bool)) (alone bool) {
 }
 
 // endChildren kills the children of this process, and those that it inherits
-// from them, for as long as there are any. It reads far less than a Kill does,
+// from them, until there are none. It reads far less than [Kill] does,
 // and so keeps up with processes that fork and exit all the time, each a child
 // for a moment. It finds nothing where the kernel does not list children.
 func endChildren(reap func() (alone bool)) (killed map[int]bool) {
@@ -295,11 +295,11 @@ func readChildren() []int {
 	return pids
 }
 
-// EndOrphans kills what a killed shim has left to this process, and returns how
-// many could not be killed. It finds something only in a process that is a
-// subreaper; see [Harden]. What it looks for are children that this process did
-// not start: they were born after the shim and are in a session of their own,
-// as only an agent's processes are. A shim is not: it stays in its worker's
+// EndOrphans kills the processes of a killed shim, and returns how many could
+// not be killed. The caller must be a subreaper, otherwise the kernel does not
+// give it the orphans: see procgroup.Harden. It kills the children of this process
+// that started after the shim and are not in its session, with their descendants.
+// Only an agent's processes are in other sessions: a shim stays in its worker's
 // session, which no agent can enter.
 func EndOrphans(shimStarted uint64) (survivors int) {
 	self := os.Getpid()
@@ -313,7 +313,7 @@ func EndOrphans(shimStarted uint64) (survivors int) {
 	find := func() []Process { return below(All(), orphan) }
 	limit := time.NewTimer(KillLimit)
 	defer limit.Stop()
-	wait := time.NewTicker(pause)
+	wait := time.NewTicker(pollInterval)
 	defer wait.Stop()
 	for {
 		Kill(find)
