@@ -52,7 +52,7 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 		if p.Zombie || by.spared[p.PID] {
 			continue
 		}
-		for _, link := range openFiles("/proc/" + strconv.Itoa(p.PID)) {
+		for _, link := range proctree.OpenFiles(p.PID) {
 			path, err := os.Readlink(link)
 			if err != nil || !strings.HasSuffix(path, " (deleted)") || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
 				continue
@@ -111,16 +111,6 @@ func diskOf(dir string) uint64 {
 func onOverlay(link string) bool {
 	var stat unix.Statfs_t
 	return unix.Statfs(link, &stat) == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC
-}
-
-// openFiles lists the links to what a process has open.
-func openFiles(proc string) (links []string) {
-	if fds, err := os.ReadDir(proc + "/fd"); err == nil {
-		for _, fd := range fds {
-			links = append(links, proc+"/fd/"+fd.Name())
-		}
-	}
-	return links
 }
 
 // EndStoppedShims kills the shims of the worker's user, and of the user of its rooms, that are
@@ -219,7 +209,7 @@ func (s sweeper) owns(p proctree.Process) bool {
 	if p.Terminal && !s.agentsOnly {
 		return false
 	}
-	links := append(openFiles(proc), proc+"/cwd", proc+"/root", proc+"/exe")
+	links := append(proctree.OpenFiles(p.PID), proc+"/cwd", proc+"/root", proc+"/exe")
 	return slices.ContainsFunc(links, func(link string) bool {
 		target, err := os.Readlink(link)
 		return err == nil && (target == s.base || strings.HasPrefix(target, s.base+"/"))

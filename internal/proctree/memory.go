@@ -118,7 +118,7 @@ func (g *Gauge) objects(procs []Process) int64 {
 			seen[ns] = true
 			o.addMounts(proc)
 		}
-		if o.addFiles(links(proc + "/fd")); o.sum == math.MaxInt64 {
+		if o.addFiles(OpenFiles(p.PID)); o.sum == math.MaxInt64 {
 			break
 		}
 	}
@@ -159,7 +159,7 @@ func (o *objects) addMounts(proc string) {
 	}
 }
 
-// addFiles adds what a process has open.
+// addFiles adds the open files of a process.
 func (o *objects) addFiles(files []string) {
 	if o.files += len(files); o.files > maxFiles {
 		o.sum = math.MaxInt64
@@ -260,15 +260,7 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-func links(dir string) (paths []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		paths = append(paths, dir+"/"+e.Name())
-	}
-	return paths
-}
-
-// systemV is what shared memory of System V takes up in this IPC namespace.
+// systemV returns the size of the System V shared memory in this IPC namespace, in bytes.
 func systemV() (sum int64) {
 	data, _ := os.ReadFile("/proc/sysvipc/shm")
 	const resident, swapped = 14, 15

@@ -123,6 +123,16 @@ func Below(pid int) []Process {
 	return below(All(), func(p Process) bool { return p.Parent == pid })
 }
 
+// OpenFiles lists the links in /proc to the open files of a process; none if they cannot be read.
+func OpenFiles(pid int) (links []string) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		links = append(links, dir+"/"+e.Name())
+	}
+	return links
+}
+
 // User returns the effective user id of a process. The owner of its directory in /proc is
 // another one where the process has made itself undumpable.
 func User(pid int) (uid int, ok bool) {
@@ -213,10 +223,7 @@ const pollInterval = 2 * time.Millisecond
 // left, dead or alive. A subreaper without a child has no descendant either:
 // the first ancestor of any would be its child.
 func EndDescendants(reap func() (alone bool)) (killed map[int]bool, survivors int) {
-	self := os.Getpid()
-	find := func() []Process {
-		return below(All(), func(p Process) bool { return p.Parent == self })
-	}
+	find := func() []Process { return Below(os.Getpid()) }
 	killed = map[int]bool{}
 	// Most agents leave no process behind. This case needs no search.
 	if reapFor(pollInterval, reap) {
