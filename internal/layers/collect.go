@@ -15,12 +15,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Usage is what the layers of a root take up.
+// Usage is the number and size of the layers of a root.
 type Usage struct {
-	// Layers is how many there are, and InUse how many of them cannot be removed now.
+	// Layers is how many layers there are, and InUse how many of them cannot be removed now.
 	Layers int `json:"layers"`
 	InUse  int `json:"in_use"`
-	// Bytes is at most what they take up on the disk: files that layers share count in each.
+	// Bytes is an upper bound of their size on the disk: files that layers share count in each.
 	Bytes int64 `json:"bytes"`
 }
 
@@ -29,13 +29,13 @@ type entry struct {
 	layer
 	name string
 	used time.Time
-	// sound: it can be used.
-	sound bool
-	// above counts the layers that are changes of this one.
-	above int
+	// usable: its note is valid for this boot of the host.
+	usable bool
+	// dependents counts the layers directly above this one.
+	dependents int
 }
 
-// list returns all layers, with those that cannot be used.
+// list returns all layers by name, also those that cannot be used.
 func (l *Layers) list() (map[string]*entry, error) {
 	found, err := os.ReadDir(l.o.Root)
 	if err != nil {
@@ -45,16 +45,16 @@ func (l *Layers) list() (map[string]*entry, error) {
 	for _, f := range found {
 		info, err := f.Info()
 		if err != nil || strings.Index(f.Name(), "-") != nameDigits || !f.IsDir() {
-			continue // it is none, or not any more
+			continue // it is not a layer, or was removed
 		}
 		e := &entry{name: f.Name(), used: info.ModTime()}
-		e.layer, err = l.read(e.name)
-		e.sound = err == nil
+		e.layer, err = l.readNote(e.name)
+		e.usable = err == nil
 		all[e.name] = e
 	}
 	for _, e := range all {
-		if below := all[e.Below]; e.sound && below != nil && below.ID == e.BelowID {
-			below.above++
+		if below := all[e.Below]; e.usable && below != nil && below.ID == e.BelowID {
+			below.dependents++
 		}
 	}
 	return all, nil
@@ -68,7 +68,7 @@ func (l *Layers) recent(n int) ([]spec.Digest, error) {
 	}
 	var last []*entry
 	for _, e := range all {
-		if e.sound && e.name == l.nameOf(e.Manifest) {
+		if e.usable && e.name == l.nameOf(e.Manifest) {
 			last = append(last, e)
 		}
 	}
@@ -80,9 +80,9 @@ func (l *Layers) recent(n int) ([]spec.Digest, error) {
 	return out, nil
 }
 
-// Measure measures the layers below a root. It changes nothing, so a full disk is no obstacle.
+// Measure measures the layers below a root. It writes nothing, so it works on a full disk.
 func Measure(root string) (u Usage, err error) {
-	l, err := existing(Options{Root: root})
+	l, err := openRoot(Options{Root: root})
 	if err != nil {
 		return u, err
 	}
@@ -94,7 +94,7 @@ func Measure(root string) (u Usage, err error) {
 	for name, e := range all {
 		u.Layers++
 		u.Bytes += e.Bytes
-		lock, err := l.open(name, tried)
+		lock, err := l.open(name, exclusiveNoWait)
 		if lock != nil {
 			err = unlock(lock)
 		}
@@ -106,23 +106,23 @@ func Measure(root string) (u Usage, err error) {
 	return u, nil
 }
 
-// Collect removes what was left of layers that were not finished, layers that can no longer
-// be used, and unused ones, those first whose last use is the longest ago, until all together
-// take up no more than MaxBytes.
+// Collect removes unfinished layers of killed processes, layers that can no longer be used,
+// and then unused layers, least recently used first, until all layers together have no more
+// than MaxBytes.
 func (l *Layers) Collect(ctx context.Context) error {
 	_, err := l.collect(ctx, l.o.MaxBytes)
 	return err
 }
 
-// Free removes all that Collect may remove, however little it takes up, for a full disk. It
-// reports whether there was any.
+// Free removes all unused layers, whatever their size, for a full disk. It reports whether there
+// were any.
 func (l *Layers) Free(ctx context.Context) (bool, error) { return l.collect(ctx, 0) }
 
-// collect keeps unused layers of so many bytes.
+// collect removes unused layers until all layers have no more than most bytes.
 func (l *Layers) collect(ctx context.Context, most int64) (removed bool, err error) {
 	var dead []string
-	// Names are moved while no layer is added that might need them, and removed later.
-	err = l.locked(alone, func() (err error) {
+	// Layers are moved away under the exclusive lock, so that no new layer can need them, and removed later.
+	err = l.withRootLock(exclusive, func() (err error) {
 		if dead, err = l.leftovers(); err != nil {
 			return err
 		}
@@ -140,14 +140,14 @@ func (l *Layers) collect(ctx context.Context, most int64) (removed bool, err err
 	return len(dead) > 0, err
 }
 
-// leftovers lists temporary directories that nobody works in.
+// leftovers lists temporary directories that no process has locked.
 func (l *Layers) leftovers() (dead []string, err error) {
 	found, err := os.ReadDir(l.path(tempDir))
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range found {
-		lock, err := l.open(filepath.Join(tempDir, f.Name()), tried)
+		lock, err := l.open(filepath.Join(tempDir, f.Name()), exclusiveNoWait)
 		if errors.Is(err, errInUse) || err == nil && lock == nil {
 			continue
 		}
@@ -162,7 +162,7 @@ func (l *Layers) leftovers() (dead []string, err error) {
 	return dead, nil
 }
 
-// evict moves layers out of the way until most bytes are left, and returns where they are.
+// evict moves layers away until the others have at most most bytes, and returns their new paths.
 func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err error) {
 	all, err := l.list()
 	if err != nil {
@@ -172,11 +172,11 @@ func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err erro
 	for _, e := range all {
 		total += e.Bytes
 	}
-	held := map[string]bool{}
+	inUse := map[string]bool{}
 	for ctx.Err() == nil {
 		var next *entry
 		for _, e := range all {
-			if held[e.name] || e.above > 0 || e.sound && total <= most {
+			if inUse[e.name] || e.dependents > 0 || e.usable && total <= most {
 				continue
 			}
 			if next == nil || e.used.Before(next.used) {
@@ -191,23 +191,23 @@ func (l *Layers) evict(ctx context.Context, most int64) (dead []string, err erro
 			return dead, err
 		}
 		if to == "" {
-			held[next.name] = true
+			inUse[next.name] = true
 			continue
 		}
 		dead = append(dead, to)
 		delete(all, next.name)
 		total -= next.Bytes
-		if below := all[next.Below]; below != nil && next.sound && below.ID == next.BelowID {
-			below.above--
+		if below := all[next.Below]; below != nil && next.usable && below.ID == next.BelowID {
+			below.dependents--
 		}
 	}
 	return dead, ctx.Err()
 }
 
-// moveAway takes the name from a layer that nobody uses and returns where it is then; empty
-// if somebody uses it.
+// moveAway moves an unused layer to the temporary directory and returns its path there; empty
+// if the layer is in use.
 func (l *Layers) moveAway(name string) (to string, err error) {
-	lock, err := l.open(name, tried)
+	lock, err := l.open(name, exclusiveNoWait)
 	if errors.Is(err, errInUse) || err == nil && lock == nil {
 		return "", nil
 	}
@@ -222,13 +222,13 @@ func (l *Layers) moveAway(name string) (to string, err error) {
 // discard removes a layer that cannot be used.
 func (l *Layers) discard(name string) error {
 	var dead string
-	err := l.locked(alone, func() error {
-		top, err := l.read(name)
+	err := l.withRootLock(exclusive, func() error {
+		top, err := l.readNote(name)
 		if err == nil {
 			_, err = l.chain(name, top)
 		}
 		if err == nil {
-			return nil // it was made again meanwhile
+			return nil // it was replaced by a usable one meanwhile
 		}
 		dead, err = l.moveAway(name)
 		return err

@@ -1,10 +1,10 @@
-// Package layers keeps trees once per host as read-only layers by the digests of their
-// manifests, for overlays of which they are the lower directories.
+// Package layers keeps trees as read-only layers, once per host, by the digests of their
+// manifests. The layers are the lower directories of overlays.
 //
 // A layer holds what differs from the one below it, with whiteouts for what is removed, or
-// a whole tree. It is made in a temporary directory and renamed, so that it exists as a whole
-// or not at all, whatever is killed. Nothing is flushed: layers made before the last start of
-// the host, which a power loss may have torn, are not used and are removed.
+// a whole tree. It is made in a temporary directory and renamed, so that it exists completely
+// or not at all, even after kill -9. Nothing is flushed to the disk: layers that were made before
+// the last boot of the host may be incomplete after a power loss. They are not used, and removed.
 //
 // Several processes may share one root. A shared flock on its directory keeps a layer, and
 // all that are below it, from removal.
@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	// dirMode lets those pass who may use a layer, but not list the layers.
+	// dirMode permits other users to use a layer whose name they have, but not to list the layers.
 	dirMode  fs.FileMode = 0o711
 	treeMode fs.FileMode = 0o755
 	ownMode  fs.FileMode = 0o700
@@ -45,41 +45,41 @@ const (
 	nameDigits = 32
 )
 
-// Files is where the trees come from: a [*cas.Store].
+// Files is the source of the trees: a [*cas.Store].
 type Files interface {
 	// Tree opens a tree.
 	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
 	// TreeOf makes a tree of files and links.
 	TreeOf(m cas.Manifest) *cas.Tree
-	// Fill writes a tree for its owner into an empty directory, verified, except the files that
-	// instead makes, and returns what it takes up there, in bytes.
+	// Fill writes a tree for its owner into an empty directory, and verifies the content. It leaves
+	// out the files for which instead returns true. It returns the size on the disk, in bytes.
 	Fill(ctx context.Context, t *cas.Tree, dir string, o *cas.Owner, instead func(p string) bool) (int64, error)
 }
 
-// Options says where layers are, and how many.
+// Options are the settings of [New].
 type Options struct {
-	// Root is the directory of the layers, made if need be. It must not be on an overlay.
+	// Root is the directory of the layers. It is made if it does not exist. It must not be on an overlay.
 	Root  string
 	Files Files
-	// Owner is who is to use the layers' trees; nil: the caller. Those of others are other
-	// layers.
+	// Owner is the owner of the layers' files; nil: this process's user. Each owner has layers of
+	// its own.
 	Owner *cas.Owner
-	// MaxBytes is how much of the disk unused layers may keep; zero: [DefaultBytes].
+	// MaxBytes is the size of all layers above which [Layers.Collect] removes unused ones; zero: [DefaultBytes].
 	MaxBytes int64
-	// MaxDepth is how many layers are stacked; zero: [DefaultDepth].
+	// MaxDepth bounds how many layers are stacked; zero: [DefaultDepth].
 	MaxDepth int
-	// Now tells the time.
+	// Now returns the time. Required.
 	Now func() time.Time
 }
 
-// Layers are those of one root. They may be used by many goroutines and processes.
+// Layers are the layers of one root. Many goroutines and processes may use them.
 type Layers struct {
 	o    Options
 	boot string
-	// owner names who has the trees.
+	// owner is UID.GID of the files' owner, the end of the layers' names.
 	owner string
-	// making are the manifests that this process makes layers of.
-	making keyedLock
+	// building locks the manifests of which this process makes layers.
+	building keyedLock
 }
 
 // New opens the layers below a root.
@@ -91,7 +91,7 @@ func New(o Options) (*Layers, error) {
 		o.MaxDepth = DefaultDepth
 	}
 	o.MaxDepth = min(o.MaxDepth, maxChain)
-	l, err := existing(o)
+	l, err := openRoot(o)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func New(o Options) (*Layers, error) {
 	return l, nil
 }
 
-// existing opens layers to look at them: it makes nothing.
-func existing(o Options) (*Layers, error) {
+// openRoot opens the layers of a root. It writes nothing.
+func openRoot(o Options) (*Layers, error) {
 	root, err := filepath.Abs(o.Root)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func existing(o Options) (*Layers, error) {
 	o.Root = root
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return nil, fmt.Errorf("find out when the host was started: %w", err)
+		return nil, fmt.Errorf("read the boot id of the host: %w", err)
 	}
 	return &Layers{o: o, boot: strings.TrimSpace(string(boot))}, nil
 }
@@ -133,7 +133,7 @@ type Stack struct {
 	lock     *os.File
 }
 
-// Release lets the layers be removed.
+// Release permits the removal of the layers.
 func (s *Stack) Release() error {
 	if err := unlock(s.lock); !errors.Is(err, os.ErrClosed) {
 		return err
@@ -141,35 +141,34 @@ func (s *Stack) Release() error {
 	return nil
 }
 
-// nameOf is the name of a manifest's layer for this owner.
+// nameOf returns the name of a manifest's layer for this owner.
 func (l *Layers) nameOf(manifest spec.Digest) string { return prefixOf(manifest) + l.owner }
 
 func prefixOf(manifest spec.Digest) string { return string(manifest[:nameDigits]) + "-" }
 
 func (l *Layers) path(name string) string { return filepath.Join(l.o.Root, name) }
 
-// Acquire returns a manifest's tree in layers, which nobody removes until it is released. If
-// the layers are not there, they are made over those of the most similar tree among near and
-// the ones that were used last. Errors are those of reading the store, which is not read if
-// the layers are there.
+// Acquire returns a manifest's tree in layers. They are not removed until the stack is released.
+// If the layers do not exist, they are made on top of the layers of the most similar tree among
+// near and the recently used ones. The store is read only in this case.
 func (l *Layers) Acquire(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (*Stack, error) {
 	if !manifest.Valid() {
 		return nil, fmt.Errorf("%q is not the digest of a manifest", manifest)
 	}
-	if s, err := l.hold(manifest); s != nil || err != nil {
+	if s, err := l.acquireExisting(manifest); s != nil || err != nil {
 		return s, err
 	}
-	unlock, err := l.making.lock(ctx, manifest)
+	unlock, err := l.building.lock(ctx, manifest)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	const tries = 10 // what another process makes may be removed before it is held
+	const tries = 10 // a layer that another process made may be removed before it is locked
 	for range tries {
-		if s, err := l.hold(manifest); s != nil || err != nil {
+		if s, err := l.acquireExisting(manifest); s != nil || err != nil {
 			return s, err
 		}
-		s, err := l.make(ctx, manifest, near)
+		s, err := l.build(ctx, manifest, near)
 		if err != nil {
 			return nil, fmt.Errorf("make layers of tree %s: %w", manifest.Short(), err)
 		}
@@ -177,18 +176,18 @@ func (l *Layers) Acquire(ctx context.Context, manifest spec.Digest, near ...spec
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("layers of tree %s were removed as soon as others had made them", manifest.Short())
+	return nil, fmt.Errorf("make layers of tree %s: other processes made and removed them %d times", manifest.Short(), tries)
 }
 
-// hold returns the stack of a manifest if its layers are there; nil if not.
-func (l *Layers) hold(manifest spec.Digest) (*Stack, error) {
+// acquireExisting returns the stack of a manifest; nil if its layers do not exist.
+func (l *Layers) acquireExisting(manifest spec.Digest) (*Stack, error) {
 	name := l.nameOf(manifest)
 	lock, err := l.open(name, shared)
 	if err != nil || lock == nil {
 		return nil, err
 	}
 	s := &Stack{manifest: manifest, lock: lock}
-	if s.top, err = l.read(name); err == nil && s.top.Manifest == manifest {
+	if s.top, err = l.readNote(name); err == nil && s.top.Manifest == manifest {
 		s.Dirs, err = l.chain(name, s.top)
 	}
 	if err != nil || s.Dirs == nil {
@@ -203,14 +202,14 @@ func (l *Layers) hold(manifest spec.Digest) (*Stack, error) {
 	return s, nil
 }
 
-// maxChain bounds what is followed. More layers are never stacked.
+// maxChain bounds the layers of a stack, whatever MaxDepth is.
 const maxChain = 64
 
-// chain lists the directories of a layer and of those below it.
+// chain lists the directories of a layer and of the layers below it.
 func (l *Layers) chain(name string, top layer) ([]string, error) {
 	dirs := []string{filepath.Join(l.path(name), treeDir)}
 	for id, below := top.BelowID, top.Below; below != ""; {
-		at, err := l.read(below)
+		at, err := l.readNote(below)
 		if err != nil {
 			return nil, err
 		}

@@ -21,15 +21,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// similar is a tree that there are layers of.
+// similar is a tree that has layers.
 type similar struct {
 	*Stack
 	tree *cas.Tree
-	// changes is how many files of another tree differ.
+	// changes is how many files differ from the wanted tree.
 	changes int
 }
 
-// release lets the layers be removed.
+// release permits the removal of the layers.
 func (s *similar) release() error {
 	if s == nil {
 		return nil
@@ -37,13 +37,13 @@ func (s *similar) release() error {
 	return s.Release()
 }
 
-// recentlyUsed is how many of the layers that were used last are compared with a tree.
+// recentlyUsed is how many recently used layers are compared with a tree.
 const recentlyUsed = 4
 
-// nearest returns the most similar tree of those that there are layers of; nil if none has
-// anything in common with the tree. It must be released.
+// nearest returns the most similar tree that has layers; nil if none has a file in common with
+// the tree. It must be released.
 func (l *Layers) nearest(ctx context.Context, want *cas.Tree, near []spec.Digest) (best *similar, err error) {
-	best, enough, err := l.nearer(ctx, want, near, nil)
+	best, enough, err := l.nearestAmong(ctx, want, near, nil)
 	if err != nil || enough {
 		return best, err
 	}
@@ -51,13 +51,13 @@ func (l *Layers) nearest(ctx context.Context, want *cas.Tree, near []spec.Digest
 	if err != nil {
 		return nil, errors.Join(err, best.release())
 	}
-	best, _, err = l.nearer(ctx, want, recent, best)
+	best, _, err = l.nearestAmong(ctx, want, recent, best)
 	return best, err
 }
 
-// nearer returns the most similar of some trees and of the best so far, which is released if it
-// is not that. enough: others can save little.
-func (l *Layers) nearer(ctx context.Context, want *cas.Tree, among []spec.Digest, best *similar) (_ *similar, enough bool, err error) {
+// nearestAmong returns the most similar of some trees and of the best so far. It releases the
+// others. enough: a more similar tree would save little.
+func (l *Layers) nearestAmong(ctx context.Context, want *cas.Tree, among []spec.Digest, best *similar) (_ *similar, enough bool, err error) {
 	for _, digest := range among {
 		s, err := l.candidate(ctx, digest)
 		if err != nil {
@@ -70,26 +70,26 @@ func (l *Layers) nearer(ctx context.Context, want *cas.Tree, among []spec.Digest
 		if best != nil {
 			least = best.changes
 		}
-		// One that cannot be read is none.
+		// A tree that cannot be read is ignored.
 		if s.changes, err = cas.Distance(ctx, s.tree, want, least); err == nil && s.changes < least {
 			best, s, least = s, best, s.changes
 		}
 		if err := s.release(); err != nil {
 			return nil, false, errors.Join(err, best.release())
 		}
-		if least <= 16+want.Files()/64 { // each of the rest costs a look at what differs
+		if least <= 16+want.Files()/64 { // comparing another tree costs more than it can save
 			return best, true, nil
 		}
 	}
 	return best, false, nil
 }
 
-// candidate holds a tree that may be similar; nil if it cannot be used, for whatever reason.
+// candidate acquires a tree that may be similar; nil if it cannot be used. Errors are those of the context only.
 func (l *Layers) candidate(ctx context.Context, digest spec.Digest) (*similar, error) {
 	if !digest.Valid() {
 		return nil, ctx.Err()
 	}
-	s, err := l.hold(digest)
+	s, err := l.acquireExisting(digest)
 	if s == nil || err != nil {
 		return nil, ctx.Err()
 	}
@@ -100,8 +100,8 @@ func (l *Layers) candidate(ctx context.Context, digest spec.Digest) (*similar, e
 	return &similar{Stack: s, tree: tree}, nil
 }
 
-// making is a layer that is being made, in a temporary directory.
-type making struct {
+// builder makes a layer in a temporary directory.
+type builder struct {
 	*Layers
 	dir  string
 	tree string
@@ -109,8 +109,8 @@ type making struct {
 	note layer
 }
 
-// make makes the layer of a manifest. If another process makes it first, the stack is nil.
-func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Digest) (_ *Stack, err error) {
+// build makes the layer of a manifest. If another process makes it first, the stack is nil.
+func (l *Layers) build(ctx context.Context, manifest spec.Digest, near []spec.Digest) (_ *Stack, err error) {
 	want, err := l.o.Files.Tree(ctx, manifest)
 	if err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Dig
 	if err != nil {
 		return nil, err
 	}
-	// Held until the layer is there: then it keeps those below it.
+	// Held until the layer exists: a layer keeps those below it from removal.
 	defer func() { err = errors.Join(err, below.release()) }()
-	m := &making{Layers: l, want: want, note: layer{ID: rand.Text(), Boot: l.boot, Manifest: manifest}}
+	m := &builder{Layers: l, want: want, note: layer{ID: rand.Text(), Boot: l.boot, Manifest: manifest}}
 	lock, err := m.begin()
 	if err != nil {
 		return nil, err
@@ -134,8 +134,8 @@ func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Dig
 	}()
 	err = m.fill(ctx, below)
 	if errors.Is(err, errNoWhiteouts) {
-		if err = m.clear(); err == nil {
-			err = m.whole(ctx, below)
+		if err = m.reset(); err == nil {
+			err = m.fillWhole(ctx, below)
 		}
 	}
 	if err == nil {
@@ -151,12 +151,12 @@ func (l *Layers) make(ctx context.Context, manifest spec.Digest, near []spec.Dig
 	return s, nil
 }
 
-// begin makes the temporary directory. While it is locked, nobody removes it.
-func (m *making) begin() (lock *os.File, err error) {
+// begin makes the temporary directory. It is not removed while it is locked.
+func (m *builder) begin() (lock *os.File, err error) {
 	name := filepath.Join(tempDir, m.note.ID)
 	m.dir = m.path(name)
 	m.tree = filepath.Join(m.dir, treeDir)
-	err = m.locked(shared, func() error {
+	err = m.withRootLock(shared, func() error {
 		if err := mkdir(m.dir, dirMode); err != nil {
 			return err
 		}
@@ -171,26 +171,26 @@ func (m *making) begin() (lock *os.File, err error) {
 }
 
 // mkdir makes a directory of a layer's tree.
-func (m *making) mkdir(dir string) error {
+func (m *builder) mkdir(dir string) error {
 	if err := mkdir(dir, treeMode); err != nil {
 		return err
 	}
 	return m.o.Owner.Chown(dir)
 }
 
-// mkdir makes a directory whose mode no umask changes.
+// mkdir makes a directory with this mode, whatever the umask is.
 func mkdir(dir string, mode fs.FileMode) error {
 	return errors.Join(os.Mkdir(dir, mode), os.Chmod(dir, mode))
 }
 
-func (m *making) clear() error {
+func (m *builder) reset() error {
 	return errors.Join(os.RemoveAll(m.tree), m.mkdir(m.tree))
 }
 
-// fill writes what differs from the layers below, or all if they are deep enough.
-func (m *making) fill(ctx context.Context, below *similar) error {
+// fill writes the difference to the layers below, or the whole tree if they have MaxDepth.
+func (m *builder) fill(ctx context.Context, below *similar) error {
 	if below == nil || len(below.Dirs) >= m.o.MaxDepth {
-		return m.whole(ctx, below)
+		return m.fillWhole(ctx, below)
 	}
 	diff, err := cas.Diff(ctx, below.tree, m.want)
 	if err != nil {
@@ -207,17 +207,17 @@ func (m *making) fill(ctx context.Context, below *similar) error {
 	}
 	failpoint.Here("layers: filled")
 	m.note.Below, m.note.BelowID = m.nameOf(below.manifest), below.top.ID
-	return m.remove(ctx, diff)
+	return m.addWhiteouts(ctx, diff)
 }
 
 var errNoWhiteouts = errors.New("no whiteouts can be made here")
 
-// remove makes whiteouts for what the tree no longer has. Directories that it no longer has
-// are removed as a whole. What a file or directory has taken the place of needs none.
-func (m *making) remove(ctx context.Context, diff cas.Delta) error {
+// addWhiteouts makes whiteouts for the paths that the tree no longer has: one for a whole
+// directory. A path at which the tree has another entry needs none.
+func (m *builder) addWhiteouts(ctx context.Context, diff cas.Delta) error {
 	gone := map[string]struct{}{}
 	for _, p := range diff.Deleted() {
-		top, err := m.removed(ctx, p)
+		top, err := m.topmostRemoved(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (m *making) remove(ctx context.Context, diff cas.Delta) error {
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(gone)) {
-		if err := m.above(path.Dir(p)); err != nil {
+		if err := m.makeParents(path.Dir(p)); err != nil {
 			return err
 		}
 		err := overlayfs.MakeWhiteout(unix.AT_FDCWD, filepath.Join(m.tree, p))
@@ -241,9 +241,9 @@ func (m *making) remove(ctx context.Context, diff cas.Delta) error {
 	return nil
 }
 
-// removed is the topmost path that the tree no longer has, of a file that it no longer has and
-// of the directories that this was in; empty: something has taken its place.
-func (m *making) removed(ctx context.Context, p string) (string, error) {
+// topmostRemoved returns the topmost path that the tree no longer has, among a removed file and
+// its parent directories; empty: the tree has another entry there.
+func (m *builder) topmostRemoved(ctx context.Context, p string) (string, error) {
 	if has, err := m.want.HasDir(ctx, p); has || err != nil {
 		return "", err
 	}
@@ -263,12 +263,12 @@ func (m *making) removed(ctx context.Context, p string) (string, error) {
 	return p, nil
 }
 
-// above makes the directories on the way to what is removed.
-func (m *making) above(dir string) error {
+// makeParents makes a directory of a whiteout, and its parents.
+func (m *builder) makeParents(dir string) error {
 	if dir == "." {
 		return nil
 	}
-	if err := m.above(path.Dir(dir)); err != nil {
+	if err := m.makeParents(path.Dir(dir)); err != nil {
 		return err
 	}
 	if err := m.mkdir(filepath.Join(m.tree, dir)); !errors.Is(err, fs.ErrExist) {
@@ -277,12 +277,12 @@ func (m *making) above(dir string) error {
 	return nil
 }
 
-// whole writes the whole tree. What other layers hold already is linked.
-func (m *making) whole(ctx context.Context, other *similar) (err error) {
+// fillWhole writes the whole tree. It makes hard links to files that the other layers already have.
+func (m *builder) fillWhole(ctx context.Context, other *similar) (err error) {
 	m.note.Below, m.note.BelowID = "", ""
 	var link func(p string) bool
 	if other != nil {
-		held, err := holdings(other.Dirs)
+		held, err := fileDirs(other.Dirs)
 		if err != nil {
 			return err
 		}
@@ -304,8 +304,8 @@ func (m *making) whole(ctx context.Context, other *similar) (err error) {
 	return err
 }
 
-// holdings finds the topmost directory that holds each file of a stack.
-func holdings(dirs []string) (map[string]string, error) {
+// fileDirs finds the topmost directory of a stack that has each file.
+func fileDirs(dirs []string) (map[string]string, error) {
 	held := map[string]string{}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
@@ -327,9 +327,9 @@ func holdings(dirs []string) (map[string]string, error) {
 	return held, nil
 }
 
-// publish gives the layer its name, unless somebody else was first.
-func (m *making) publish() (made bool, err error) {
-	if err := m.note.write(m.dir); err != nil {
+// publish renames the layer to its name. made is false if another process was first.
+func (m *builder) publish() (made bool, err error) {
+	if err := m.note.writeNote(m.dir); err != nil {
 		return false, err
 	}
 	now := m.o.Now()
@@ -337,8 +337,8 @@ func (m *making) publish() (made bool, err error) {
 		return false, err
 	}
 	failpoint.Here("layers: made")
-	err = m.locked(shared, func() error { return os.Rename(m.dir, m.path(m.nameOf(m.note.Manifest))) })
-	if errors.Is(err, fs.ErrExist) { // somebody was
+	err = m.withRootLock(shared, func() error { return os.Rename(m.dir, m.path(m.nameOf(m.note.Manifest))) })
+	if errors.Is(err, fs.ErrExist) { // another process was first
 		return false, nil
 	}
 	failpoint.Here("layers: published")

@@ -13,30 +13,30 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// layer is what a layer's note says of it.
+// layer is the content of a layer's note.
 type layer struct {
-	// ID tells the layer from others of its name, before and after it.
+	// ID is unique. Layers that had the same name before or later have other ids.
 	ID string
-	// Boot is the start of the host that the layer was made after.
+	// Boot is the boot id of the host when the layer was made.
 	Boot     string
 	Manifest spec.Digest
-	// Bytes is what its files take up on the disk, in blocks of 4096 bytes. Those that it
+	// Bytes is the size of its files on the disk, in whole blocks of 4096 bytes. Files that it
 	// shares with other layers by hard links count in each.
 	Bytes int64
-	// Below names the layer that this one is a change of; empty: it holds a whole tree.
+	// Below names the layer that this one changes; empty: it holds a whole tree.
 	Below   string
 	BelowID string
 }
 
-// noteLink has the fields of a [layer] in order, with blanks between, as its target: one call
-// reads it, and those of a stack are read at each use.
+// noteLink is a link whose target has the fields of a [layer] in order, separated by blanks. One
+// system call reads it: the notes of a whole stack are read at each use.
 const noteLink = "note"
 
-// errNoLayer says that a directory is no layer that can be used.
+// errNoLayer: the directory is not a layer that can be used.
 var errNoLayer = errors.New("no layer of this start of the host")
 
-// read returns a layer's note. An error says that the layer is not to be used.
-func (l *Layers) read(name string) (at layer, err error) {
+// readNote returns a layer's note. After an error the layer must not be used.
+func (l *Layers) readNote(name string) (at layer, err error) {
 	note, err := os.Readlink(filepath.Join(l.path(name), noteLink))
 	if err != nil {
 		return at, err
@@ -55,27 +55,27 @@ func (l *Layers) read(name string) (at layer, err error) {
 	return at, nil
 }
 
-func (a layer) write(dir string) error {
+func (a layer) writeNote(dir string) error {
 	note := []string{a.ID, a.Boot, string(a.Manifest), strconv.FormatInt(a.Bytes, 10), a.Below, a.BelowID}
 	return os.Symlink(strings.Join(note, " "), filepath.Join(dir, noteLink))
 }
 
 // The kinds of locks.
 const (
-	shared = syscall.LOCK_SH
-	alone  = syscall.LOCK_EX
-	// tried fails with errInUse instead of waiting.
-	tried = syscall.LOCK_EX | syscall.LOCK_NB
+	shared    = syscall.LOCK_SH
+	exclusive = syscall.LOCK_EX
+	// exclusiveNoWait fails with errInUse instead of waiting.
+	exclusiveNoWait = syscall.LOCK_EX | syscall.LOCK_NB
 )
 
 var errInUse = errors.New("in use")
 
-// open opens a directory below the root and locks it; nil if it is not there. Locks that
-// others wait for are held for a moment only.
+// open opens a directory below the root and locks it; nil if it does not exist. Locks for which
+// other processes wait are held for a short time only.
 func (l *Layers) open(name string, how int) (*os.File, error) {
 	f, err := os.Open(l.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // it does not exist
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (l *Layers) open(name string, how int) (*os.File, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return nil, nil //nolint:nilnil // there is none any more
+	return nil, nil //nolint:nilnil // it was removed
 }
 
 func flock(f *os.File, how int) error {
@@ -116,16 +116,16 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// unlock closes a file that was locked. A process that is just being started has its
-// descriptor for a moment, too, so closing it alone may unlock it later.
+// unlock unlocks and closes a file. Closing alone may unlock it late: a process that is being
+// started has a copy of the descriptor until exec.
 func unlock(f *os.File) error {
 	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	return f.Close()
 }
 
-// locked does something while the names below the root are locked: shared by those who add
-// some, alone by who removes some.
-func (l *Layers) locked(how int, do func() error) error {
+// withRootLock calls do while the names below the root are locked: shared for adding names,
+// exclusive for removing them.
+func (l *Layers) withRootLock(how int, do func() error) error {
 	f, err := os.Open(l.o.Root)
 	if err != nil {
 		return err
