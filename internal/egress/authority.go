@@ -20,14 +20,14 @@ const (
 	// less than half of that is left.
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 48 * time.Hour
-	// clockSkew is how far a clock may be behind.
+	// clockSkew is how far a program's clock may be behind.
 	clockSkew = time.Hour
-	// maxLeaves bounds the certificates that are kept.
+	// maxLeaves bounds the cached certificates.
 	maxLeaves = 1000
 )
 
-// Authority issues the certificates with which a proxy answers for the hosts that have
-// credentials. Its key is in memory only, and its certificate is restricted to these hosts.
+// Authority issues the certificates of a proxy for the hosts that have credentials. Its key is in
+// memory only, and its certificate is restricted to these hosts.
 type Authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
@@ -35,7 +35,7 @@ type Authority struct {
 	now  func() time.Time
 
 	mu sync.Mutex
-	// leafKey is that of all leaves.
+	// leafKey is the key of all leaves.
 	leafKey *ecdsa.PrivateKey
 	leaves  map[string]*tls.Certificate
 }
@@ -70,7 +70,7 @@ func NewAuthority(hosts []Host, now func() time.Time) (*Authority, error) {
 	return a, nil
 }
 
-// PEM is the certificate of the authority.
+// PEM returns the certificate of the authority.
 func (a *Authority) PEM() []byte { return a.pem }
 
 // leaf returns a certificate for a name.

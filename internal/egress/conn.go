@@ -12,14 +12,14 @@ import (
 // traffic counts the bytes of a room's connections.
 type traffic struct{ received, sent atomic.Int64 }
 
-// listener accepts connections of a room: a bounded number at a time, of which none stays
-// without traffic for longer than idle. Others are closed.
+// listener accepts connections of a room. Their number is bounded: further ones are closed. A
+// connection that has no traffic for the time idle is closed, too.
 type listener struct {
 	net.Listener
 	slots   chan struct{}
 	idle    time.Duration
 	traffic *traffic
-	// full is told of each connection that was closed because too many are open.
+	// full is called for each connection that is closed because too many are open.
 	full func()
 }
 
@@ -74,7 +74,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// CloseWrite tells the room that nothing more comes.
+// CloseWrite closes the direction to the room.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(c net.Conn) error {
@@ -84,31 +84,31 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// replayed is a connection of which some bytes have been read already.
-type replayed struct {
+// prefixedConn is a connection of which some bytes have been read already.
+type prefixedConn struct {
 	net.Conn
 	r io.Reader
 }
 
-func replay(c net.Conn, read []byte) replayed {
-	return replayed{c, io.MultiReader(bytes.NewReader(read), c)}
+func withPrefix(c net.Conn, read []byte) prefixedConn {
+	return prefixedConn{c, io.MultiReader(bytes.NewReader(read), c)}
 }
 
-// Read reads the bytes that have been read already, and then others.
-func (c replayed) Read(p []byte) (int, error) { return c.r.Read(p) }
+// Read returns the bytes that have been read already, and then reads others.
+func (c prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite tells the room that nothing more comes.
-func (c replayed) CloseWrite() error { return closeWrite(c.Conn) }
+// CloseWrite closes the direction to the room.
+func (c prefixedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// handed is a listener for connections that are accepted already.
-type handed struct {
+// connQueue is a listener for connections that are accepted already.
+type connQueue struct {
 	conns chan net.Conn
 	done  <-chan struct{}
 	addr  net.Addr
 }
 
 // Accept returns the next connection.
-func (h *handed) Accept() (net.Conn, error) {
+func (h *connQueue) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
 		return c, nil
@@ -118,7 +118,7 @@ func (h *handed) Accept() (net.Conn, error) {
 }
 
 // Close does nothing: the listener ends with done.
-func (h *handed) Close() error { return nil }
+func (h *connQueue) Close() error { return nil }
 
-// Addr is the proxy's address.
-func (h *handed) Addr() net.Addr { return h.addr }
+// Addr returns the proxy's address.
+func (h *connQueue) Addr() net.Addr { return h.addr }

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// The ports that a host is reached at where it is listed without one.
+// The ports of an entry without a port.
 const (
 	portHTTP  = 80
 	portHTTPS = 443
@@ -20,17 +20,17 @@ const (
 
 // Host is an entry of a list of hosts.
 type Host struct {
-	// name is in lower case, without a dot at its end; with below it stands for all names that
+	// name is in lower case, without a dot at its end; with below it matches all names that
 	// end in it and have more labels. It is empty for an address.
 	name  string
 	below bool
 	addr  netip.Addr
-	// port is zero for those of http and https.
+	// port is zero for the ports of http and https.
 	port uint16
 }
 
-// names are those that the proxy takes, in lower case. Others have them in their ASCII form.
-var names = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+// namePattern matches the names that the proxy accepts, in lower case and ASCII.
+var namePattern = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
 // maxName bounds a name, in bytes.
 const maxName = 253
@@ -59,23 +59,23 @@ func ParseHost(text string) (Host, error) {
 		return Host{}, errors.New("has characters that no name in DNS has; write it in its ASCII form, which begins with xn--")
 	}
 	h.name, h.below = strings.CutPrefix(strings.ToLower(rest), "*.")
-	if !named(h.name) {
+	if !isName(h.name) {
 		return Host{}, errors.New("is not the name or address of a host; write it like example.com, *.example.com or example.com:8443")
 	}
 	return h, nil
 }
 
-// named reports whether a text in lower case is a name, and cannot be taken for an address:
+// isName reports whether a text in lower case is a name, and cannot be read as an address:
 // some programs read 127.1 and 0x7f.1 as one.
-func named(text string) bool {
+func isName(text string) bool {
 	last := text[strings.LastIndexByte(text, '.')+1:]
-	return len(text) <= maxName && names.MatchString(text) && (last[0] < '0' || last[0] > '9')
+	return len(text) <= maxName && namePattern.MatchString(text) && (last[0] < '0' || last[0] > '9')
 }
 
 // IsAddress reports whether the entry is an IP address.
 func (h Host) IsAddress() bool { return h.addr.IsValid() }
 
-// Covers reports whether every target of another entry is one of this entry.
+// Covers reports whether this entry matches every target of another entry.
 func (h Host) Covers(other Host) bool {
 	if h.port != other.port && (h.port != 0 || other.port != portHTTP && other.port != portHTTPS) {
 		return false
@@ -83,10 +83,10 @@ func (h Host) Covers(other Host) bool {
 	if other.below {
 		return h.below && (h.name == other.name || strings.HasSuffix(other.name, "."+h.name))
 	}
-	return h.hasHost(target{name: other.name, addr: other.addr})
+	return h.matchesHost(target{name: other.name, addr: other.addr})
 }
 
-func (h Host) hasHost(t target) bool {
+func (h Host) matchesHost(t target) bool {
 	switch {
 	case h.IsAddress():
 		return h.addr == t.addr
@@ -96,9 +96,9 @@ func (h Host) hasHost(t target) bool {
 	return t.name != "" && h.name == t.name
 }
 
-// has reports whether a target is one of the entry.
-func (h Host) has(t target) bool {
-	return h.hasHost(t) && (h.port == t.port || h.port == 0 && (t.port == portHTTP || t.port == portHTTPS))
+// matches reports whether the entry permits a target.
+func (h Host) matches(t target) bool {
+	return h.matchesHost(t) && (h.port == t.port || h.port == 0 && (t.port == portHTTP || t.port == portHTTPS))
 }
 
 // target is a host and port that a request names. Either name or addr is set.
@@ -140,30 +140,30 @@ func (t target) host() string {
 	return t.name
 }
 
-// String is the target as HOST:PORT.
+// String returns HOST:PORT.
 func (t target) String() string { return net.JoinHostPort(t.host(), strconv.Itoa(int(t.port))) }
 
-// list is what one room reaches.
+// list has the hosts that a room may reach.
 type list []Host
 
-func (l list) has(t target) bool {
-	return slices.ContainsFunc(l, func(h Host) bool { return h.has(t) })
+func (l list) contains(t target) bool {
+	return slices.ContainsFunc(l, func(h Host) bool { return h.matches(t) })
 }
 
 // permits reports whether a connection to an address of a listed host is permitted.
 func (l list) permits(addr netip.Addr, port uint16) bool {
-	return public(addr) || l.has(target{addr: addr, port: port})
+	return public(addr) || l.contains(target{addr: addr, port: port})
 }
 
-// reserved are the networks among the unicast addresses that are not of the public internet,
-// or in which addresses of other networks can be hidden.
+// reserved are networks of unicast addresses that are not on the public internet, or whose
+// addresses can contain addresses of other networks.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
-// global are the unicast addresses of IPv6 that are in use.
+// global are the global unicast addresses of IPv6.
 var global = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) (out []netip.Prefix) {
@@ -173,7 +173,7 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-// public reports whether an address is one of the public internet.
+// public reports whether an address is on the public internet.
 func public(addr netip.Addr) bool {
 	if addr.Zone() != "" || addr.Is4In6() || addr.Is6() && !global.Contains(addr) {
 		return false

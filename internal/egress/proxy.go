@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// Options are what a [Proxy] needs besides its list.
+// Options are the settings of a [Proxy] besides its list.
 type Options struct {
 	// Resolve returns the addresses of a name; nil: the resolver of this host.
 	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Roots are the authorities of the hosts to which the proxy speaks TLS; nil: those of this
+	// Roots are the authorities that the proxy trusts as a TLS client; nil: those of this
 	// host.
 	Roots *x509.CertPool
-	// Credentials are for hosts that are names. The proxy answers for these with certificates
-	// of the Authority, which the programs of the room have to trust.
+	// Credentials are for hosts that are names. For these the proxy uses certificates of the
+	// Authority, which the programs of the room must trust.
 	Credentials []Credential
 	Authority   *Authority
-	// Now tells the time. Required.
+	// Now returns the time. Required.
 	Now func() time.Time
-	// Observer gets what is counted; nil: nobody does.
+	// Observer counts requests and bytes; nil: nothing is counted.
 	Observer Observer
 }
 
-// limits bound what one room can take up.
+// limits bound the resources of one room.
 type limits struct {
 	// conns is how many connections may be open at a time.
 	conns int
 	// header bounds the time for the header of a request, and for the first bytes and the
-	// handshake in a tunnel; idle the time without any traffic of a connection; dial that for
-	// connecting to one address.
+	// handshake in a tunnel. idle bounds the time without traffic on a connection, and dial the
+	// time for connecting to one address.
 	header, idle, dial time.Duration
 }
 
@@ -48,7 +48,7 @@ var defaultLimits = limits{conns: 256, header: 20 * time.Second, idle: 10 * time
 // addresses of a name are tried.
 const maxHeader, maxAddresses = 256 << 10, 6
 
-// Proxy serves rooms that may reach the same hosts.
+// Proxy serves rooms that have the same list of hosts.
 type Proxy struct {
 	list    list
 	options Options
@@ -68,17 +68,17 @@ func New(hosts []Host, options Options) *Proxy {
 	return &Proxy{list: hosts, options: options, limits: defaultLimits}
 }
 
-// Serve serves one room until the listener fails, and returns when nothing of the room is left.
-// logf gets a line for each host that is asked for first, and a summary at the end.
+// Serve serves one room until the listener fails, and returns when all requests of the room have
+// ended. logf gets a line for the first request to each host, and a summary at the end.
 func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := &served{Proxy: p, ctx: ctx, record: record{log: logf, observe: p.options.Observer, counts: map[Outcome]map[string]int{}}}
+	r := &roomProxy{Proxy: p, ctx: ctx, record: record{log: logf, observe: p.options.Observer, counts: map[Outcome]map[string]int{}}}
 	defer r.record.end()
-	r.tunnelled = &handed{conns: make(chan net.Conn), done: ctx.Done(), addr: l.Addr()}
+	r.tunnelled = &connQueue{conns: make(chan net.Conn), done: ctx.Done(), addr: l.Addr()}
 	r.transport = r.newTransport()
 	defer r.transport.CloseIdleConnections()
-	outer, inner := r.server(r.outside), r.server(r.inside)
+	outer, inner := r.server(r.handleProxied), r.server(r.handleTunnelled)
 	inner.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, destinationKey{}, c.(tunnelled).destination) //nolint:forcetypeassert // as [served.hand] has made it
 	}
@@ -96,21 +96,21 @@ func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
 	r.work.Wait()
 }
 
-// served is one room.
-type served struct {
+// roomProxy is the proxy of one room.
+type roomProxy struct {
 	*Proxy
 	ctx       context.Context //nolint:containedctx // it ends when the room does
 	record    record
-	tunnelled *handed
+	tunnelled *connQueue
 	transport *http.Transport
-	// work are the requests in progress. None begins when ctx has ended, which it does while
-	// mu is held.
+	// work are the requests in progress. None begins after the end of ctx, which is cancelled
+	// while mu is held.
 	mu   sync.Mutex
 	work sync.WaitGroup
 }
 
 // begin notes that a request begins; false: the room has ended.
-func (r *served) begin() bool {
+func (r *roomProxy) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
@@ -121,7 +121,7 @@ func (r *served) begin() bool {
 }
 
 // server makes a server of the room's requests.
-func (r *served) server(handle http.HandlerFunc) *http.Server {
+func (r *roomProxy) server(handle http.HandlerFunc) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if r.begin() {
@@ -134,30 +134,30 @@ func (r *served) server(handle http.HandlerFunc) *http.Server {
 	}
 }
 
-// outside handles what programs ask of their proxy.
-func (r *served) outside(w http.ResponseWriter, q *http.Request) {
+// handleProxied handles the requests of programs to their proxy.
+func (r *roomProxy) handleProxied(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case q.Method == http.MethodConnect:
-		if t, ok := r.judge(w, q.Host, portHTTPS); ok {
+		if t, ok := r.checkTarget(w, q.Host, portHTTPS); ok {
 			r.tunnel(w, q, t)
 		}
 	case q.URL.Scheme == "http" && q.URL.Host != "":
-		if t, ok := r.judge(w, q.URL.Host, portHTTP); ok {
+		if t, ok := r.checkTarget(w, q.URL.Host, portHTTP); ok {
 			r.forward(w, q, destination{"http", t})
 		}
 	default:
-		http.Error(w, "maestro: this is the room's proxy; ask for an address of the form http://HOST/, or for a tunnel", http.StatusBadRequest)
+		http.Error(w, "maestro: this is the room's proxy; request an address of the form http://HOST/, or a tunnel with CONNECT", http.StatusBadRequest)
 	}
 }
 
-// judge reports whether a host and port may be reached, and otherwise answers the request.
-func (r *served) judge(w http.ResponseWriter, authority string, port uint16) (target, bool) {
+// checkTarget reports whether a host and port are permitted. If not, it answers the request.
+func (r *roomProxy) checkTarget(w http.ResponseWriter, authority string, port uint16) (target, bool) {
 	t, err := parseTarget(authority, port)
 	if err != nil {
-		r.refuse(w, shown(authority), err.Error())
+		r.refuse(w, quoted(authority), err.Error())
 		return target{}, false
 	}
-	if !r.list.has(t) {
+	if !r.list.contains(t) {
 		r.refuse(w, t.String(), "it is not listed in network")
 		return target{}, false
 	}
@@ -165,13 +165,13 @@ func (r *served) judge(w http.ResponseWriter, authority string, port uint16) (ta
 }
 
 // refuse answers a request that is not permitted.
-func (r *served) refuse(w http.ResponseWriter, what, why string) {
+func (r *roomProxy) refuse(w http.ResponseWriter, what, why string) {
 	r.record.add(Refused, what, why)
 	http.Error(w, fmt.Sprintf("maestro: the room may not reach %s: %s", what, why), http.StatusForbidden)
 }
 
-// answerFailure answers a request whose host was not reached.
-func (r *served) answerFailure(w http.ResponseWriter, t target, err error) {
+// answerFailure answers a request whose host could not be reached.
+func (r *roomProxy) answerFailure(w http.ResponseWriter, t target, err error) {
 	var refused refusal
 	if errors.As(err, &refused) {
 		r.refuse(w, t.String(), refused.Error())
@@ -181,14 +181,14 @@ func (r *served) answerFailure(w http.ResponseWriter, t target, err error) {
 	http.Error(w, fmt.Sprintf("maestro: %s cannot be reached: %v", t, err), http.StatusBadGateway)
 }
 
-// refusal is an error of a host that may not be reached.
+// refusal is the reason why a host is not permitted.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// dial connects to a listed host, at an address that is permitted.
-func (r *served) dial(ctx context.Context, t target) (net.Conn, error) {
-	if !r.list.has(t) {
+// dial connects to a listed host at a permitted address.
+func (r *roomProxy) dial(ctx context.Context, t target) (net.Conn, error) {
+	if !r.list.contains(t) {
 		return nil, refusal("it is not listed in network")
 	}
 	found := []netip.Addr{t.addr}
@@ -202,7 +202,7 @@ func (r *served) dial(ctx context.Context, t target) (net.Conn, error) {
 	for _, addr := range found[:min(len(found), maxAddresses)] {
 		addr = addr.Unmap()
 		if !r.list.permits(addr, t.port) {
-			failed = append(failed, refusal(fmt.Sprintf("its address %s is not public; list the address, too, if it is meant", addr)))
+			failed = append(failed, refusal(fmt.Sprintf("its address %s is not public; to permit it, list the address, too", addr)))
 			continue
 		}
 		d := net.Dialer{Timeout: r.limits.dial}
@@ -218,8 +218,8 @@ func (r *served) dial(ctx context.Context, t target) (net.Conn, error) {
 	return nil, errors.Join(failed...)
 }
 
-// newTransport makes the transport of the requests that the proxy reads.
-func (r *served) newTransport() *http.Transport {
+// newTransport makes the transport of forwarded requests.
+func (r *roomProxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			t, err := parseTarget(address, portHTTPS)

@@ -29,7 +29,7 @@ type counted struct {
 	received, sent int64
 }
 
-func (c *counted) EgressAsked(o Outcome) {
+func (c *counted) EgressRequest(o Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked[o]++

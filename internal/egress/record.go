@@ -11,11 +11,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// maxRecorded bounds the different targets that a room's record has, and maxSummed those in its
-// last line.
+// maxRecorded bounds the targets in a room's record, and maxSummed those in its last line for
+// each outcome.
 const maxRecorded, maxSummed = 200, 20
 
-// Outcome is what a request came to.
+// Outcome is the result of a request.
 type Outcome string
 
 // The outcomes of requests.
@@ -26,37 +26,37 @@ const (
 	Failed Outcome = "failed"
 )
 
-// Observer gets what is counted; its methods return at once.
+// Observer counts requests and bytes. Its methods must return at once.
 type Observer interface {
-	// EgressAsked: a request of a room, or a tunnel, had an outcome.
-	EgressAsked(Outcome)
-	// EgressBytes: a room that has ended has received and sent so many bytes.
+	// EgressRequest is called once for each request or tunnel of a room.
+	EgressRequest(Outcome)
+	// EgressBytes is called at the end of a room, with the bytes that it has received and sent.
 	EgressBytes(received, sent int64)
 }
 
 type noObserver struct{}
 
-func (noObserver) EgressAsked(Outcome)      {}
+func (noObserver) EgressRequest(Outcome)    {}
 func (noObserver) EgressBytes(int64, int64) {}
 
-// record is what one room has asked for. Each target is logged when it is asked for first.
+// record has the requests of one room. Each target is logged at its first request.
 type record struct {
 	log     func(format string, args ...any)
 	observe Observer
 	traffic traffic
 
-	mu     sync.Mutex
-	counts map[Outcome]map[string]int
-	kept   int
-	more   bool
+	mu       sync.Mutex
+	counts   map[Outcome]map[string]int
+	recorded int
+	overflow bool
 }
 
-// shown is a text of a room, fit for a log.
-func shown(text string) string { return strconv.QuoteToASCII(textfmt.Shorten(text, 80)) }
+// quoted returns a text from a room for the log.
+func quoted(text string) string { return strconv.QuoteToASCII(textfmt.Shorten(text, 80)) }
 
-// add counts a request for a target. why says why it was not fulfilled.
+// add counts a request to a target. why is the reason why it was refused or failed.
 func (r *record) add(o Outcome, target, why string) {
-	r.observe.EgressAsked(o)
+	r.observe.EgressRequest(o)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.counts[o]
@@ -68,14 +68,14 @@ func (r *record) add(o Outcome, target, why string) {
 		of[target]++
 		return
 	}
-	if r.kept == maxRecorded {
-		if !r.more {
-			r.log("network: more than %d different targets were asked for; further ones are not listed", maxRecorded)
+	if r.recorded == maxRecorded {
+		if !r.overflow {
+			r.log("network: requests to more than %d different targets; further ones are not listed", maxRecorded)
 		}
-		r.more = true
+		r.overflow = true
 		return
 	}
-	r.kept++
+	r.recorded++
 	of[target]++
 	switch o {
 	case Permitted:
@@ -85,7 +85,7 @@ func (r *record) add(o Outcome, target, why string) {
 	}
 }
 
-// end logs what there was in all.
+// end logs the summary.
 func (r *record) end() {
 	received, sent := r.traffic.received.Load(), r.traffic.sent.Load()
 	r.observe.EgressBytes(received, sent)

@@ -16,15 +16,14 @@ import (
 // recordHandshake is the first byte of TLS.
 const recordHandshake = 0x16
 
-// extensionECH is the extension with which a ClientHello hides the name of its host, or
-// pretends to.
+// extensionECH is the extension Encrypted Client Hello: it hides the name of the host. Some
+// clients send it without a hidden name.
 const extensionECH = 0xfe0d
 
-// tunnel answers CONNECT. What comes in the tunnel has to be TLS to the host, or requests of
-// HTTP to it.
-func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
+// tunnel answers CONNECT. The tunnel must contain TLS to the host, or HTTP requests to it.
+func (r *roomProxy) tunnel(w http.ResponseWriter, q *http.Request, t target) {
 	var upstream net.Conn
-	if r.credential(t) == nil { // otherwise each request connects
+	if r.credentialFor(t) == nil { // otherwise each request connects
 		var err error
 		if upstream, err = r.dial(q.Context(), t); err != nil {
 			r.answerFailure(w, t, err)
@@ -38,7 +37,7 @@ func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
 	}
 	stop := context.AfterFunc(r.ctx, func() { _ = client.Close() })
 	defer stop()
-	early, _ := buffered.Peek(buffered.Reader.Buffered()) // all that was read already
+	early, _ := buffered.Peek(buffered.Reader.Buffered()) // all bytes that were read already
 	handed := false
 	defer func() {
 		if !handed {
@@ -52,14 +51,14 @@ func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
 		return
 	}
 	first := make([]byte, 1)
-	read := replay(client, early)
+	read := withPrefix(client, early)
 	if _, err := io.ReadFull(read, first); err != nil {
-		r.record.add(Refused, t.String(), "nothing came in the tunnel")
+		r.record.add(Refused, t.String(), "no data was sent through the tunnel")
 		return
 	}
-	read = replay(read, first)
+	read = withPrefix(read, first)
 	if first[0] != recordHandshake {
-		handed = r.hand(read, destination{"http", t})
+		handed = r.handOver(read, destination{"http", t})
 		return
 	}
 	hello, err := readHello(read, t)
@@ -69,18 +68,18 @@ func (r *served) tunnel(w http.ResponseWriter, q *http.Request, t target) {
 		return
 	}
 	if upstream == nil {
-		handed = r.terminate(replay(read, hello), t)
+		handed = r.terminateTLS(withPrefix(read, hello), t)
 		return
 	}
 	if client.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	r.record.add(Permitted, t.String(), "")
-	r.pipe(replay(read, hello), upstream)
+	r.pipe(withPrefix(read, hello), upstream)
 }
 
-// readHello reads a ClientHello, which has to name the host, and returns its bytes; or an error,
-// and the alert of TLS for the client.
+// readHello reads a ClientHello, which must name the host, and returns its bytes. With an error
+// it returns the TLS alert for the client instead.
 func readHello(c net.Conn, t target) ([]byte, error) {
 	seen := &helloReader{Conn: c}
 	permitted := errors.New("permitted")
@@ -89,7 +88,7 @@ func readHello(c net.Conn, t target) ([]byte, error) {
 			return nil, errors.New("its TLS hides the name of the host (Encrypted Client Hello); switch that off in the program")
 		}
 		if strings.ToLower(hello.ServerName) != t.name {
-			return nil, errors.New("its TLS is for " + shown(hello.ServerName))
+			return nil, errors.New("its TLS is for " + quoted(hello.ServerName))
 		}
 		return nil, permitted
 	}}).Handshake()
@@ -99,7 +98,7 @@ func readHello(c net.Conn, t target) ([]byte, error) {
 	return seen.written.Bytes(), err
 }
 
-// helloReader keeps what is read, and what would be written.
+// helloReader records the bytes that are read, and those that would be written.
 type helloReader struct {
 	net.Conn
 	read, written bytes.Buffer
@@ -113,8 +112,8 @@ func (h *helloReader) Read(p []byte) (int, error) {
 
 func (h *helloReader) Write(p []byte) (int, error) { return h.written.Write(p) }
 
-// pipe copies both ways until both are over, or one is broken.
-func (r *served) pipe(client replayed, upstream net.Conn) {
+// pipe copies in both directions until both have ended, or one fails.
+func (r *roomProxy) pipe(client prefixedConn, upstream net.Conn) {
 	stop := context.AfterFunc(r.ctx, func() { _ = upstream.Close() })
 	defer stop()
 	done := make(chan struct{})
@@ -134,7 +133,7 @@ func oneWay(to, from net.Conn) {
 	_ = closeWrite(to)
 }
 
-// destination is where the requests in a tunnel go.
+// destination is the host of the requests in a tunnel.
 type destination struct {
 	scheme string
 	target target
@@ -142,14 +141,14 @@ type destination struct {
 
 type destinationKey struct{}
 
-// tunnelled is a connection whose requests are handled by [served.inside].
+// tunnelled is a connection whose requests are handled by [roomProxy.handleTunnelled].
 type tunnelled struct {
 	net.Conn
 	destination destination
 }
 
-// hand has the requests of a connection handled.
-func (r *served) hand(c net.Conn, to destination) bool {
+// handOver passes a connection to the server of tunnelled requests.
+func (r *roomProxy) handOver(c net.Conn, to destination) bool {
 	if c.SetDeadline(time.Time{}) != nil {
 		return false
 	}

@@ -29,7 +29,7 @@ func (c *egressCounters) begin(ctx context.Context) {
 }
 
 // EgressAsked counts a request of a room.
-func (r *Recorder) EgressAsked(o egress.Outcome) {
+func (r *Recorder) EgressRequest(o egress.Outcome) {
 	r.egress.requests.Add(context.Background(), 1, metric.WithAttributes(outcomeKey.String(string(o))))
 }
 
