@@ -18,53 +18,53 @@ import (
 )
 
 const (
-	// spendEvery is after how many bytes of an answer the spending is told again.
-	spendEvery = 2048
-	// maxStored bounds an answer that is kept, in bytes.
+	// reportEvery is after how many bytes of an answer the spending is reported again.
+	reportEvery = 2048
+	// maxStored bounds an answer that is stored, in bytes.
 	maxStored = 8 << 20
-	// maxToken is more bytes than the tokens of an answer have on average.
-	maxToken = 32
-	// drain is how long the end of an answer is waited for whose program has gone.
-	drain = 5 * time.Second
+	// maxTokenBytes is more than the average size of an answer's tokens.
+	maxTokenBytes = 32
+	// drainTimeout is how long the gateway waits for the end of a whole answer after the program has disconnected.
+	drainTimeout = 5 * time.Second
 )
 
-// errEndless breaks off an answer that is larger than any can be.
-var errEndless = errors.New("the answer is too large")
+// errAnswerTooLarge ends an answer that is larger than any can be.
+var errAnswerTooLarge = errors.New("the answer is too large")
 
-// answer is an answer on its way to the program.
+// answer passes an answer to the program.
 type answer struct {
-	*paid
+	*paidCall
 	from     *upstream
 	call     session.Call
 	forecast wire.Forecast
-	// strip: the program has not asked for the usage.
+	// strip: the program has not requested the usage.
 	strip bool
-	// limited is how many of its tokens count towards the provider's limits already.
-	limited int64
+	// countedTokens is how many of its tokens are counted towards the provider's limits already.
+	countedTokens int64
 
 	began time.Time
 	meter *wire.Meter
 	out   io.Writer
 	kept  []byte
 	size  int64
-	// told is the size at which the spending was told, and reported is set when the provider's
-	// first count was noted.
-	told     int64
-	reported bool
-	booked   bool
-	// whole is set when only the end is missing. gone: the program takes no more.
-	whole atomic.Bool
-	gone  bool
-	// spent is why the call must stop: nothing is left to pay for it, or it cannot be booked.
-	spent error
+	// reportedSize is the size at the last report of the spending, and countReported is set when
+	// the provider's first count was reported.
+	reportedSize  int64
+	countReported bool
+	booked        bool
+	// whole is set when only the end is missing. programGone: the program has disconnected.
+	whole       atomic.Bool
+	programGone bool
+	// stopReason is why the call must stop: the budget is exhausted, or it cannot be booked.
+	stopReason error
 }
 
-// pass passes the answer on, and books it. An answer that has ended is booked before its last
-// bytes are passed, so that a program never acts on one that would be paid for again.
-func (a *answer) pass() {
+// forward passes the answer to the program, and books it. It books an answer before it passes the
+// last bytes, so that a program never acts on an answer that a retry would pay for again.
+func (a *answer) forward() {
 	a.began = a.gateway.o.Now()
 	header := a.from.response.Header
-	a.meter = wire.NewMeter(a.asked.Format, a.asked.Choices, header.Get("Content-Type"))
+	a.meter = wire.NewMeter(a.parsed.Format, a.parsed.Choices, header.Get("Content-Type"))
 	for name, values := range header {
 		a.w.Header()[name] = values
 	}
@@ -73,30 +73,30 @@ func (a *answer) pass() {
 	if a.strip {
 		a.out = &wire.UsageStripper{To: a.w}
 	}
-	a.from.stay()
+	a.from.detach()
 	stop := context.AfterFunc(a.r.Context(), func() {
 		if a.whole.Load() {
-			time.AfterFunc(drain, func() { a.from.cancel(errGone) })
+			time.AfterFunc(drainTimeout, func() { a.from.cancel(errDisconnected) })
 			return
 		}
-		a.from.cancel(errGone)
+		a.from.cancel(errDisconnected)
 	})
 	defer stop()
-	err := a.read()
+	err := a.forwardAll()
 	a.finish(err)
 }
 
-// read takes the answer to its end, and returns why it is not complete.
-func (a *answer) read() error {
+// forwardAll passes on the answer to its end. An error is the reason why it is not complete.
+func (a *answer) forwardAll() error {
 	part := a.from.first
 	buffer := a.from.first[:cap(a.from.first)]
 	for {
-		a.take(part)
-		if a.spent != nil {
-			return a.spent
+		a.forwardPart(part)
+		if a.stopReason != nil {
+			return a.stopReason
 		}
-		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxToken*a.forecast.MaxOutput+maxError {
-			return errEndless
+		if a.size > a.gateway.o.MaxAnswer || a.meter.Facts().Bytes > maxTokenBytes*a.forecast.MaxOutput+maxError {
+			return errAnswerTooLarge
 		}
 		n, err := a.from.response.Body.Read(buffer)
 		if n == 0 && err != nil {
@@ -110,10 +110,10 @@ func (a *answer) read() error {
 	}
 }
 
-// take meters a part and passes it on.
-func (a *answer) take(part []byte) {
+// forwardPart meters a part and passes it on.
+func (a *answer) forwardPart(part []byte) {
 	a.size += int64(len(part))
-	_, _ = a.meter.Write(part) // it takes everything
+	_, _ = a.meter.Write(part) // never fails
 	if a.size <= maxStored {
 		a.kept = append(a.kept, part...)
 	}
@@ -122,48 +122,48 @@ func (a *answer) take(part []byte) {
 	if facts.Ended && facts.Fault == nil && !a.booked {
 		a.settle(facts)
 	}
-	if a.gone || a.spent != nil {
+	if a.programGone || a.stopReason != nil {
 		return
 	}
 	control := http.NewResponseController(a.w)
-	_ = control.SetWriteDeadline(a.gateway.o.Now().Add(a.gateway.o.Idle)) // a connection has one
+	_ = control.SetWriteDeadline(a.gateway.o.Now().Add(a.gateway.o.Idle)) // a connection supports deadlines
 	_, err := a.out.Write(part)
 	if err == nil {
 		err = control.Flush()
 	}
-	a.gone = err != nil
-	a.spending(facts)
+	a.programGone = err != nil
+	a.reportSpending(facts)
 }
 
-// spending tells what the call has cost so far.
-func (a *answer) spending(facts wire.Facts) {
+// reportSpending reports the cost of the call so far.
+func (a *answer) reportSpending(facts wire.Facts) {
 	if a.booked {
 		return
 	}
-	if facts.Counted && !a.reported {
-		a.reported, a.told = true, a.size
+	if facts.Counted && !a.countReported {
+		a.countReported, a.reportedSize = true, a.size
 		used := a.forecast.Priced(facts.Usage, facts.Tier)
 		expected := a.forecast.Priced(cost.Usage{OutputTokens: min(wire.UsualOutput, a.forecast.MaxOutput)}, facts.Tier)
 		a.stopIf(a.call.Report(used, expected), facts)
 		return
 	}
-	if a.size-a.told >= spendEvery {
-		a.told = a.size
+	if a.size-a.reportedSize >= reportEvery {
+		a.reportedSize = a.size
 		a.stopIf(a.call.Spending(a.forecast.Spent(facts)), facts)
 	}
 }
 
-// stopIf stops an answer that spends more than there is, unless it is whole: then it is paid for.
+// stopIf stops an answer that exceeds its budget, unless it is whole: then its cost does not grow.
 func (a *answer) stopIf(err error, facts wire.Facts) {
 	if err != nil && !facts.Whole {
-		a.spent = err
+		a.stopReason = err
 	}
 }
 
-// finish books what is not booked yet, ends the program's answer, and tells the breaker.
+// finish books the call if it is not booked yet, ends the program's answer, and reports to the breaker.
 func (a *answer) finish(err error) {
-	if errors.Is(err, errEndless) { // the program would ask again and again
-		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of %d KB, which goes on after all that was asked for", a.provider.Name, a.size>>10))
+	if errors.Is(err, errAnswerTooLarge) { // the program would repeat the request
+		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of more than %d KB, longer than the request permits", a.provider.Name, a.size>>10))
 	}
 	facts := a.meter.Facts()
 	if facts.Whole && facts.Fault == nil && !a.booked {
@@ -171,7 +171,7 @@ func (a *answer) finish(err error) {
 	}
 	if a.booked {
 		a.report(nil)
-		if a.spent != nil { // an answer that is not booked is not used
+		if a.stopReason != nil { // an answer that is not booked is not used
 			panic(http.ErrAbortHandler)
 		}
 		a.deliver()
@@ -180,22 +180,22 @@ func (a *answer) finish(err error) {
 	a.unsettle(facts)
 	var f *failures.Failure
 	switch {
-	case errors.As(a.spent, &f):
+	case errors.As(a.stopReason, &f):
 		a.fail(f)
 		if a.events() {
-			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.asked.Format, wire.BudgetSpent, f.Message)) // it may have gone
+			_, _ = a.out.Write(a.provider.API.RefuseInStream(a.parsed.Format, wire.BudgetSpent, f.Message)) // the program may have disconnected
 			return
 		}
-	case a.spent != nil:
-		a.note(a.spent)
+	case a.stopReason != nil:
+		a.failIfNotBooked(a.stopReason)
 	case facts.Fault != nil:
 		a.report(wire.Failure(facts.Fault, a.provider.Name, a.gateway.o.Now()))
 	case !errors.Is(cause(a.r.Context(), err), context.Canceled) && a.ctx.Err() == nil:
 		a.report(failures.Failf(failures.APIError, "the answer of provider %s was incomplete: %v", a.provider.Name, err))
 	}
 	a.deliver()
-	if err != nil || facts.Fault != nil && a.asked.Format == wire.GenerateContent { // Gemini CLI takes an error for the end
-		panic(http.ErrAbortHandler) // the program sees that it broke off
+	if err != nil || facts.Fault != nil && a.parsed.Format == wire.GenerateContent { // Gemini CLI treats an error as the end
+		panic(http.ErrAbortHandler) // the program gets a connection error
 	}
 }
 
@@ -204,23 +204,23 @@ func (a *answer) events() bool {
 	return strings.HasPrefix(a.from.response.Header.Get("Content-Type"), "text/event-stream")
 }
 
-// deliver passes on what is held. An answer that did not reach the program is given to it when it
-// asks again.
+// deliver passes on buffered data. An answer that did not reach the program is noted: the program
+// gets it when it repeats the request.
 func (a *answer) deliver() {
-	if s, ok := a.out.(*wire.UsageStripper); ok && !a.gone {
-		a.gone = s.Flush() != nil
+	if s, ok := a.out.(*wire.UsageStripper); ok && !a.programGone {
+		a.programGone = s.Flush() != nil
 	}
-	if a.booked && (a.gone || a.r.Context().Err() != nil) {
+	if a.booked && (a.programGone || a.r.Context().Err() != nil) {
 		a.attempt.Account.Undelivered(a.call.ID())
 	}
 }
 
-// settle books the answer and stores it, if it is not too large and holds no secret.
+// settle books the answer. It stores it, unless it is too large or contains a secret.
 func (a *answer) settle(facts wire.Facts) {
 	used := a.forecast.Spent(facts)
 	a.scale.Wrote(used.OutputTokens, a.gateway.o.Now().Sub(a.began))
-	if facts.Counted && a.asked.Elsewhere+used.WebSearches == 0 { // all of the prompt was in the request
-		a.scale.Learn(used.Prompt(), a.asked.Size)
+	if facts.Counted && a.parsed.Elsewhere+used.WebSearches == 0 { // the request contained the whole prompt
+		a.scale.Learn(used.Prompt(), a.parsed.Size)
 	}
 	var document []byte
 	if a.size <= maxStored {
@@ -234,53 +234,53 @@ func (a *answer) settle(facts wire.Facts) {
 	}
 	if tier := a.forecast.Unlisted(facts); tier != "" {
 		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
-			"provider", a.provider.Name, "model", a.asked.Model, "tier", tier)
+			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
-	a.recorded(cmp.Or(facts.Stop, "complete"), used)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
+	a.writeTranscript(cmp.Or(facts.Stop, "complete"), used)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), bookTimeout)
 	defer cancel()
 	a.call.Answered(facts.Answer())
-	a.spent = a.call.Settle(ctx, document, used)
+	a.stopReason = a.call.Settle(ctx, document, used)
 	a.booked = true
-	a.note(a.spent)
-	a.count(used)
+	a.failIfNotBooked(a.stopReason)
+	a.countTokens(used)
 }
 
-// recorded adds the answer to the transcript, before the program has the end of it.
-func (a *answer) recorded(how string, used cost.Usage) {
-	a.record.answered(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
+// writeTranscript adds the answer to the transcript, before the program gets the end of it.
+func (a *answer) writeTranscript(how string, used cost.Usage) {
+	a.record.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
 }
 
-// unsettle books what is known of a broken call, and an estimate of the rest.
+// unsettle books the known cost of a broken call, and an estimate of the rest.
 func (a *answer) unsettle(facts wire.Facts) {
 	var used cost.Usage
 	if facts.Counted {
 		used = a.forecast.Priced(facts.Usage, facts.Tier)
 	}
 	spent := a.forecast.Spent(facts)
-	if !facts.Counted && facts.Bytes == 0 { // a model may have reasoned all the time
-		spent = a.unknown(a.forecast, a.scale.Writes(a.gateway.o.Now().Sub(a.began)))
+	if !facts.Counted && facts.Bytes == 0 { // the model may have reasoned until now
+		spent = a.estimateUnknown(a.forecast, a.scale.Writes(a.gateway.o.Now().Sub(a.began)))
 	}
 	how := "broken off"
 	switch {
 	case facts.Fault != nil:
 		how += ": " + facts.Fault.Error()
-	case a.spent != nil:
-		how += ": " + a.spent.Error()
+	case a.stopReason != nil:
+		how += ": " + a.stopReason.Error()
 	}
-	a.recorded(how, spent)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), booking)
+	a.writeTranscript(how, spent)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), bookTimeout)
 	defer cancel()
 	said := facts.Answer()
 	if said.Category == "" {
 		said.Category = failures.APIError
 	}
 	a.call.Answered(said)
-	a.note(a.call.Unsettle(ctx, used, spent.Minus(used)))
-	a.count(spent)
+	a.failIfNotBooked(a.call.Unsettle(ctx, used, spent.Minus(used)))
+	a.countTokens(spent)
 }
 
-// count has later calls wait for the tokens that this one took.
-func (a *answer) count(used cost.Usage) {
-	a.provider.limits.used(a.gateway.o.Now(), used.Tokens()-a.limited)
+// countTokens counts the tokens of the call towards the provider's limits.
+func (a *answer) countTokens(used cost.Usage) {
+	a.provider.limits.addTokens(a.gateway.o.Now(), used.Tokens()-a.countedTokens)
 }

@@ -25,16 +25,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Provider is where calls are passed on to.
+// Provider is a provider of models.
 type Provider struct {
-	// Name is the first segment of the paths that lead to it.
+	// Name is the first segment of its paths at the gateway.
 	Name string
 	API  wire.API
-	// BaseURL is as [wire.API.Base] takes it.
+	// BaseURL is the parameter of [wire.API.Base].
 	BaseURL string
-	// Key returns the API key; it is asked before each call. An empty key is sent to nobody.
+	// Key returns the API key; it is called before each call. An empty key is not sent.
 	Key func() (string, error)
-	// Prices returns what the tokens of a model cost; nil: that is unknown. An error refuses
+	// Prices returns the prices of a model's tokens; nil: they are unknown. An error refuses
 	// the model.
 	Prices func(model string) (*cost.Prices, error)
 	Limits Limits
@@ -44,7 +44,7 @@ type Provider struct {
 type Limits struct {
 	// RequestsPerMinute and TokensPerMinute count paid calls and their tokens.
 	RequestsPerMinute, TokensPerMinute int64
-	// Concurrent is how many paid calls are under way at a time.
+	// Concurrent is how many paid calls are in flight at a time.
 	Concurrent int64
 }
 
@@ -55,31 +55,32 @@ type Account interface {
 	Begin(ctx context.Context, plan session.CallPlan) (session.Call, error)
 }
 
-// Attempt is whose calls are passed on.
+// Attempt is the attempt that makes calls.
 type Attempt struct {
 	// Agent is the name of its agent.
 	Agent   string
 	Account Account
-	// Breaker stops calls to providers that fail; nil: nothing does.
+	// Breaker stops calls to providers that fail; nil: there is none.
 	Breaker session.CallBreaker
-	// Providers are the names of those that it may call.
+	// Providers are the names of the providers that it may call.
 	Providers []string
 	// Mask replaces secrets in a text. An answer with one is not stored.
 	Mask func(string) string
-	// Log gets the transcript of the calls, see package transcript; nil: nobody does. Secrets in it
+	// Log gets the transcript of the calls, see package transcript; nil: none is written. Secrets in it
 	// are masked, control characters are not removed.
 	Log io.Writer
-	// Continues: the program may go on with the conversation of an earlier attempt, which is not
-	// written again.
+	// Continues: the program may continue the conversation of an earlier attempt. What that attempt
+	// wrote to the transcript is not written again.
 	Continues bool
-	// Failed is told, once, of a failure that ends the attempt: the program has got the error
-	// in its provider's words. It may call Close of the attempt's [Access] in another goroutine only.
+	// Failed is called once, with a failure that ends the attempt. The program has received the
+	// error in the format of its provider. Failed must not call Close of the attempt's [Access],
+	// except in another goroutine.
 	Failed func(f *failures.Failure)
 }
 
-// Options bound what the gateway does. Zero stands for the default of a bound.
+// Options are the settings and bounds of a gateway. Zero is the default of a bound.
 type Options struct {
-	// Transport carries the calls to providers.
+	// Transport makes the calls to providers.
 	Transport http.RoundTripper
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -123,7 +124,7 @@ func orElse[T int64 | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// Use replaces the providers. Calls under way go on. What was counted towards limits that stay is kept.
+// Use replaces the providers. Calls in flight continue. Counts are kept for limits that do not change.
 func (g *Gateway) Use(providers []Provider) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,14 +139,14 @@ func (g *Gateway) Use(providers []Provider) {
 	}
 }
 
-// provider is a provider with what its calls have used.
+// provider is a provider with the state of its limits.
 type provider struct {
 	Provider
 	limits *limiter
 }
 
-// Serve accepts connections until the listener or the gateway is closed, of which it returns
-// no error. It may be called for several listeners.
+// Serve accepts connections until the listener or the gateway is closed: then it returns nil. It
+// may be called for several listeners.
 func (g *Gateway) Serve(l net.Listener) error {
 	err := g.server.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
@@ -166,15 +167,15 @@ func (g *Gateway) Close() error {
 }
 
 const (
-	// maxCalls is how many requests of an attempt are under way at a time.
+	// maxCalls is how many requests of an attempt are in flight at a time.
 	maxCalls = 32
-	// maxLarge is how many of the longest requests are in memory at a time for an attempt, or as many bytes of shorter ones.
+	// maxLarge bounds the bodies of an attempt's requests in memory, in multiples of MaxRequest.
 	maxLarge = 4
 )
 
-// Access is what an attempt reaches the gateway by.
+// Access is the access of one attempt to the gateway.
 type Access struct {
-	// Token is what the program has in the place of a key.
+	// Token is the program's substitute for a key.
 	Token string
 
 	attempt  Attempt
@@ -182,7 +183,7 @@ type Access struct {
 	recorder *recorder
 	id       [sha256.Size]byte
 	slots    chan struct{}
-	// bodies are the bytes of requests.
+	// bodies bounds the bytes of request bodies in memory.
 	bodies *semaphore.Weighted
 	ctx    context.Context //nolint:containedctx // it ends the calls of all requests
 	cancel context.CancelFunc
@@ -193,7 +194,7 @@ type Access struct {
 	failed sync.Once
 }
 
-// Open gives an attempt access until Close. Calls have the values of the context, not its end.
+// Open gives an attempt access until Close. Calls inherit the context's values, not its cancellation.
 func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
@@ -206,18 +207,18 @@ func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	return access
 }
 
-// URL is what the program is given as the address of a provider, where the gateway is reached at
-// an address like http://127.0.0.1:8080.
+// URL returns the address of a provider for the program. address is the address of the gateway,
+// like http://127.0.0.1:8080.
 func (a *Access) URL(address, provider string) (string, error) {
-	p := a.gateway.provider(a, provider)
+	p := a.gateway.providerFor(a, provider)
 	if p == nil {
 		return "", fmt.Errorf("provider %q not found; name one of the worker file's providers", provider)
 	}
 	return p.API.ClientBase(address + "/" + provider), nil
 }
 
-// Wait returns when no request of the attempt is under way. The program must have ended: the
-// transcript is complete then.
+// Wait returns when no request of the attempt is in flight: the transcript is complete then. The
+// program must have ended.
 func (a *Access) Wait() { a.calls.Wait() }
 
 // Close makes the token invalid, cancels the attempt's calls, and returns when they are booked.
@@ -232,7 +233,7 @@ func (a *Access) Close() {
 	a.calls.Wait()
 }
 
-// enter counts a request of the attempt in, until leave. It fails after Close.
+// enter registers a request of the attempt until leave. It fails after Close.
 func (a *Access) enter() (leave func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -243,22 +244,22 @@ func (a *Access) enter() (leave func(), ok bool) {
 	return a.calls.Done, true
 }
 
-// fail tells of a failure that ends the attempt.
+// fail reports a failure that ends the attempt, once.
 func (a *Access) fail(f *failures.Failure) {
 	a.failed.Do(func() { a.attempt.Failed(f) })
 }
 
-// access finds an attempt by its token. The token is compared by its hash, so that the time
-// that it takes tells nothing of other tokens.
-func (g *Gateway) access(token string) *Access {
+// accessFor finds an attempt by its token. Hashes are compared, so that the time of the lookup
+// gives no information on other tokens.
+func (g *Gateway) accessFor(token string) *Access {
 	id := sha256.Sum256([]byte(token))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.open[id]
 }
 
-// provider returns one that an attempt may call; nil: there is none of that name.
-func (g *Gateway) provider(a *Access, name string) *provider {
+// providerFor returns a provider that an attempt may call; nil: there is none of that name.
+func (g *Gateway) providerFor(a *Access, name string) *provider {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !slices.Contains(a.attempt.Providers, name) {
@@ -267,8 +268,8 @@ func (g *Gateway) provider(a *Access, name string) *provider {
 	return g.providers[name]
 }
 
-// scale is what was learned of how a provider counts for an agent.
-func (g *Gateway) scale(agent string, p *provider, model string) *wire.Scale {
+// scaleFor returns what was learned of how a provider counts the tokens of an agent.
+func (g *Gateway) scaleFor(agent string, p *provider, model string) *wire.Scale {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := agent + "\x00" + p.Name + "\x00" + model

@@ -9,8 +9,8 @@ import (
 )
 
 // Enter waits until a call that does not pass through the gateway may begin within the limits of
-// its provider, with a prompt of so many tokens. leave is told at its end how many tokens it took.
-// An error says that the context ends before.
+// its provider. tokens is the size of its prompt. The caller must call leave at its end, with the
+// tokens that it used. An error means that the context ends before.
 func (g *Gateway) Enter(ctx context.Context, provider string, tokens int64) (leave func(used int64), err error) {
 	g.mu.Lock()
 	p := g.providers[provider]
@@ -24,11 +24,11 @@ func (g *Gateway) Enter(ctx context.Context, provider string, tokens int64) (lea
 	}
 	return func(used int64) {
 		end()
-		p.limits.used(g.o.Now(), used-counted)
+		p.limits.addTokens(g.o.Now(), used-counted)
 	}, nil
 }
 
-// limiter holds calls to the limits of a provider.
+// limiter enforces the limits of a provider.
 type limiter struct {
 	requests, tokens *rate.Limiter // nil: no limit
 	concurrent       *semaphore.Weighted
@@ -42,7 +42,7 @@ func newLimiter(l Limits) *limiter {
 	return out
 }
 
-// perMinute allows a tenth of the limit at once, and the rest evenly: no minute has more than the limit.
+// perMinute permits a tenth of the limit at once, and the rest evenly: no minute has more than the limit.
 func perMinute(n int64) *rate.Limiter {
 	if n <= 0 {
 		return nil
@@ -51,8 +51,8 @@ func perMinute(n int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(max(n-burst, 1))/60), int(burst))
 }
 
-// enter waits until a call with a prompt of so many tokens may begin, until leave, and returns how
-// many it has counted. It fails where that would be after the context's deadline.
+// enter waits until a call with a prompt of so many tokens may begin. The call lasts until leave.
+// counted is how many tokens were counted. It fails if the wait would exceed the context's deadline.
 func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), counted int64, err error) {
 	leave = func() {}
 	if l.concurrent != nil {
@@ -75,8 +75,8 @@ func (l *limiter) enter(ctx context.Context, tokens int64) (leave func(), counte
 	return leave, counted, nil
 }
 
-// used counts tokens besides those that enter was told of. Later calls wait for them.
-func (l *limiter) used(now time.Time, tokens int64) {
+// addTokens counts tokens that enter has not counted. Later calls wait for them.
+func (l *limiter) addTokens(now time.Time, tokens int64) {
 	for l.tokens != nil && tokens > 0 {
 		part := min(tokens, int64(l.tokens.Burst()))
 		l.tokens.ReserveN(now, int(part))

@@ -21,37 +21,37 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// booking is how long what a call has cost may take to be noted, after its attempt has ended.
-const booking = time.Minute
+// bookTimeout bounds the booking of a call. It also applies after the attempt has ended.
+const bookTimeout = time.Minute
 
-// paid is a call under way.
-type paid struct {
+// paidCall is a call in flight that is paid for.
+type paidCall struct {
 	*request
-	asked    *wire.Request
+	parsed   *wire.Request
 	digest   spec.Digest
 	scale    *wire.Scale
 	forecast wire.Forecast
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
-	// hasFailed: the breaker was told so.
-	hasFailed bool
+	// failureReported: a failure of the call was reported to the breaker.
+	failureReported bool
 }
 
-// paid passes on a call that is paid for.
-func (q *request) paid() {
+// servePaid passes on a call that is paid for.
+func (q *request) servePaid() {
 	body, ok := q.body()
 	if !ok {
 		return
 	}
 	asked, prices, err := q.read(body)
 	if err != nil {
-		q.recorder.refused(q.provider.Name, err)
+		q.recorder.writeRefused(q.provider.Name, err)
 		q.refuse(wire.Invalid, err.Error(), 0)
 		return
 	}
-	p := &paid{request: q, asked: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
-	p.scale = q.gateway.scale(q.attempt.Agent, q.provider, asked.Model)
+	p := &paidCall{request: q, parsed: asked, digest: digest(q, body), deadline: q.gateway.o.Now().Add(q.gateway.o.Patience)}
+	p.scale = q.gateway.scaleFor(q.attempt.Agent, q.provider, asked.Model)
 	p.forecast = wire.Forecast{
 		Fresh: asked.Size, Total: asked.Size, Learned: p.scale.Learned(), MaxOutput: asked.MaxOutput, Floor: asked.Floor * asked.Choices,
 		Prices: prices, Tier: asked.Tier, Hour: asked.Hour, Searches: asked.Searches, Elsewhere: asked.Elsewhere,
@@ -61,18 +61,18 @@ func (q *request) paid() {
 	}
 	p.record = q.recorder.begin(q.provider.Name, asked)
 	defer p.record.end()
-	// The call ends with its attempt, and while it waits with the program, too.
+	// The call ends with its attempt. While it waits, it also ends with the program's request.
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
 	defer context.AfterFunc(q.r.Context(), cancel)()
-	if p.replay(ctx) {
+	if p.serveStored(ctx) {
 		return
 	}
 	p.tryUntilDeadline(ctx)
 }
 
-// read reads a call, and what its tokens cost; nil: that is not known. A call whose cost nobody can say
-// is an error where tokens have prices.
+// read parses a call, and finds its prices; nil: they are unknown. If there are prices, a call whose
+// cost cannot be determined from its answer is an error.
 func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, err error) {
 	asked, err = wire.ReadRequest(q.route, wire.PublicOpenAI(q.provider.BaseURL), body)
 	if err == nil && q.provider.Prices != nil {
@@ -81,30 +81,30 @@ func (q *request) read(body []byte) (asked *wire.Request, prices *cost.Prices, e
 	switch {
 	case err != nil || prices == nil:
 	case asked.Unpriced != "":
-		err = fmt.Errorf("%s costs what no answer counts, so that it cannot be booked; leave it out", textfmt.Shorten(asked.Unpriced, 80))
-	case !prices.Has(asked.Tier) && asked.Tier != "flex": // which costs less than the usual tier
+		err = fmt.Errorf("%s has a cost that no answer reports, so that it cannot be booked; leave it out", textfmt.Shorten(asked.Unpriced, 80))
+	case !prices.Has(asked.Tier) && asked.Tier != "flex": // flex costs less than the usual tier
 		err = fmt.Errorf("the service tier %q of model %s has no prices; leave it out, or add its prices to provider %s in the worker file, like `when: [{tier: %s, input: 5, output: 20}]`",
 			asked.Tier, textfmt.Shorten(asked.Model, 80), q.provider.Name, asked.Tier)
 	}
 	return asked, prices, err
 }
 
-// digest names what the answer depends on.
+// digest identifies a request by everything that the answer depends on.
 func digest(q *request, body []byte) spec.Digest {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta")) // a hash takes everything
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", q.provider.Name, q.route.Path, query(q.r.URL), q.r.Header.Values("Anthropic-Beta")) // a hash never fails
 	_, _ = h.Write(body)
 	return spec.Digest(hex.EncodeToString(h.Sum(nil)))
 }
 
-// stored is an answer as the journal keeps it.
+// stored is the form of an answer in the journal.
 type stored struct {
 	ContentType string `json:"content_type"`
 	Body        []byte `json:"body"`
 }
 
-// replay answers with what was paid for, if there is something.
-func (p *paid) replay(ctx context.Context) bool {
+// serveStored answers with a stored answer. It returns false if there is none.
+func (p *paidCall) serveStored(ctx context.Context) bool {
 	turn, err := p.attempt.Account.Stored(ctx, session.AnyTurn, p.digest)
 	if err != nil {
 		p.unavailable(ctx, err)
@@ -117,7 +117,7 @@ func (p *paid) replay(ctx context.Context) bool {
 	if json.Unmarshal(turn.Answer, &answer) != nil {
 		return false
 	}
-	p.record.answered(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
+	p.record.writeAnswer(answer.ContentType, answer.Body, "given out again, nothing is paid,", turn.Usage)
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
 	p.w.WriteHeader(http.StatusOK)
@@ -131,35 +131,35 @@ func (p *paid) replay(ctx context.Context) bool {
 	return true
 }
 
-// unavailable refuses a call that cannot be paid for because of the worker.
-func (p *paid) unavailable(ctx context.Context, err error) {
+// unavailable refuses a call that cannot be reserved, and ends the attempt.
+func (p *paidCall) unavailable(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		p.refuse(wire.Overloaded, "the attempt has ended", 0)
 		return
 	}
 	var f *failures.Failure
 	if !errors.As(err, &f) {
-		f = failures.Failf(failures.ResourceError, "the gateway cannot note a call: %v", err)
+		f = failures.Failf(failures.ResourceError, "the gateway cannot reserve a call: %v", err)
 	}
 	why := wire.Overloaded
 	if f.Category == failures.TokenBudget {
 		why = wire.BudgetSpent
 	}
-	p.record.failed(f.Message)
+	p.record.writeFailed(f.Message)
 	p.refuse(why, f.Message, f.RetryAfter.Std())
 	p.fail(f)
 }
 
-// tryUntilDeadline makes the call, and again while the provider fails and there is time.
-func (p *paid) tryUntilDeadline(ctx context.Context) {
+// tryUntilDeadline makes the call, and repeats it until the deadline while the provider fails.
+func (p *paidCall) tryUntilDeadline(ctx context.Context) {
 	for try := 0; ; try++ {
 		u, f := p.try(ctx)
 		if f == nil {
 			return
 		}
 		wait := p.wait(f, try)
-		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.refusedFor() > 0 {
-			p.tell(u, f)
+		if !f.WaitedOut() || ctx.Err() != nil || p.gateway.o.Now().Add(wait).After(p.deadline) || p.breakerOpenFor() > 0 {
+			p.passError(u, f)
 			if f.WaitedOut() && ctx.Err() == nil || f.Category == failures.Auth {
 				p.fail(f)
 			}
@@ -173,33 +173,33 @@ func (p *paid) tryUntilDeadline(ctx context.Context) {
 	}
 }
 
-// wait is the time until the next try: a second, doubled with each try, with jitter, or what the
-// provider says if that is longer.
-func (p *paid) wait(f *failures.Failure, try int) time.Duration {
+// wait returns the time until the next try: a second, doubled with each try, with jitter, or the
+// provider's Retry-After if that is longer.
+func (p *paidCall) wait(f *failures.Failure, try int) time.Duration {
 	full := time.Second << min(try, 5)
 	return max(f.RetryAfter.Std(), full/2+rand.N(full/2)) //nolint:gosec // jitter
 }
 
-// try makes the call once. It returns a failure where the program got no answer yet; what
-// the call has cost is booked.
-func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
+// try makes the call once and books its cost. It returns a failure if the program has not been
+// answered.
+func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	until, cancel := context.WithDeadline(ctx, p.deadline)
 	defer cancel()
 	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
 	if err != nil {
 		if ctx.Err() == nil {
 			why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
-			p.record.failed(why)
+			p.record.writeFailed(why)
 			p.refuse(wire.RateLimited, why, 10*time.Second)
 		}
 		return nil, nil
 	}
 	defer leave()
-	if open := p.refusedFor(); open > 0 {
+	if open := p.breakerOpenFor(); open > 0 {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
 		f.RetryAfter = textfmt.Duration(open)
-		p.record.failed(f.Message)
+		p.record.writeFailed(f.Message)
 		p.fail(f)
 		return nil, nil
 	}
@@ -212,26 +212,26 @@ func (p *paid) try(ctx context.Context) (*upstream, *failures.Failure) {
 	limit := f.Output(call.Granted())
 	f.MaxOutput = limit
 	if limit == p.forecast.MaxOutput {
-		limit = 0 // as the program has bounded it
+		limit = 0 // the program's own bound applies
 	}
-	body, added := p.asked.Body(limit)
+	body, added := p.parsed.Body(limit)
 	u := p.send(body)
-	defer u.end()
+	defer u.close()
 	if u.err != nil {
-		return u, p.refused(call, u, f)
+		return u, p.bookFailure(call, u, f)
 	}
-	a := &answer{paid: p, from: u, call: call, limited: limited, forecast: f, strip: added}
-	a.pass()
+	a := &answer{paidCall: p, from: u, call: call, countedTokens: limited, forecast: f, strip: added}
+	a.forward()
 	return nil, nil
 }
 
-// begin sets aside what the call may cost. Where that is not all, the provider counts the prompt,
-// and a prompt that turns out to cost more than what was set aside, or less than what was left, is reserved anew.
-func (p *paid) begin(ctx context.Context) (session.Call, error) {
+// begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
+// is reserved anew if the count shows that the reservation is too small, or that a refused call is covered.
+func (p *paidCall) begin(ctx context.Context) (session.Call, error) {
 	begin := func() (session.Call, error) {
 		f := p.forecast
 		return p.attempt.Account.Begin(ctx, session.CallPlan{
-			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.asked.Model, Request: p.digest,
+			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.parsed.Model, Request: p.digest,
 			API: string(p.provider.API), Server: p.provider.API.Host(p.provider.BaseURL),
 			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
 		})
@@ -254,7 +254,7 @@ func (p *paid) begin(ctx context.Context) (session.Call, error) {
 	if least.Tokens <= granted.Tokens && least.USD <= granted.USD {
 		return call, nil
 	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
+	noting, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), bookTimeout)
 	defer cancel()
 	if err := call.Abandon(noting, cost.Usage{}); err != nil {
 		return nil, err
@@ -262,17 +262,17 @@ func (p *paid) begin(ctx context.Context) (session.Call, error) {
 	return begin()
 }
 
-// measure has the provider count the prompt, once, where it offers that. It reports whether the forecast
-// is another.
-func (p *paid) measure() bool {
-	path, body, ok := p.asked.Count()
+// measure requests a count of the prompt from the provider, once, if it offers that. It reports whether
+// the forecast has changed.
+func (p *paidCall) measure() bool {
+	path, body, ok := p.parsed.Count()
 	if !ok || p.forecast.Fresh == 0 {
 		return false
 	}
 	free := *p.request
 	free.route = wire.Route{Path: path}
 	u := free.send(body)
-	defer u.end()
+	defer u.close()
 	if u.err != nil {
 		return false
 	}
@@ -288,9 +288,9 @@ func (p *paid) measure() bool {
 	return true
 }
 
-// refused books a call that has no answer, and tells the breaker.
-func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), booking)
+// bookFailure books a call without an answer, and reports to the breaker.
+func (p *paidCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), bookTimeout)
 	defer cancel()
 	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
 	call.Answered(session.CallAnswer{Category: failure.Category})
@@ -298,46 +298,46 @@ func (p *paid) refused(call session.Call, u *upstream, f wire.Forecast) *failure
 	if wire.Unbilled(u.err) {
 		err = call.Abandon(ctx, cost.Usage{})
 	} else {
-		err = call.Unsettle(ctx, cost.Usage{}, p.unknown(f, wire.UsualOutput))
+		err = call.Unsettle(ctx, cost.Usage{}, p.estimateUnknown(f, wire.UsualOutput))
 	}
-	p.note(err)
-	p.record.failed(failure.Message)
+	p.failIfNotBooked(err)
+	p.record.writeFailed(failure.Message)
 	if p.ctx.Err() == nil && p.r.Context().Err() == nil {
 		p.report(failure)
 	}
 	return failure
 }
 
-// unknown is the estimate of a call of whose answer nothing came, which may have been so many tokens. Servers finish an answer that is no
-// stream though nobody waits for it: a program that leaves may have it cost all that its bound permits.
-func (p *paid) unknown(f wire.Forecast, output int64) cost.Usage {
-	if !p.asked.Stream && p.r.Context().Err() != nil {
+// estimateUnknown estimates a call of whose answer no byte was received. output is the likely size of the answer, in tokens. Servers complete an
+// answer that is no stream after the program has disconnected: such a call may cost all that its bound permits.
+func (p *paidCall) estimateUnknown(f wire.Forecast, output int64) cost.Usage {
+	if !p.parsed.Stream && p.r.Context().Err() != nil {
 		return f.Estimated(f.MaxOutput)
 	}
 	return f.Estimated(min(output, f.MaxOutput))
 }
 
-// refusedFor is for how long the breaker refuses calls; zero: it does not.
-func (p *paid) refusedFor() time.Duration {
+// breakerOpenFor returns for how long the breaker refuses calls; zero: it does not.
+func (p *paidCall) breakerOpenFor() time.Duration {
 	if p.attempt.Breaker == nil {
 		return 0
 	}
 	return p.attempt.Breaker.Open()
 }
 
-// report tells the breaker of an outcome; nil: an answer. A call fails once, however often it is
-// tried. A request that the provider does not take says nothing of the provider.
-func (p *paid) report(f *failures.Failure) {
-	if p.attempt.Breaker == nil || f != nil && (f.Final || p.hasFailed) {
+// report reports an outcome to the breaker; nil: an answer. A call fails once, however often it is
+// tried. A final failure is caused by the request, not by the provider, and is not reported.
+func (p *paidCall) report(f *failures.Failure) {
+	if p.attempt.Breaker == nil || f != nil && (f.Final || p.failureReported) {
 		return
 	}
-	p.hasFailed = f != nil
+	p.failureReported = f != nil
 	p.attempt.Breaker.Report(f)
 }
 
-// note ends the attempt where what a call has cost cannot be noted.
-func (p *paid) note(err error) {
+// failIfNotBooked ends the attempt if the cost of a call could not be booked.
+func (p *paidCall) failIfNotBooked(err error) {
 	if err != nil && p.ctx.Err() == nil {
-		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot note what a call has cost: %v", err))
+		p.fail(failures.Failf(failures.ResourceError, "the gateway cannot book the cost of a call: %v", err))
 	}
 }

@@ -102,11 +102,11 @@ func TestWhatHasNoPriceIsRefused(t *testing.T) {
 	for _, c := range []struct{ provider, path, member, why string }{
 		{"anthropic", "/v1/messages", `"speed":"f\u0061st"`, `the service tier \"fast\"`},
 		{"anthropic", "/v1/messages", `"service_tier":"priority","inference_geo":"us"`, `the service tier \"priority+us\"`},
-		{"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`, "code_execution_20250825 costs what no answer counts"},
+		{"anthropic", "/v1/messages", `"tools":[{"name":"x","type":"code_execution_20250825"}]`, "code_execution_20250825 has a cost that no answer reports"},
 		{"openai", "/responses", `"service_tier":"scale"`, `the service tier \"scale\"`},
-		{"openai", "/responses", `"tools":[{"type":"file_search"}]`, "file_search costs"},
-		{"openai", "/chat/completions", `"web_search_options":{}`, "web_search_options costs"},
-		{"gemini", "/v1beta/models/m:generateContent", `"tools":[{"googleMaps":{}}]`, "googleMaps costs"},
+		{"openai", "/responses", `"tools":[{"type":"file_search"}]`, "file_search has a cost"},
+		{"openai", "/chat/completions", `"web_search_options":{}`, "web_search_options has a cost"},
+		{"gemini", "/v1beta/models/m:generateContent", `"tools":[{"googleMaps":{}}]`, "googleMaps has a cost"},
 		{"gemini", "/v1beta/models/m:generateContent", `"serviceTier":"PRIORITY2"`, `the service tier \"priority2\"`},
 	} {
 		t.Run(c.member, func(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// maxSeen is how many items of conversations are told from new ones, and maxGists how many
-	// tool calls are without a result.
+	// maxSeen bounds the items of conversations that are remembered, and maxGists the tool calls
+	// without a result.
 	maxSeen, maxGists = 1 << 17, 1 << 10
-	// askAfter is when a request is taken apart, so that it is sent first.
-	askAfter = 20 * time.Millisecond
+	// writeAfter delays the parsing of a request until it has been sent.
+	writeAfter = 20 * time.Millisecond
 )
 
 // recorder writes the transcript of an attempt's calls. A request repeats its conversation: an
@@ -35,7 +35,7 @@ type recorder struct {
 	calls, last int
 	seed        maphash.Seed
 	seen        map[uint64]bool
-	// gists are tool calls in a few words, by their ids, until their results come.
+	// gists are short texts of tool calls, by their ids, until their results come.
 	gists map[string]string
 }
 
@@ -55,48 +55,48 @@ type record struct {
 	format wire.Format
 	number int
 	begun  time.Time
-	// ask writes the request, once, and timer calls it.
-	ask   func()
-	timer *time.Timer
+	// writeRequest writes the request, once. timer calls it.
+	writeRequest func()
+	timer        *time.Timer
 }
 
-// begin writes what is new in a request, while the provider is waited for.
+// begin starts to write the new items of a request, while the provider works on it.
 func (r *recorder) begin(provider string, q *wire.Request) *record {
 	c := &record{recorder: r, format: q.Format, begun: r.now()}
-	c.ask = sync.OnceFunc(func() {
+	c.writeRequest = sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.calls++
 		c.number, r.last = r.calls, r.calls
-		items, known := r.news(q)
+		items, known := r.newItems(q)
 		before := ""
 		if known > 0 {
 			before = "; " + textfmt.Count(known, "item") + " as before"
 		}
 		r.log.Turn("call %d at %s to %s: %s%s", c.number, c.begun.UTC().Format(time.TimeOnly), provider, q.Model, before)
 		for _, it := range items {
-			r.request(it)
+			r.writeItem(it)
 		}
 	})
-	c.timer = time.AfterFunc(askAfter, c.ask)
+	c.timer = time.AfterFunc(writeAfter, c.writeRequest)
 	return c
 }
 
 // end returns when the request is written.
 func (c *record) end() {
 	c.timer.Stop()
-	c.ask()
+	c.writeRequest()
 }
 
-// news are the items of a request that are not written yet, and how many are.
-func (r *recorder) news(q *wire.Request) (items []wire.Item, known int) {
+// newItems returns the items of a request that are not written yet. known counts the others.
+func (r *recorder) newItems(q *wire.Request) (items []wire.Item, known int) {
 	times := map[uint64]int{}
 	for it := range q.Items() {
 		if !r.isNew(it, times) {
 			known++
 			continue
 		}
-		if r.continues && it.Kind.OfModel() { // an earlier attempt has got it, and asked what is before it
+		if r.continues && it.Kind.OfModel() { // an earlier attempt wrote it, and the items before it
 			known, items = known+len(items)+1, nil
 			continue
 		}
@@ -108,8 +108,8 @@ func (r *recorder) news(q *wire.Request) (items []wire.Item, known int) {
 	return items, known
 }
 
-// isNew notes an item. times counts how often a conversation has the item: what is asked again is
-// another item. What the model writes is known by any answer.
+// isNew remembers an item, and reports whether it is new. times counts how often a conversation
+// has the item: one that the program repeats is new. Items of the model are noted with its answer.
 func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
 	key := maphash.Comparable(r.seed, [4]string{string(it.Kind), it.ID, it.Name, strings.TrimSpace(it.Text)})
 	switch {
@@ -125,7 +125,7 @@ func (r *recorder) isNew(it wire.Item, times map[uint64]int) bool {
 	return r.mark(maphash.Comparable(r.seed, [2]uint64{key, uint64(times[key])})) //nolint:gosec // positive
 }
 
-// mark notes a key, and reports whether it is new.
+// mark remembers a key, and reports whether it is new.
 func (r *recorder) mark(key uint64) bool {
 	if r.seen[key] {
 		return false
@@ -137,7 +137,7 @@ func (r *recorder) mark(key uint64) bool {
 	return true
 }
 
-// canonical is a JSON text without what makes no difference; any other text as it is.
+// canonical returns a JSON text in a uniform format; any other text unchanged.
 func canonical(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
@@ -147,8 +147,8 @@ func canonical(text string) string {
 	return string(data)
 }
 
-// request writes an item of a request.
-func (r *recorder) request(it wire.Item) {
+// writeItem writes an item of a request.
+func (r *recorder) writeItem(it wire.Item) {
 	switch it.Kind {
 	case wire.ToolResult:
 		gist := r.gists[it.ID]
@@ -164,9 +164,9 @@ func (r *recorder) request(it wire.Item) {
 	}
 }
 
-// answered writes what the answer says, how it has ended, and what is booked for it.
-func (c *record) answered(contentType string, body []byte, how string, used cost.Usage) {
-	c.ask()
+// writeAnswer writes the answer, how it has ended, and its cost.
+func (c *record) writeAnswer(contentType string, body []byte, how string, used cost.Usage) {
+	c.writeRequest()
 	items := wire.ReadAnswer(c.format, contentType, body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,16 +196,16 @@ func (c *record) answered(contentType string, body []byte, how string, used cost
 	c.log.Turn("call %d: %s after %s; %s", c.number, how, c.now().Sub(c.begun).Round(time.Millisecond), used.Text())
 }
 
-// failed writes why a try of the call has no answer.
-func (c *record) failed(message string) {
-	c.ask()
+// writeFailed writes why a try of the call has no answer.
+func (c *record) writeFailed(message string) {
+	c.writeRequest()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log.Warn(fmt.Sprintf("call %d: %s", c.number, message))
 }
 
-// refused writes why a request was refused that is no call.
-func (r *recorder) refused(provider string, why error) {
+// writeRefused writes why a request was refused that is no call.
+func (r *recorder) writeRefused(provider string, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log.Warn(fmt.Sprintf("the gateway refuses a request to %s: %v", provider, why))

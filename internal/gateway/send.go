@@ -23,10 +23,10 @@ const (
 	freeWait = 30 * time.Second
 )
 
-// Why a call to a provider is given up.
+// Causes of the cancellation of a call to a provider.
 var (
-	errSilent = errors.New("the provider sends nothing")
-	errGone   = errors.New("the program has gone")
+	errIdle         = errors.New("the provider sends no data")
+	errDisconnected = errors.New("the program has disconnected")
 )
 
 // upstream is a call to the provider.
@@ -34,27 +34,27 @@ type upstream struct {
 	key    string
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
-	// stay has the call go on when the program goes.
-	stay func() bool
-	// response is the beginning of an answer, with its first bytes.
+	// detach makes the call continue after the program has disconnected.
+	detach func() bool
+	// response is the header of an answer, and first has its first bytes.
 	response *http.Response
 	first    []byte
-	// err is why there is none: a *[wire.Fault], of which body is the body, the network's error, or a
-	// *[failures.Failure] where nothing was sent.
+	// err is why there is no answer: a *[wire.Fault] with the body in body, a network error, or a
+	// *[failures.Failure] if nothing was sent.
 	err  error
 	body []byte
 }
 
-// send makes a call, and waits for the first bytes of its answer. It is cancelled with the
-// attempt, and with the program unless it is told to stay.
+// send makes a call, and waits for the first bytes of its answer. The call is cancelled with the
+// attempt and, unless it is detached, with the program's request.
 func (q *request) send(body []byte) *upstream {
 	ctx, cancel := context.WithCancelCause(q.ctx)
 	wait := q.gateway.o.FirstByte
 	if q.route.Format == "" { // a free call needs no model
 		wait = min(wait, freeWait)
 	}
-	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errSilent) })}
-	u.stay = context.AfterFunc(q.r.Context(), func() { cancel(errGone) })
+	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errIdle) })}
+	u.detach = context.AfterFunc(q.r.Context(), func() { cancel(errDisconnected) })
 	request, err := q.outgoing(ctx, body, u)
 	if err != nil {
 		u.err = wire.Unsent{Failure: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
@@ -65,9 +65,9 @@ func (q *request) send(body []byte) *upstream {
 		u.err = cause(ctx, err)
 		return u
 	}
-	response.Header = hideIn(passed(response.Header), u.key)
+	response.Header = maskKeyIn(passedHeaders(response.Header), u.key)
 	if response.StatusCode != http.StatusOK {
-		u.fault(response, q.attempt.Mask)
+		u.readFault(response, q.attempt.Mask)
 		return u
 	}
 	u.response, u.first = response, make([]byte, 32<<10)
@@ -81,7 +81,7 @@ func (q *request) send(body []byte) *upstream {
 	return u
 }
 
-// cause is why a call broke off, if it was given up.
+// cause returns the cause of a cancelled call, or the error of one that was not cancelled.
 func cause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); why != nil {
 		return why
@@ -92,7 +92,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// outgoing is the program's request with the provider's key and address.
+// outgoing returns the program's request with the provider's key and address.
 func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http.Request, error) {
 	var err error
 	if q.provider.Key != nil {
@@ -106,7 +106,7 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	}
 	to.RawQuery = query(q.r.URL)
 	request := &http.Request{
-		Method: q.r.Method, URL: to, Host: to.Host, Header: passed(q.r.Header), ContentLength: int64(len(body)),
+		Method: q.r.Method, URL: to, Host: to.Host, Header: passedHeaders(q.r.Header), ContentLength: int64(len(body)),
 		Body: io.NopCloser(bytes.NewReader(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if len(body) == 0 {
@@ -117,24 +117,24 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	return request.WithContext(ctx), nil
 }
 
-// parameters are those of a query that pass. Others, of Google's servers, leave out parts of the answer, like its usage.
-var parameters = []string{"alt", "api-version", "beta", "after", "after_id", "before_id", "limit", "order", "pageSize", "pageToken"}
+// passedParameters are the permitted query parameters. Others, of Google's servers, remove parts of the answer, like its usage.
+var passedParameters = []string{"alt", "api-version", "beta", "after", "after_id", "before_id", "limit", "order", "pageSize", "pageToken"}
 
-// query is the query of a request as far as it passes: its token does not.
+// query returns the permitted part of a request's query, which is without the token.
 func query(from *url.URL) string {
 	values := from.Query()
 	maps.DeleteFunc(values, func(name string, said []string) bool {
 		json := name != "alt" || slices.Equal(said, []string{"sse"}) || slices.Equal(said, []string{"json"})
-		return !json || !slices.Contains(parameters, name)
+		return !json || !slices.Contains(passedParameters, name)
 	})
 	return values.Encode()
 }
 
-// fault reads an error. mask also finds a key that is written with escapes.
-func (u *upstream) fault(response *http.Response, mask func(string) string) {
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // what came is enough
+// readFault reads an error. mask also finds a key that is written with escapes.
+func (u *upstream) readFault(response *http.Response, mask func(string) string) {
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // a part is enough
 	_ = response.Body.Close()
-	u.body = []byte(mask(string(hide(body, u.key))))
+	u.body = []byte(mask(string(maskKey(body, u.key))))
 	u.body = u.body[:min(len(u.body), maxError)] // without a part of a secret at its end
 	u.response = response
 	if response.StatusCode < 400 { // below 300, the model may have answered
@@ -145,18 +145,18 @@ func (u *upstream) fault(response *http.Response, mask func(string) string) {
 	u.err = wire.ReadFault(response.StatusCode, response.Header, u.body)
 }
 
-// end frees what the call holds.
-func (u *upstream) end() {
-	u.stay()
+// close frees the resources of the call.
+func (u *upstream) close() {
+	u.detach()
 	u.timer.Stop()
 	u.cancel(nil)
 	if u.response != nil {
-		_ = u.response.Body.Close() // read to its end, or given up
+		_ = u.response.Body.Close() // read to its end, or cancelled
 	}
 }
 
-// tell passes a provider's error on to the program, in the provider's own words where it has some.
-func (q *request) tell(u *upstream, f *failures.Failure) {
+// passError passes a provider's error to the program, with the provider's own body if there is one.
+func (q *request) passError(u *upstream, f *failures.Failure) {
 	if u.response == nil || len(u.body) == 0 || u.response.StatusCode < 400 {
 		why := wire.Overloaded
 		if f.Category == failures.Auth {
@@ -171,19 +171,19 @@ func (q *request) tell(u *upstream, f *failures.Failure) {
 		q.w.Header()[name] = values
 	}
 	q.w.WriteHeader(u.response.StatusCode)
-	_, _ = q.w.Write(u.body) // the program may have gone
+	_, _ = q.w.Write(u.body) // the program may have disconnected
 }
 
-// free passes on a request that costs nothing.
-func (q *request) free() {
+// serveFree passes on a request that costs nothing.
+func (q *request) serveFree() {
 	body, ok := q.body()
 	if !ok {
 		return
 	}
 	u := q.send(body)
-	defer u.end()
+	defer u.close()
 	if u.err != nil {
-		q.tell(u, wire.Failure(u.err, q.provider.Name, q.gateway.o.Now()))
+		q.passError(u, wire.Failure(u.err, q.provider.Name, q.gateway.o.Now()))
 		return
 	}
 	for name, values := range u.response.Header {
@@ -191,6 +191,6 @@ func (q *request) free() {
 	}
 	rest := io.LimitReader(u.response.Body, q.gateway.o.MaxAnswer)
 	if _, err := io.Copy(q.w, io.MultiReader(bytes.NewReader(u.first), rest)); err != nil {
-		panic(http.ErrAbortHandler) // the program sees that it broke off
+		panic(http.ErrAbortHandler) // the program gets a connection error
 	}
 }
