@@ -12,15 +12,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// SearchAttributes knows whether the namespace has Maestro's search attributes.
+// SearchAttributes finds out whether the namespace has Maestro's search attributes.
 type SearchAttributes interface {
-	// Ready registers them where it may. It answers within a second or so, and
-	// false where a session has to do without.
+	// Ready registers them if it is permitted, and reports whether they exist. It returns
+	// within about a second; false: the session runs without them.
 	Ready(ctx context.Context) bool
 }
 
-// Admissions decides whether sessions may start, and what of their work stands
-// already.
+// Admissions decides whether sessions may start, and which of their earlier work is
+// reused.
 type Admissions struct {
 	Files    Files
 	Sessions Sessions
@@ -34,11 +34,11 @@ type Admissions struct {
 	Clock    Clock
 }
 
-// Admit holds the team against what the store's live workers offer. If every
-// agent and check is there, it decides what of the session's earlier work is
-// restored, fences off whatever still works for an earlier incarnation, and
-// writes the incarnation's first checkpoint and its status; else it returns the faults
-// and writes nothing.
+// Admit compares the team with the offers of the store's live workers. If every
+// agent and check is offered, it decides which of the session's earlier work is
+// reused, fences executors of earlier incarnations, and writes the incarnation's
+// first checkpoint and its status. Otherwise it returns the faults and writes
+// nothing.
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
 	if in.Store != a.Sessions.ID() {
 		return Admission{Problems: []string{fmt.Sprintf(
@@ -87,8 +87,8 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	return out, nil
 }
 
-// proceed begins an incarnation of a session that continues as new: nothing is decided
-// again, whatever workers offer by now. It fences off executors of the incarnation before and
+// proceed begins an incarnation of a session that continues as new. It decides nothing again,
+// even if workers' offers have changed. It fences executors of the incarnation before and
 // writes the first checkpoint.
 func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (Admission, error) {
 	info := activity.GetInfo(ctx)
@@ -104,7 +104,7 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	}
 	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun, FirstRun: in.FirstRun}
 	at.Status.Incarnation, at.Status.Checkpoint = in.Incarnation, in.Base
-	next := following(ctx, base, at)
+	next := nextCheckpoint(ctx, base, at)
 	next.Incarnation, next.CurrentPhase = in.Incarnation, spec.ReservedPhase
 	out := Admission{Incarnation: in.Incarnation}
 	if out.Head, err = a.Sessions.PutCheckpoint(ctx, key, next); err != nil {
@@ -115,7 +115,7 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 	return out, err
 }
 
-// observe tells of the session, and of its assignments that need no work.
+// observe reports the session, and its assignments that need no work, to the observer.
 func (a *Admissions) observe(s session.Status) {
 	o := observerOrNone(a.Observer)
 	o.SessionStarted(s.Team)
@@ -128,7 +128,7 @@ func (a *Admissions) observe(s session.Status) {
 	}
 }
 
-// limit holds the session to its team's budgets. What was raised stays raised.
+// limit sets the caps of the team's budgets in the ledger. Raises are kept.
 func (r *restoration) limit() error {
 	limits := budget.LimitsOf(r.team)
 	stored, err := r.Ledgers.Ledger(r.key)
@@ -141,7 +141,7 @@ func (r *restoration) limit() error {
 	})
 }
 
-// begin writes what a session has before its first phase: the checkpoint from
+// begin writes the documents of a session before its first phase: the checkpoint from
 // which this incarnation starts, and its status.
 func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
 	info := activity.GetInfo(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Boundaries writes what is between phases: checkpoints and the session's status.
+// Boundaries does the steps between phases: it writes checkpoints and the session's status.
 type Boundaries struct {
 	Files    Files
 	Sessions Sessions
@@ -21,16 +21,16 @@ type Boundaries struct {
 	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs ProgramUsage
 	WorkDirs WorkDirs
-	// Breakers hears what it has yet to hear of earlier rounds; nil where there
-	// are none.
+	// Breakers receives reports of earlier rounds that were not delivered; nil: there are no
+	// breakers.
 	Breakers Breakers
 	// Observer records sessions that end.
 	Observer Observer
 	Clock    Clock
 }
 
-// Advance adds a finished phase to the session: it folds its work into the tree,
-// writes the checkpoint and the status, and says what the next phases start from. It is
+// Advance adds a finished phase to the session. It merges the phase's work into the tree,
+// writes the checkpoint and the status, and returns the inputs of the next phases. It is
 // idempotent: another execution writes the same checkpoint again.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
 	s, err := b.session(ctx, in.Status.Checkpoint)
@@ -65,7 +65,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Conflicts[in.Phase] = conflicts
 	}
 	if in.Park {
-		out.Left = firstFew(leftBy(in.Phase, next.Artifacts))
+		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
 	}
 	completes := in.Complete && len(conflicts) == 0
 	in.Status.Checkpoint, in.Status.Decisions = head, next.Decisions
@@ -85,8 +85,8 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	return out, nil
 }
 
-// leftBy lists the files that a phase has left.
-func leftBy(phase string, artifacts []session.Artifact) (paths []string) {
+// filesLeftBy lists the files of a phase's work.
+func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {
 	for _, a := range artifacts {
 		if a.Phase == phase {
 			paths = append(paths, a.Path)
@@ -95,18 +95,18 @@ func leftBy(phase string, artifacts []session.Artifact) (paths []string) {
 	return paths
 }
 
-// session is what a boundary knows of its session, if no later incarnation has
-// followed.
+// session loads the context of the boundary's session. It fails if there is a later
+// incarnation.
 func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionContext, error) {
 	s, err := loadSessionContext(ctx, b.Sessions, head)
 	if err == nil {
-		err = b.owned(s.key, s.checkpoint.Incarnation)
+		err = b.checkIncarnation(s.key, s.checkpoint.Incarnation)
 	}
 	return s, err
 }
 
-// owned refuses an incarnation that a later one has followed.
-func (b *Boundaries) owned(key session.Key, incarnation int) error {
+// checkIncarnation returns session.ErrFenced if there is a later incarnation.
+func (b *Boundaries) checkIncarnation(key session.Key, incarnation int) error {
 	newest, err := b.Sessions.Incarnation(key)
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
@@ -119,9 +119,9 @@ func (b *Boundaries) owned(key session.Key, incarnation int) error {
 	return nil
 }
 
-// next is the checkpoint after the phase, and what its work disagrees on.
+// next returns the checkpoint after the phase, and the conflicts of its work.
 func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput) (session.Checkpoint, []session.Conflict, error) {
-	c := following(ctx, s.checkpoint, in.Boundary)
+	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	c.CurrentPhase = in.Phase
 	c.Partial = without(c.Partial, []string{in.Phase})
 	c.Reworks = slices.Clone(c.Reworks)
@@ -132,14 +132,14 @@ func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput
 	return c, conflicts, err
 }
 
-// following is the checkpoint after one, with nothing changed yet.
-func following(ctx context.Context, c session.Checkpoint, at Boundary) session.Checkpoint {
+// nextCheckpoint returns a copy of a checkpoint for a boundary: Previous is the newest checkpoint before it.
+func nextCheckpoint(ctx context.Context, c session.Checkpoint, at Boundary) session.Checkpoint {
 	c.Previous, c.CreatedAt = at.Status.Checkpoint, at.At
 	c.Temporal = temporalIDs(activity.GetInfo(ctx))
 	return c
 }
 
-// without leaves the work of phases out.
+// without returns the work without that of some phases.
 func without(work []session.CheckpointAssignment, phases []string) []session.CheckpointAssignment {
 	return slices.DeleteFunc(slices.Clone(work), func(a session.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
 }
@@ -148,8 +148,8 @@ func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
 	return mergeBase{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
 }
 
-// Close writes how a session ended, and what it has cost in all: also what nobody
-// was left to tell of. It fails as long as that cannot be written.
+// Close writes how a session ended and its total cost, including calls whose worker was
+// lost. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status.Status != session.Completed {
 		b.bookUsage(ctx, in.Status.Phases)
@@ -172,7 +172,7 @@ func (b *Boundaries) ended(ctx context.Context, s session.Status) {
 	logEnd(ctx, s.Team, s.Status, s.Reason, used)
 }
 
-// covers reports whether the phases are all that the assignments belong to.
+// covers reports whether all assignments belong to the phases.
 func covers(phases []string, assignments []session.CheckpointAssignment) bool {
 	return !slices.ContainsFunc(assignments, func(a session.CheckpointAssignment) bool {
 		return !slices.Contains(phases, a.Phase)

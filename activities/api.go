@@ -30,7 +30,7 @@ const (
 	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
-	// MarkName writes where a session stands, and answers of people; see [Boundaries.Mark].
+	// MarkName writes the session's status, and answers of people; see [Boundaries.Mark].
 	MarkName Name = "mark-session"
 	// ReworkName sends a phase's work back; see [Boundaries.Rework].
 	ReworkName Name = "rework-session"
@@ -42,11 +42,11 @@ const (
 	AwaitBudgetName Name = "await-budget"
 )
 
-// AdmitInput asks whether a session may start.
+// AdmitInput is the input of AdmitName.
 type AdmitInput struct {
-	// At is when the session came here, by its workflow's time.
+	// At is the workflow time of the admission.
 	At time.Time `json:"at"`
-	// Store is the id of the store that the session was made for.
+	// Store is the id of the session's store.
 	Store string `json:"store"`
 	// Team is the blob of the resolved team.
 	Team spec.Digest `json:"team"`
@@ -55,11 +55,11 @@ type AdmitInput struct {
 	// Workspace is the manifest that the session starts from.
 	Workspace   spec.Digest `json:"workspace"`
 	Incarnation int         `json:"incarnation"`
-	// Course is what the session is to do.
+	// Course selects the work of the session.
 	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session continues from; empty for a new one.
 	Base spec.Digest `json:"base,omitempty"`
-	// Origin is set for a fork: Base is another session's then.
+	// Origin is set for a fork: then Base is a checkpoint of another session.
 	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
@@ -71,15 +71,15 @@ type AdmitInput struct {
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new.
 	FirstRun string `json:"first_run,omitempty"`
-	// Continues: the session continues as new from Base, and knows where it stands.
+	// Continues: the session continues as new from Base, and Status has its state.
 	Continues bool `json:"continues,omitempty"`
-	// Status is where it stands then.
+	// Status is the session's status; only with Continues.
 	Status session.Status `json:"status,omitzero"`
 }
 
-// Admission is the answer: faults, or all that a session needs to begin.
+// Admission is the result: the problems, or everything that a session needs to begin.
 type Admission struct {
-	// Problems says, a sentence each, why the session may not start.
+	// Problems has a sentence for each reason why the session may not start.
 	Problems []string `json:"problems,omitempty"`
 	// Team is the resolved team without its prose.
 	Team spec.Team `json:"team"`
@@ -89,18 +89,18 @@ type Admission struct {
 	Head spec.Digest `json:"head"`
 	// Todo names the phases to run, in topological order.
 	Todo []string `json:"todo"`
-	// Partial is the work that stands in phases that have yet to run.
+	// Partial is the reused work in phases that have yet to run.
 	Partial []RestoredWork `json:"partial,omitempty"`
-	// Phases is where each phase stands, unless all are yet to begin.
+	// Phases has the status of each phase, unless none has begun.
 	Phases    []session.PhaseStatus `json:"phases,omitempty"`
 	Decisions map[string]string     `json:"decisions,omitempty"`
 	// Plan and Origin are those of [session.Status].
 	Plan   []session.PlanEntry `json:"plan,omitempty"`
 	Origin *session.Origin     `json:"origin,omitempty"`
-	// Dropped is what assignments have cost that the team does not have any more.
+	// Dropped is the cost of assignments that are no longer in the team.
 	Dropped cost.Usage `json:"dropped_usage,omitzero"`
-	// Inputs and Conflicts are those of the phases that build on nothing that
-	// is to run, as in [Advanced]; a finished phase has the conflicts of all work.
+	// Inputs and Conflicts are for the phases that depend on no phase that is to
+	// run, as in [Advanced]; a finished phase has the conflicts of all work.
 	Inputs    map[string]spec.Digest        `json:"inputs,omitempty"`
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
@@ -110,28 +110,28 @@ type Admission struct {
 	Approvals  map[string][]session.Approval `json:"approvals,omitempty"`
 	// Reworks is the work that was sent back so far.
 	Reworks []session.Rework `json:"reworks,omitempty"`
-	// Alerts are those that the session has raised before.
+	// Alerts are the alerts that the session has raised before.
 	Alerts []session.Alert `json:"alerts,omitempty"`
 	// Notes is the last note of a person to each unfinished assignment.
 	Notes map[string]string `json:"notes,omitempty"`
-	// Fallbacks names, by agent, those that may work in their place.
+	// Fallbacks has the fallback of each agent, by agent.
 	Fallbacks map[string]string `json:"fallbacks,omitempty"`
 	// Webhook: a webhook is configured.
 	Webhook bool `json:"webhook,omitempty"`
-	// SearchAttributes reports whether the namespace has Maestro's.
+	// SearchAttributes reports whether the namespace has Maestro's search attributes.
 	SearchAttributes bool `json:"search_attributes"`
 }
 
-// RestoredWork is an assignment's finished work and the tree that it left.
+// RestoredWork is an assignment's finished work and its output tree.
 type RestoredWork struct {
 	session.CheckpointAssignment
 	Output spec.Digest `json:"output,omitempty"`
 }
 
-// OutageNews is what a round at work reports to its session on an outage.
+// OutageNews is the report of a running round to its session on an outage.
 type OutageNews struct {
 	spec.AssignmentID
-	// Over: it is over. Otherwise it lasts, and the round waits without working.
+	// Over: the outage has ended. Otherwise it lasts, and the round waits.
 	Over bool `json:"over,omitempty"`
 	// Since is when it began; Failure, the last one, is why the round waits.
 	Since   time.Time              `json:"since,omitzero"`
@@ -139,98 +139,97 @@ type OutageNews struct {
 	session.RoundReport
 }
 
-// OutageOrder says how a round continues that is in the middle of an outage. Without one
-// it waits until the team's patience is over.
+// OutageOrder tells a round in an outage how to continue. Without one it waits until the
+// team's patience is over.
 type OutageOrder string
 
 // The orders.
 const (
-	// OutageNoticed: people are notified, so it waits without end.
+	// OutageNoticed: people are notified, so it waits without a limit.
 	OutageNoticed OutageOrder = "noticed"
 	// OutageOver: the team's patience is over.
 	OutageOver OutageOrder = "over"
-	// OutageRetry: a person has it try now; patience begins anew.
+	// OutageRetry: a person has requested a try now; the patience begins anew.
 	OutageRetry OutageOrder = "retry"
 )
 
-// RoundInput asks for one round of an assignment.
+// RoundInput is the input of RoundName: one round of an assignment.
 type RoundInput struct {
 	spec.AssignmentID
 	Round       int `json:"round"`
 	Incarnation int `json:"incarnation"`
-	// Run is the run id by which the session's rounds are known: that of the first of the runs
-	// that continue each other as new; empty: the activity's own.
+	// Run is the run id in the keys of the session's rounds: that of the first of the runs that
+	// continue each other as new; empty: the activity's own.
 	Run string `json:"run,omitempty"`
-	// Head is a checkpoint that has everything the phase builds on.
+	// Head is a checkpoint with the work of all phases that the phase depends on.
 	Head spec.Digest `json:"head"`
 	// Input is the manifest to start from.
 	Input spec.Digest `json:"input"`
-	// Beside is the work of the same phase that the input has and Head has not.
+	// Beside is work of the same phase that is in Input but not in Head.
 	Beside []session.CheckpointAssignment `json:"beside,omitempty"`
-	// Feedback is the blob of a failure found outside the assignment's own
-	// attempts, at the merge.
+	// Feedback is the blob of a failure of the merge, which the round is to fix.
 	Feedback spec.Digest `json:"feedback,omitempty"`
-	// Integrating: the round fixes the phase's merged tree, so the phase's
-	// own demands are verified at the merge and not here.
+	// Integrating: the round fixes the phase's merged tree. The phase's contract
+	// is verified by the merge, not by the round.
 	Integrating bool `json:"integrating,omitempty"`
-	// Rounds is how many rounds the assignment has in all.
+	// Rounds is the maximum number of rounds of the assignment.
 	Rounds int `json:"rounds"`
 	// Agent replaces the persona's agent; empty: the persona's own agent works.
 	Agent string `json:"agent,omitempty"`
-	// After is the activity whose round this one continues with, after its budget
-	// was raised or with another agent; empty: the round begins.
+	// After is the activity whose round this one continues, after its budget was
+	// raised or with another agent; empty: the round begins.
 	After string `json:"after,omitempty"`
-	// Seq numbers the assignment's rounds and what continues with them, in this workflow
-	// run: an activity that one with a larger number has followed is fenced.
+	// Seq numbers the assignment's round activities in this workflow run. An activity is fenced
+	// by one with a larger number.
 	Seq int `json:"seq,omitempty"`
-	// Outage says how a round continues that has waited for its provider so far.
+	// Outage tells a round that waits for its provider how to continue.
 	Outage OutageOrder `json:"outage,omitempty"`
-	// OnExceeded is what the session can do about a budget that is spent.
+	// OnExceeded is what the session does if a budget is exceeded.
 	OnExceeded spec.OnExceeded `json:"on_exceeded,omitempty"`
-	// Free lets an agent whose cost nobody has stated work although a budget is
-	// spent: it is there because others are too dear.
+	// Free permits an agent without a stated cost to work although a budget is
+	// exceeded: it is the fallback of agents that are too expensive.
 	Free bool `json:"free,omitempty"`
 	// Lease is set if the round is a probe of its agent's breaker.
 	Lease session.BreakerPermit `json:"lease,omitzero"`
-	// Series counts how often a person, or a phase that sent work back, has had
-	// the assignment begin afresh in this incarnation: the round's epoch is the
-	// incarnation's first and Series together.
+	// Series counts how often the assignment began a new series of rounds in this
+	// incarnation, for a person or because work was sent back. The round's epoch is
+	// the incarnation's first epoch plus Series.
 	Series int `json:"series,omitempty"`
 	// Note is a person's note to the agent of the next attempt.
 	Note string `json:"note,omitempty"`
-	// Rework is set while the phase does again what was sent back.
+	// Rework is set while the phase repeats work that was sent back.
 	Rework *session.Rework `json:"rework,omitempty"`
 	// MaySendBack is how often the phase may still send work back.
 	MaySendBack int `json:"may_send_back,omitempty"`
-	// Supplied is the manifest of a person's files, which stand for the work in
-	// place of an agent's; empty: an agent works. SuppliedBy is who the person is.
-	// SuppliedWhole: it is the whole tree, and files that it has not are removed.
+	// Supplied is the manifest of a person's files, which replace an agent's work;
+	// empty: an agent works. SuppliedBy is the person. SuppliedWhole: it is the
+	// whole tree, and files that it does not have are removed.
 	Supplied      spec.Digest `json:"supplied,omitempty"`
 	SuppliedBy    string      `json:"supplied_by,omitempty"`
 	SuppliedWhole bool        `json:"supplied_whole,omitempty"`
 }
 
-// RoundFailure is the detail of the error that ends a failed round.
+// RoundFailure is the detail of the error of a failed round.
 type RoundFailure struct {
-	// Failure is the last attempt's, without its output.
+	// Failure is that of the last attempt, without its output.
 	Failure failures.Failure `json:"failure"`
 	// Attempts lists every failed attempt of the round, oldest first.
 	Attempts []session.AttemptFailure `json:"attempts"`
 	session.RoundReport
 }
 
-// BudgetStop is the detail of a BudgetSpent error: the round can continue once
-// there is money for it.
+// BudgetStop is the detail of a BudgetSpent error: the round can continue when the
+// budget permits it.
 type BudgetStop struct {
-	// Scope names the budget that is spent; Message is a sentence on it.
+	// Scope names the exceeded budget; Message is a sentence on it.
 	Scope   string `json:"scope"`
 	Message string `json:"message"`
-	// Date is the day whose budget is spent, if it is that, and Least what the
-	// next call needs.
+	// Date is the day of a team's daily budget; zero: it is another budget. Least is
+	// what the next call needs.
 	Date  string      `json:"date,omitempty"`
 	Least cost.Amount `json:"least,omitzero"`
-	// Unsettled: calls with unknown cost have a part in it, so that settling
-	// them may help.
+	// Unsettled: the spending includes calls with unknown cost, so that settling
+	// them may free some of it.
 	Unsettled bool `json:"unsettled,omitempty"`
 	session.RoundReport
 }
@@ -238,54 +237,52 @@ type BudgetStop struct {
 // Heartbeat is what a round reports to Temporal while it works.
 type Heartbeat struct {
 	Log session.RoundLog `json:"log"`
-	// Attempt is the running one.
+	// Attempt is the number of the running attempt.
 	Attempt int `json:"attempt"`
 	// Progress is the last line of progress of the agent or of a wait.
 	Progress string `json:"progress,omitempty"`
-	// Agent is the one that works, and Spent what the attempt has cost so far,
-	// the call under way included as far as that is known.
+	// Agent is the agent of the attempt, and Spent its cost so far, including the
+	// known cost of calls in flight.
 	Agent string     `json:"agent,omitempty"`
 	Spent cost.Usage `json:"spent,omitzero"`
-	// Live is the part of Spent that is of calls under way, by their numbers in the
-	// journal: no ledger has it before the call has ended.
+	// Live is the part of Spent for calls in flight, by their numbers in the journal:
+	// it is not in a ledger before the call has ended.
 	Live map[int64]cost.Usage `json:"live,omitempty"`
 }
 
-// MergeInput asks for a phase's work to be merged and verified.
+// MergeInput is the input of MergeName: the work of a phase to merge and verify.
 type MergeInput struct {
 	Phase string `json:"phase"`
-	// Integrator is the persona in whose directory, and under whose lock, it is done.
+	// Integrator is the persona whose directory and lock the merge uses.
 	Integrator  string                         `json:"integrator"`
 	Incarnation int                            `json:"incarnation"`
 	Head        spec.Digest                    `json:"head"`
 	Input       spec.Digest                    `json:"input"`
 	Assignments []session.CheckpointAssignment `json:"assignments"`
-	// Outage says how a merge continues that has waited for its host so far.
+	// Outage tells a merge that waits for its host how to continue.
 	Outage OutageOrder `json:"outage,omitempty"`
 }
 
-// MergeResult is the merged tree and what is wrong with it.
+// MergeResult is the merged tree and the failure of its verification.
 type MergeResult struct {
-	// Tree is the manifest of the merged tree. Where personas conflict it has
-	// the later one's version.
+	// Tree is the manifest of the merged tree. At a conflict it has the version of the
+	// later persona.
 	Tree spec.Digest `json:"tree"`
-	// Kept is what checks left and may keep; an empty delta where they left
-	// nothing.
+	// Kept is the delta of files that checks may leave; empty if there are none.
 	Kept spec.Digest `json:"kept,omitempty"`
-	// Failure is nil for a phase that holds together. Its output is in the
-	// blob Feedback instead.
+	// Failure is nil if the merge has no conflict and fulfils the contract. Its output
+	// is in the blob Feedback.
 	Failure  *failures.Failure `json:"failure,omitempty"`
 	Feedback spec.Digest       `json:"feedback,omitempty"`
 }
 
-// Boundary is what every step between phases brings.
+// Boundary is the common input of the steps between phases.
 type Boundary struct {
-	// At is when the session came to the step, by its workflow's time. However often and
-	// however late the step is executed, it writes the same; and what the session has
-	// written since stays.
+	// At is the workflow time of the step. Every execution of the step writes the same
+	// documents, and a late one does not replace later documents of the session.
 	At time.Time `json:"at"`
-	// Status is the session's as it is after the step, but for what the step finds out. Its
-	// checkpoint is the newest before the step.
+	// Status is the session's status after the step, without the step's results. Its checkpoint
+	// is the newest before the step.
 	Status session.Status `json:"status"`
 	// Course, OriginalRun and FirstRun are those of [AdmitInput].
 	Course      session.Course `json:"course,omitzero"`
@@ -293,7 +290,7 @@ type Boundary struct {
 	FirstRun    string         `json:"first_run,omitempty"`
 }
 
-// AdvanceInput asks for the checkpoint after a phase.
+// AdvanceInput is the input of AdvanceName: the checkpoint after a phase.
 type AdvanceInput struct {
 	Boundary
 	Phase       string                         `json:"phase"`
@@ -302,7 +299,7 @@ type AdvanceInput struct {
 	Ready []string `json:"ready"`
 	// Last: no phase is left to run.
 	Last bool `json:"last,omitempty"`
-	// Complete: nor is an answer awaited, so the session is complete.
+	// Complete: the session is complete. No phase is left and no request is open.
 	Complete bool `json:"complete,omitempty"`
 	// Park: the session waits for a person's answer after this phase.
 	Park bool `json:"park,omitempty"`
@@ -310,82 +307,81 @@ type AdvanceInput struct {
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
 
-// Advanced is the new checkpoint and what the next phases start from.
+// Advanced is the new checkpoint and the inputs of the next phases.
 type Advanced struct {
 	Head spec.Digest `json:"head"`
-	// Inputs has the input manifest of every ready phase that can start.
+	// Inputs has the input manifest of each ready phase without a conflict.
 	Inputs map[string]spec.Digest `json:"inputs,omitempty"`
-	// Conflicts has, for ready phases that cannot, what the phases before
-	// them disagree on; and for a last phase, what nobody has resolved. Merged
-	// has what they would start from, with the later version of everything.
+	// Conflicts has the conflicts in the input of the other ready phases; for the
+	// last phase, those that are unresolved at the end. Merged has the merged tree
+	// of these, with the later version of each conflict.
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
-	// Decisions are all so far, merged.
+	// Decisions are all decisions so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`
-	// Unreported is what of the input's could still not be delivered.
+	// Unreported are the reports of the input that could not be delivered.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
-	// Left names, in short, the files that a phase has left after which the session
-	// parks.
+	// Left is a short list of the phase's files, if the session parks after it.
 	Left string `json:"left,omitempty"`
 }
 
-// MarkInput says that a session waits, or continues.
+// MarkInput is the input of MarkName: a session waits, or continues.
 type MarkInput struct {
 	Boundary
-	// Answer is why it continues, to be kept in a checkpoint; nil: it waits, or nobody has
-	// answered anything.
+	// Answer is the answer with which it continues. It is stored in a checkpoint. nil: it waits,
+	// or continues without an answer.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// Marked is the session's newest checkpoint after an answer was kept.
+// Marked is the session's newest checkpoint after an answer was stored.
 type Marked struct {
 	Head spec.Digest `json:"head,omitempty"`
 	// Nothing is the blob of a delta that changes nothing.
 	Nothing spec.Digest `json:"nothing,omitempty"`
 }
 
-// ReworkInput sends a phase's work back.
+// ReworkInput is the input of ReworkName: the work of a phase is sent back.
 type ReworkInput struct {
 	Boundary
-	// Rework says what, by whom and why; Open has the phases to be done again.
+	// Rework has the phase, the sender and the reasons; Open has the phases to repeat.
 	Rework session.Rework `json:"rework"`
-	// Left is the work of the phase that sends it back, which no checkpoint has.
+	// Left is the work of the sending phase, which is in no checkpoint.
 	Left []session.CheckpointAssignment `json:"left,omitempty"`
-	// Answer is the person's who wants it so; nil: an agent does.
+	// Answer is the answer of the person who sends it back; nil: an agent does.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// Reworked is what a session continues from after work was sent back.
+// Reworked is the state of a session after work was sent back.
 type Reworked struct {
 	Head spec.Digest `json:"head"`
-	// Input is the manifest that the phase starts from, again.
+	// Input is the input manifest of the phase.
 	Input     spec.Digest       `json:"input"`
 	Decisions map[string]string `json:"decisions,omitempty"`
 }
 
-// RaiseInput adds to a budget of the session.
+// RaiseInput is the input of RaiseName: it adds to a budget of the session.
 type RaiseInput struct {
 	budget.Raise
 }
 
-// Raised is what a session may spend after a raise.
+// Raised has the budgets of a session after a raise.
 type Raised struct {
 	Scope string      `json:"scope"`
 	Cap   spec.Cap    `json:"cap"`
 	Spent cost.Amount `json:"spent"`
 }
 
-// CloseInput says how a session ended, unless the last Advance has said so.
+// CloseInput is the input of CloseName: how a session ended, unless the last Advance has written that.
 type CloseInput struct{ Boundary }
 
 // NotifyInput is a notice to people outside of Temporal.
 type NotifyInput struct {
-	// Notice is complete but for what only workers know: addresses.
+	// Notice is complete except for addresses, which the worker adds.
 	Notice session.Notice `json:"notice"`
-	// Jira says how a ticket is made of it; nil: none is.
+	// Jira is how a ticket is created for it; nil: no ticket.
 	Jira *spec.HelpJira `json:"jira,omitempty"`
-	// Fingerprints names the failures whose tickets get it; that of the notice's
-	// own request does in any case.
+	// Fingerprints names the failures whose tickets get it. The ticket of the notice's
+	// own request always gets it.
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from; it gets
 	// every notice.
@@ -394,7 +390,7 @@ type NotifyInput struct {
 	Webhook bool `json:"webhook,omitempty"`
 }
 
-// Notified names the failure whose ticket gets a notice's request; empty: none.
+// Notified has the fingerprint of the failure whose ticket gets the request; empty: none.
 type Notified struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }

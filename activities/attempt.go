@@ -28,12 +28,12 @@ type attempt struct {
 	clock   Clock
 }
 
-// attemptEnd is how an attempt ended: what its agent reports, and the files,
-// empty where they are not known. It is set even where the attempt fails: the next one may
-// continue from there.
+// attemptEnd is how an attempt ended: the outcome of its agent, and the files, which are
+// empty if they are not known. It is also set if the attempt fails, because the next one may
+// continue from these files.
 type attemptEnd struct {
-	// from is what the attempt started from, and dir the directory that was filled for it;
-	// zero: none was.
+	// from is the start of the attempt, and dir the directory that was filled for it; zero: no
+	// directory was filled.
 	from    failures.Start
 	dir     session.WorkDir
 	outcome session.Outcome
@@ -53,7 +53,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if !start.continues {
 		a.log.setConversation(nil)
 	}
-	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.converses()); err != nil {
+	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.hasConversation()); err != nil {
 		return nil, end, err
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)
@@ -78,10 +78,10 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		return nil, end, err
 	}
 	end.files = collected.Output
-	if err := a.settle(ctx, dir, collected, &end.outcome); err != nil {
+	if err := a.resetToCollected(ctx, dir, collected, &end.outcome); err != nil {
 		return nil, end, err
 	}
-	if len(end.outcome.SendsBack) > 0 { // what is declared not to be done has no contract
+	if len(end.outcome.SendsBack) > 0 { // work that is sent back has no contract
 		if f := mayNotSendBack(a.session.team, a.in); f != nil {
 			return nil, end, f
 		}
@@ -104,7 +104,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}, end, nil
 }
 
-// collection asks for what the agent has changed in a directory.
+// collection returns the parameters for collecting the agent's changes in a directory.
 func (a *attempt) collection(dir session.WorkDir) session.Collect {
 	phase, _ := a.session.team.Phase(a.in.Phase)
 	return session.Collect{
@@ -124,7 +124,7 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 			return err
 		}
 		switch {
-		case !s.continues: // or this attempt, cut off before it has one, would continue with it
+		case !s.continues: // otherwise an interrupted attempt without a conversation of its own would continue the old one
 			err = a.exec.agents.Forget(dir)
 		case s.restored != nil:
 			err = a.restoreConversation(ctx, dir, *s.restored)
@@ -138,25 +138,25 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 	return dir, brief, err
 }
 
-// fill has the directory show what the attempt starts from.
+// fill fills the directory with the files that the attempt starts from.
 func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (session.WorkDir, error) {
 	dirs := a.exec.dir.workDirs
 	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InJournal; {
 	case s.asLeft && inLayers:
-		return dirs.Laid(ctx, dir)
-	case s.asLeft && !dirs.Layered(dir):
+		return dirs.WithLayers(ctx, dir)
+	case s.asLeft && !dirs.IsLayered(dir):
 		return dir, nil
 	case inLayers:
-		return dirs.Lay(ctx, dir, s.files, a.near()...)
+		return dirs.UseLayers(ctx, dir, s.files, a.near()...)
 	}
-	if err := dirs.Unlay(dir); err != nil {
+	if err := dirs.ForgetLayers(dir); err != nil {
 		return dir, err
 	}
 	return dir, a.files.Materialise(ctx, s.files, dir.Tree)
 }
 
 // near lists trees of the session that are similar to that of the attempt: its input, the
-// one that the work before it started from, and the workspace.
+// input of the work before it, and the workspace.
 func (a *attempt) near() []spec.Digest {
 	near := []spec.Digest{a.in.Input}
 	if done := a.session.checkpoint.Assignments; len(done) > 0 {
@@ -185,11 +185,11 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	}, nil
 }
 
-// settle has the directory hold what was collected. It does already, but for changes to
-// protected files, which it reports.
-func (a *attempt) settle(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
+// resetToCollected makes the directory equal to the collected tree. They differ only in
+// changes to protected files, which it undoes and reports.
+func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
 	if len(work.Protected) == 0 {
-		a.exec.dir.workDirs.Collected(dir, work.Output)
+		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
 		return nil
 	}
 	note := "changes to protected files are not used: " + firstFew(work.Protected)
@@ -201,8 +201,8 @@ func (a *attempt) settle(ctx context.Context, dir session.WorkDir, work session.
 	return a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, work.Output, dir.Tree) })
 }
 
-// work runs the agent. The attempt's failure is that of its last call, too, if the call
-// is still open for the observer.
+// work runs the agent. It reports the attempt's failure as that of its last call, too, if the
+// end of the call was not reported to the observer.
 func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, error) {
 	var outcome session.Outcome
 	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InJournal
@@ -221,8 +221,8 @@ func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, e
 	return outcome, err
 }
 
-// try lets an agent run a check on the directory as it is. What the check leaves
-// there is removed: what an attempt changes is the agent's alone.
+// try lets an agent run a check on the directory as it is. Files that the check leaves
+// are removed, so that only the agent's changes count.
 func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
 	return func(ctx context.Context, check string) ([]byte, error) {
 		collected, err := a.checks.collect(ctx, req)
@@ -237,8 +237,8 @@ func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context
 	}
 }
 
-// collectLeft collects what a failed agent left, for the next attempt to see or to
-// continue from. Files that cannot be kept are no further failure.
+// collectLeft collects the files of a failed agent. The next attempt gets the changes or
+// continues from them. Files that cannot be stored are not another failure.
 func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect) spec.Digest {
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
@@ -249,13 +249,13 @@ func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDi
 		return ""
 	}
 	if len(collected.Protected) == 0 {
-		a.exec.dir.workDirs.Collected(dir, collected.Output)
+		a.exec.dir.workDirs.NoteCollected(dir, collected.Output)
 	}
 	return collected.Output
 }
 
-// ownAgent describes the persona's own agent, which the work's basis names whichever agent
-// has worked. The worker of a fallback need not have it.
+// ownAgent describes the persona's own agent. The work's basis names it even if a fallback
+// has worked. The worker of the fallback may not have it, so offers of workers are used.
 func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
 	if own = a.exec.agents.Offered(name); own.Kind != "" {
 		return own, nil
@@ -273,7 +273,7 @@ func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAg
 	return own, err
 }
 
-// contractOf is what an attempt of a round has to fulfil.
+// contractOf returns the contract of the attempts of a round.
 func contractOf(t spec.Team, in RoundInput) spec.Contract {
 	if in.Integrating { // the merge verifies what it fixed
 		return spec.Contract{}
@@ -281,8 +281,8 @@ func contractOf(t spec.Team, in RoundInput) spec.Contract {
 	return t.Contract(in.AssignmentID)
 }
 
-// mayNotSendBack is the failure of an attempt that sends work back where that is not
-// foreseen.
+// mayNotSendBack returns the failure of an attempt that sends work back although it is not
+// permitted; nil: it is.
 func mayNotSendBack(t spec.Team, in RoundInput) *failures.Failure {
 	switch {
 	case maySendBack(t, in) != nil:
@@ -295,7 +295,7 @@ func mayNotSendBack(t spec.Team, in RoundInput) *failures.Failure {
 		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", in.Phase)
 }
 
-// maySendBack tells the agent to which phase it may send work back; nil: to none.
+// maySendBack returns the phase to which the agent may send work back; nil: to none.
 func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
 	phase, _ := t.Phase(in.Phase)
 	if phase.SendsBack == nil || in.Integrating {
@@ -304,16 +304,16 @@ func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
 	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.MaySendBack}
 }
 
-// masked is a failure without secrets, and no longer than a record can hold.
-func masked(agents Agents, f failures.Failure) failures.Failure {
+// maskedFailure returns a failure without secrets, in the size limits of a record.
+func maskedFailure(agents Agents, f failures.Failure) failures.Failure {
 	f.Message = textfmt.Shorten(agents.Mask(f.Message), session.MaxMessage)
 	f.Output = textfmt.Tail(agents.Mask(f.Output), session.MaxOutput)
 	return f
 }
 
-// keepLog stores a transcript. A transcript that cannot be stored is no reason
-// to lose the attempt.
-func keepLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
+// storeLog stores a transcript. An error of the store is only logged: the attempt counts
+// without its transcript.
+func storeLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
 	if len(log) == 0 {
 		return ""
 	}

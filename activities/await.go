@@ -17,13 +17,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// How a wait for a breaker goes.
+// The times of a wait for a breaker.
 const (
-	// pollLeast and pollMost bound the time between two looks at a breaker, by
-	// however many assignments it is awaited.
+	// pollLeast and pollMost bound the time between two reads of a breaker, for any
+	// number of waiting assignments.
 	pollLeast = 2 * time.Second
 	pollMost  = 5 * time.Second
-	// pollSoon is the least, when the cooldown is about to be over.
+	// pollSoon is the shortest time, shortly before the end of the cooldown.
 	pollSoon = 100 * time.Millisecond
 	// waitBeat is how often a wait reports to Temporal.
 	waitBeat = 10 * time.Second
@@ -38,8 +38,8 @@ type AwaitInput struct {
 
 // Awaited ends a wait.
 type Awaited struct {
-	// Lease is that of the probe that the round is; its zero, for a round that may
-	// simply begin.
+	// Lease is the lease of a round that is a probe; zero: the round may begin without
+	// one.
 	Lease session.BreakerPermit `json:"lease,omitzero"`
 }
 
@@ -62,7 +62,7 @@ type BreakerWaits struct {
 type waitQueue struct {
 	breaker spec.Breaker
 	waiters []*waiter
-	// status is what the poller last saw; its zero, nothing yet.
+	// status is the result of the poller's last read; zero: it has not read yet.
 	status session.BreakerStatus
 	stop   context.CancelFunc
 }
@@ -70,15 +70,14 @@ type waitQueue struct {
 type waiter struct {
 	holder   string
 	released chan Awaited
-	// wanted asks whether the session still waits; unwanted is closed once it does not.
+	// wanted reports whether the session still waits; unwanted is closed when it does not.
 	wanted   func() bool
 	unwanted chan struct{}
 }
 
-// Await returns when the breaker is closed, or when it is half-open and this
-// wait is the one that got the lease; the others wait on. However long that
-// takes, it adds nothing to the session's history. A stopping worker hands the
-// wait over.
+// Await returns when the breaker is closed, or when it is half-open and this wait
+// has got the lease; the other waits continue. The duration of the wait adds no
+// events to the session's history. A stopping worker hands the wait over.
 func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, error) {
 	info := activity.GetInfo(ctx)
 	me := &waiter{holder: activityKey(info), released: make(chan Awaited, 1), unwanted: make(chan struct{})}
@@ -94,13 +93,13 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 		case awaited := <-me.released:
 			return awaited, nil
 		case <-me.unwanted:
-			return Awaited{}, handedOver(ErrUnwanted)
+			return Awaited{}, newHandedOver(ErrUnwanted)
 		case <-activity.GetWorkerStopChannel(ctx):
-			return Awaited{}, handedOver(errHandedOver)
+			return Awaited{}, newHandedOver(errHandedOver)
 		case <-ctx.Done():
 			return Awaited{}, temporal.NewCanceledError()
 		case <-beat.C:
-			wait = bw.news(in.Breaker.Name, wait)
+			wait = bw.lastSeen(in.Breaker.Name, wait)
 		}
 	}
 }
@@ -134,8 +133,8 @@ func (bw *BreakerWaits) join(b spec.Breaker, me *waiter) {
 	q.breaker, q.waiters = b, append(q.waiters, me)
 }
 
-// leave takes a waiter out; with the last the poller ends. A lease that the waiter has got
-// and that nobody uses any more is given back.
+// leave removes a waiter; the poller ends with the last one. An unused lease of the waiter is
+// released.
 func (bw *BreakerWaits) leave(ctx context.Context, b spec.Breaker, me *waiter) {
 	bw.remove(b.Name, me)
 	select {
@@ -159,8 +158,8 @@ func (bw *BreakerWaits) remove(name string, me *waiter) {
 	}
 }
 
-// news is the wait as the poller last saw it.
-func (bw *BreakerWaits) news(name string, wait session.BreakerWait) session.BreakerWait {
+// lastSeen returns the wait with the breaker's state of the poller's last read.
+func (bw *BreakerWaits) lastSeen(name string, wait session.BreakerWait) session.BreakerWait {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	q := bw.queues[name]
@@ -173,14 +172,14 @@ func (bw *BreakerWaits) news(name string, wait session.BreakerWait) session.Brea
 // poll reads a breaker for all its waiters, until there are none.
 func (bw *BreakerWaits) poll(ctx context.Context, name string, q *waitQueue) {
 	for {
-		if sleep(ctx, bw.look(ctx, name, q)) != nil {
+		if sleep(ctx, bw.check(ctx, name, q)) != nil {
 			return
 		}
 	}
 }
 
-// look reads the breaker, releases the waiters that it allows, and returns when to look again.
-func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) time.Duration {
+// check reads the breaker, releases the waiters that may continue, and returns the time until the next check.
+func (bw *BreakerWaits) check(ctx context.Context, name string, q *waitQueue) time.Duration {
 	next := bw.Random.between(pollLeast, pollMost)
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -212,8 +211,8 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 	return next
 }
 
-// probe gets a lease for the longest waiter and releases that. It finishes also when nobody
-// waits any more: an unused lease would have to expire.
+// probe gets a lease for the longest waiter and releases that waiter. It finishes even if no
+// session waits any more: an unused lease blocks probes until it expires.
 func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
@@ -228,7 +227,7 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	answer, err := bw.Breakers.Acquire(ctx, fmt.Sprintf("%s/acquire/%d", first.holder, bw.Clock().UnixNano()), b, first.holder)
 	switch {
 	case err != nil:
-		bw.Logger.Warn("no lease from the breaker of an agent: it does not answer", "breaker", b.Name, "error", err)
+		bw.Logger.Warn("no lease from the breaker of an agent: no answer", "breaker", b.Name, "error", err)
 	case answer.Effect == breaker.Leased:
 		bw.release(ctx, q, first, answer)
 		return true
@@ -238,7 +237,7 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	return false
 }
 
-// first is the waiter that has waited for the longest; nil: there is none.
+// first returns the waiter that has waited for the longest; nil: there is none.
 func (bw *BreakerWaits) first(q *waitQueue) (spec.Breaker, *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
@@ -248,7 +247,7 @@ func (bw *BreakerWaits) first(q *waitQueue) (spec.Breaker, *waiter) {
 	return q.breaker, q.waiters[0]
 }
 
-// drop ends a wait whose session does not wait any more.
+// drop ends a wait whose session no longer waits.
 func (bw *BreakerWaits) drop(q *waitQueue, w *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()

@@ -14,18 +14,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Breakers reads and changes the circuit breakers of the store. Every call takes at most as
-// long as its context allows; an error means that Temporal, or a worker that
-// answers for the breaker, could not be reached.
+// Breakers reads and changes the circuit breakers of the store. Every call ends with its
+// context. An error means that Temporal, or a worker that serves the breaker, could not be
+// reached.
 type Breakers interface {
-	// Read returns a breaker as of its last acknowledged change; a closed one
-	// where there is none.
+	// Read returns a breaker after its last acknowledged change; a closed one
+	// if there is none.
 	Read(ctx context.Context, name string) (breaker.View, error)
 	// Recent is Read for a round that begins or ends. What other workers have reported within
 	// [breaker.QuietFor] may be missing.
 	Recent(ctx context.Context, name string) (breaker.View, error)
-	// Report delivers the outcome of a round; again under the same id, it
-	// counts once.
+	// Report delivers the outcome of a round. It is idempotent by the report's id.
 	Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error)
 	// Acquire requests a lease to try an agent whose breaker is half-open, or
 	// extends the one that the holder has.
@@ -34,24 +33,24 @@ type Breakers interface {
 	Renew(ctx context.Context, id string, b spec.Breaker, holder string) (breaker.Answer, error)
 }
 
-// How long a round lets its breaker take.
+// The time limits of a round for its breaker.
 const (
-	// readLimit bounds one look at a breaker.
+	// readLimit bounds one read of a breaker.
 	readLimit = 5 * time.Second
-	// reportLimit bounds the delivery of an outcome. What is not delivered by
-	// then travels with the session.
+	// reportLimit bounds the delivery of an outcome. After that the session delivers it
+	// later.
 	reportLimit = 2 * time.Second
 	// renewEvery is how often a probe renews its lease.
 	renewEvery = 20 * time.Second
 )
 
-// TurnedAway is the detail of a BreakerOpen error: the round has not begun.
-type TurnedAway struct {
+// BreakerStop is the detail of a BreakerOpen error: the round has not begun.
+type BreakerStop struct {
 	Breaker spec.Breaker        `json:"breaker"`
 	Wait    session.BreakerWait `json:"wait"`
-	// PatienceUntil is when the team's patience with the provider is over; zero: a person
-	// has opened the breaker, or nothing is waited out. Outage is the one that the round is
-	// in the middle of; nil: it has met none.
+	// PatienceUntil is the end of the team's patience with the provider; zero: a person has
+	// opened the breaker, or the failure is not waited out. Outage is the outage in which the
+	// round is; nil: none.
 	PatienceUntil time.Time       `json:"patience_until,omitzero"`
 	Outage        *session.Outage `json:"outage,omitempty"`
 }
@@ -61,17 +60,17 @@ type agentBreaker struct {
 	port     Breakers // nil: every round may begin
 	settings spec.Breaker
 	log      *roundLog
-	// perCall: a gateway reports the failures of calls, so that those of attempts and rounds count as nothing.
+	// perCall: a gateway reports the failures of calls, so those of attempts and rounds are not reported.
 	perCall bool
-	// activity names the round's activity; holder names its lease: the wait's, if it
-	// brings one.
+	// activity names the round's activity; holder is the holder of its lease: the wait's
+	// activity, if the lease is from a wait.
 	activity, holder string
 	clock            Clock
 	setProgress      func(string)
 }
 
-// allow lets the round begin, or returns the breaker that does not. A round that has counted
-// an attempt since it got its permit has begun, and needs no other one.
+// allow permits the round to begin, or returns the open breaker. A round that has counted an
+// attempt since it got its permit has begun, and needs no other one.
 func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error) {
 	log := b.log.get()
 	if b.port == nil || log.Permit != nil && len(log.Attempts) > 0 && b.log.outage() == nil {
@@ -97,7 +96,7 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case err != nil:
-			activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.settings.Name, "error", err)
+			activity.GetLogger(ctx).Warn("no lease from the agent's breaker: no answer", "breaker", b.settings.Name, "error", err)
 		default:
 			view = answer.View
 		}
@@ -106,15 +105,15 @@ func (b *agentBreaker) allow(ctx context.Context) (open *breaker.View, err error
 	return &view, nil
 }
 
-// acquire requests a lease to try the agent for all others.
+// acquire requests a lease to probe the agent.
 func (b *agentBreaker) acquire(ctx context.Context) (breaker.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	return b.port.Acquire(ctx, b.updateID("acquire"), b.settings, b.holder)
 }
 
-// read reads the breaker until there is an answer: a round may not begin before. Meanwhile
-// the heartbeat has the reason, and no attempt is used up.
+// read retries until it has read the breaker: a round may not begin before. The heartbeat
+// reports the reason meanwhile, and no attempt is used up.
 func (b *agentBreaker) read(ctx context.Context) (breaker.View, error) {
 	unread := "breaker " + b.settings.Name + " cannot be read"
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
@@ -137,7 +136,7 @@ func activityKey(info activity.Info) string {
 	return info.WorkflowExecution.ID + "/" + info.WorkflowExecution.RunID + "/" + info.ActivityID
 }
 
-// updateID is one for an update that may be sent any number of times.
+// updateID returns the id of an update that may be sent several times.
 func (b *agentBreaker) updateID(what string) string {
 	return fmt.Sprintf("%s/%s/%d", b.activity, what, b.clock().UnixNano())
 }
@@ -168,7 +167,7 @@ func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// holds reports whether the round still tries its agent under a lease.
+// holds reports whether the round still probes its agent under a lease.
 func (b *agentBreaker) holds(holder string) bool {
 	permit := b.log.get().Permit
 	return permit != nil && permit.Holder == holder
@@ -196,10 +195,10 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f sessi
 	return report
 }
 
-// reportProvider reports at once that the provider has failed, or, without a
-// category, that it has answered. It returns the breaker as it is then; nil: unknown, or
-// there was nothing to report. After a failure the round needs another permit before it tries
-// the agent.
+// reportProvider reports immediately that the provider has failed or, without a category,
+// that it has answered. It returns the breaker after the report; nil: unknown, or there was
+// nothing to report. After a failure the round needs another permit before it tries the
+// agent.
 func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
 	log := b.log.get()
 	if f.Category != "" {
@@ -210,14 +209,14 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFail
 		return nil
 	}
 	view := b.send(ctx, *report)
-	if view != nil && f.Category == "" { // a probe has ended with it, and the round continues
+	if view != nil && f.Category == "" { // the report has ended the probe, and the round continues
 		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 	}
 	return view
 }
 
-// send delivers a report, though the context has ended, and returns the breaker as it is then; nil:
-// it was not delivered in time.
+// send delivers a report, also after the end of the context, and returns the breaker after it;
+// nil: it was not delivered in time.
 func (b *agentBreaker) send(ctx context.Context, report session.BreakerReport) *breaker.View {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
 	defer cancel()
@@ -242,9 +241,9 @@ func (b *agentBreaker) providerBack(ctx context.Context) {
 	}
 }
 
-// report reports how the round ended; f is nil for a success. It
-// returns what could not be delivered in time, for the session to carry. It also
-// works when the round's own time is over.
+// report reports how the round ended; f is nil for a success. It returns a report that could
+// not be delivered in time, so that the session delivers it later. It also works after the
+// end of the round's context.
 func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
 	var failed session.AttemptFailure
 	if f != nil {
@@ -263,15 +262,15 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 	return nil
 }
 
-// giveBack ends a probe that says nothing about the agent.
+// giveBack ends a probe without a result.
 func (b *agentBreaker) giveBack(ctx context.Context) {
 	if permit := b.log.get().Permit; permit != nil && permit.Holder != "" {
 		b.report(ctx, &failures.Failure{Category: failures.Cancelled})
 	}
 }
 
-// deliver sends a report, unless it would change nothing: a success matters only
-// to a breaker that has counted failures, or to one that is being probed.
+// deliver sends a report, unless it would change nothing: a success changes only a
+// breaker that has counted failures, or that is being probed.
 func deliver(ctx context.Context, breakers Breakers, report session.BreakerReport) error {
 	if report.Outcome == failures.CountsAsSuccess && report.Holder == "" {
 		view, err := breakers.Recent(ctx, report.Breaker.Name)

@@ -97,7 +97,7 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, session.BreakerOpen)
 	require.True(t, app.NonRetryable())
-	var turned activities.TurnedAway
+	var turned activities.BreakerStop
 	require.NoError(t, app.Details(&turned))
 	require.Equal(t, "a", turned.Wait.Breaker)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *turned.Wait.Until, time.Minute)

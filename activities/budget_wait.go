@@ -14,14 +14,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// AwaitBudgetInput asks to wait until a budget can pay for a call that it has
-// refused.
+// AwaitBudgetInput is the input of AwaitBudgetName: a wait until a budget permits a
+// call that it has refused.
 type AwaitBudgetInput struct {
 	spec.AssignmentID
 	// Scope names the budget, and Team the session's team.
 	Scope string `json:"scope"`
 	Team  string `json:"team"`
-	// Date is the day that could not pay, if it is the team's day.
+	// Date is the day of a team's daily budget; empty: it is another budget.
 	Date string `json:"date,omitempty"`
 	// Least is what the call needs.
 	Least cost.Amount `json:"least"`
@@ -35,17 +35,17 @@ type BudgetWaits struct {
 	Random Random
 }
 
-// Await returns when the budget may pay for the call: money was added or given back,
-// an unsettled call was settled, or the day has ended. However long that takes, it
-// adds next to nothing to the session's history. A stopping worker hands the wait
-// over. It needs the store only.
+// Await returns when the budget may permit the call: it was raised, a reservation was
+// released, an unsettled call was settled, or the day has ended. The duration of the wait
+// adds almost no events to the session's history. A stopping worker hands the wait over.
+// It needs the store only.
 func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	for {
 		select {
 		case <-activity.GetWorkerStopChannel(ctx):
-			return handedOver(errHandedOver)
+			return newHandedOver(errHandedOver)
 		case <-ctx.Done():
 			return temporal.NewCanceledError()
 		case <-poll.C:
@@ -62,7 +62,7 @@ func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
 	}
 }
 
-// pays reports whether the budget may pay for the call now.
+// pays reports whether the budget may permit the call now.
 func (w *BudgetWaits) pays(key session.Key, in AwaitBudgetInput) (bool, error) {
 	if in.Date == "" {
 		l, err := w.Ledgers.Ledger(key)
@@ -72,7 +72,7 @@ func (w *BudgetWaits) pays(key session.Key, in AwaitBudgetInput) (bool, error) {
 		return true, nil
 	}
 	day, err := w.Ledgers.Day(key.Namespace, in.Team)
-	if errors.Is(err, session.ErrNotFound) { // there is no daily budget any more
+	if errors.Is(err, session.ErrNotFound) { // the daily budget was removed
 		return true, nil
 	}
 	return err == nil && day.MayPay(in.Least), err

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// viewAge is how old a breaker's state may be that a call is held to.
+	// viewAge is how old the breaker's state may be for a call.
 	viewAge = 2 * time.Second
-	// openWait is how long calls are refused by a breaker whose end of being open is not known.
-	openWait = time.Minute
+	// openWait is how long calls are refused by an open breaker without a known end of the cooldown.
+	defaultOpenWait = time.Minute
 )
 
-// callBreaker holds the calls of an attempt to the breaker of its round, and reports them. It is a
+// callBreaker applies the breaker of a round to the calls of an attempt, and reports them. It is a
 // [session.CallBreaker].
 type callBreaker struct {
 	*agentBreaker
-	ctx     context.Context //nolint:containedctx // the attempt's: calls have none of their own that outlives them
+	ctx     context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
 	reports atomic.Int64
 
 	mu     sync.Mutex
@@ -32,7 +32,7 @@ type callBreaker struct {
 	readAt time.Time
 }
 
-// forCalls is the breaker as the calls of an attempt see it; nil: there is none.
+// forCalls returns the breaker for the calls of an attempt; nil: there is none.
 func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
 	if b.port == nil {
 		return nil
@@ -40,19 +40,19 @@ func (b *agentBreaker) forCalls(ctx context.Context) session.CallBreaker {
 	return &callBreaker{agentBreaker: b, ctx: ctx}
 }
 
-// Open returns for how long calls are refused. A breaker that cannot be read refuses none. In a half-open one the
-// calls of a probe are made.
+// Open returns for how long calls are refused; zero: they are permitted. A breaker that cannot be read permits calls. A
+// half-open one permits the calls of a probe.
 func (b *callBreaker) Open() time.Duration {
 	now, state := b.clock(), b.view().State
 	switch state.At(now) {
 	case session.BreakerIsOpen:
 		if state.OpenUntil.IsZero() {
-			return openWait
+			return defaultOpenWait
 		}
 		return state.OpenUntil.Sub(now)
 	case session.BreakerHalfOpen:
 		if permit := b.log.get().Permit; permit == nil || permit.Holder == "" {
-			return openWait
+			return defaultOpenWait
 		}
 	case session.BreakerClosed:
 	}
@@ -64,7 +64,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 	state := b.view().State
 	if f == nil {
 		if state.Failures > 0 || state.Open {
-			b.keep(b.reportProvider(b.ctx, session.AttemptFailure{}))
+			b.setView(b.reportProvider(b.ctx, session.AttemptFailure{}))
 		}
 		return
 	}
@@ -72,7 +72,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 	if permit == nil || b.settings.Weigh(f.Category) != failures.CountsAsFailure {
 		return
 	}
-	b.keep(b.send(b.ctx, session.BreakerReport{
+	b.setView(b.send(b.ctx, session.BreakerReport{
 		ID: fmt.Sprintf("%s/%d", b.updateID("call"), b.reports.Add(1)), Breaker: b.settings, Outcome: failures.CountsAsFailure,
 		// The call began after the breaker was read, which may have been long after the round began.
 		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, state.Generation), Holder: permit.Holder},
@@ -80,7 +80,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 	}))
 }
 
-// view is the breaker as it was a moment ago; its zero where that is not known.
+// view returns the breaker's state, at most viewAge old; zero: it is unknown.
 func (b *callBreaker) view() breaker.View {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +95,8 @@ func (b *callBreaker) view() breaker.View {
 	return b.seen
 }
 
-// keep takes what a report has brought; nil: nothing.
-func (b *callBreaker) keep(view *breaker.View) {
+// setView stores the breaker's state after a report; nil: it is unknown.
+func (b *callBreaker) setView(view *breaker.View) {
 	if view == nil {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// callObserver reports the paid calls of a round to its observer. Of a call that
-// brought no answer the failure is known later: it is the attempt's, unless another call
+// callObserver reports the paid calls of a round to its observer. The failure of a call
+// without an answer is known later: it is the attempt's failure, unless another call
 // follows.
 type callObserver struct {
 	observer      Observer
@@ -29,12 +29,12 @@ type callObserver struct {
 type observedCall struct {
 	ended func(CallEnd)
 	end   CallEnd
-	// over: it is booked, and brought no answer.
+	// over: it is booked, and has no answer.
 	over bool
 }
 
-// begin reports that a call begins. Those that ended before without an answer did not end
-// the attempt.
+// begin reports that a call begins. It also reports earlier calls without an answer: they
+// did not end the attempt.
 func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observedCall {
 	o.finish(failures.Unknown, func(c *observedCall) bool { return c.over })
 	c := &observedCall{}
@@ -45,26 +45,26 @@ func (o *callObserver) begin(ctx context.Context, plan session.CallPlan) *observ
 	return c
 }
 
-// booked notes what a call has cost. answered: its answer is in the journal, and stored: that is kept.
+// booked notes the cost of a call. answered: its answer is in the journal. stored: its answer is stored.
 func (o *callObserver) booked(call *observedCall, used cost.Usage, answered, stored bool) {
 	o.mu.Lock()
 	call.end.Usage, call.end.Stored = used, stored
 	said := call.end.Answer
 	call.over = !answered && said == (session.CallAnswer{})
 	o.mu.Unlock()
-	if !call.over { // how a call that is the whole attempt ended is known at the attempt's end
+	if !call.over { // the result of a call that is a whole attempt is known at the attempt's end
 		o.finish(said.Category, func(c *observedCall) bool { return c == call })
 	}
 }
 
-// answered notes what the provider has said.
+// answered notes the provider's answer.
 func (o *callObserver) answered(call *observedCall, a session.CallAnswer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	call.end.Answer = a
 }
 
-// attemptEnded reports the end of all calls that are open, of which some may have been cut off.
+// attemptEnded reports the end of all open calls, some of which may have been interrupted.
 func (o *callObserver) attemptEnded(category failures.Category) {
 	o.finish(category, func(*observedCall) bool { return true })
 }
@@ -92,7 +92,7 @@ func (o *callObserver) call(plan session.CallPlan) Call {
 	return Call{Team: o.team, Session: o.session, Agent: plan.Agent, API: plan.API, Model: model, Server: plan.Server}
 }
 
-// fractions reports which part is spent of the budgets that an assignment draws from.
+// fractions reports the spent part of each budget of an assignment.
 func (o *callObserver) fractions(spent map[string]float64) {
 	for name, fraction := range spent {
 		kind, _, _ := strings.Cut(name, " ")

@@ -12,19 +12,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// checks runs checks on what is collected and collects what they may leave: in directories of
-// their own where trees are layered, otherwise in that of the execution.
+// checks runs checks on collected work and collects the files that they may leave. They run in
+// directories of their own if trees are layered, otherwise in that of the execution.
 type checks struct {
 	exec  *execution
 	files Files
 }
 
-// collect stores what changed. The work is done and paid for by now, so a store
-// that cannot take it is waited for.
+// collect stores the changes. The work is already paid for, so it waits for a store
+// that cannot be used.
 func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
 	err = c.exec.retryStore(ctx, func() error {
 		if full := c.exec.dir.now().full; full != nil {
-			return filledError{full}
+			return diskFilledError{full}
 		}
 		c.exec.dir.restoreAccess()
 		collected, err = c.files.Collect(ctx, req)
@@ -33,14 +33,14 @@ func (c checks) collect(ctx context.Context, req session.Collect) (collected ses
 	return collected, err
 }
 
-// verify sees whether collected work fulfils a contract. It returns the work with what the
-// checks left and may keep, also where one of them has failed.
+// verify checks whether collected work fulfils a contract. It returns the work with the files
+// that the checks may leave, also if one of them has failed.
 func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
 	if f := missing(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
 	if len(contract.Checks) > 0 && c.exec.dir.workDirs.HasLayers() {
-		defer func() { _ = c.exec.dir.workDirs.ClearFresh(dir) }() // the next check clears it otherwise
+		defer func() { _ = c.exec.dir.workDirs.ClearCheckDir(dir) }() // the next check clears it otherwise
 	}
 	for _, name := range contract.Checks {
 		c.exec.setProgress("check " + name)
@@ -62,12 +62,12 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 	return work, nil
 }
 
-// run runs one check on a tree, which the directory has, too. at is where it ran.
+// run runs one check on a tree. dir also has the tree. at is the directory of the check.
 func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) (outcome session.Outcome, at session.WorkDir, err error) {
 	at = dir
 	if c.exec.dir.workDirs.HasLayers() {
 		err = c.exec.retryStore(ctx, func() (err error) {
-			at, err = c.exec.dir.workDirs.Fresh(ctx, dir, tree, dir.Lower())
+			at, err = c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower())
 			return err
 		})
 		if err != nil {
@@ -81,8 +81,8 @@ func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree 
 	return outcome, at, err
 }
 
-// missing is the failure of work in which no created or changed file matches one of the
-// patterns.
+// missing returns the failure of work without a created or changed file for one of the
+// patterns; nil: each pattern has one.
 func missing(patterns, changed []string) *failures.Failure {
 	for _, pattern := range patterns {
 		found := false

@@ -14,10 +14,10 @@ import (
 
 // storeWithin bounds, for an attempt that is stopped, how long it takes to store its
 // conversation: a stopping worker does not wait for long.
-const storeWithin = 5 * time.Second
+const storeTimeout = 5 * time.Second
 
 // converses reports whether the attempt's agent keeps a conversation in its HOME.
-func (a *attempt) converses() bool {
+func (a *attempt) hasConversation() bool {
 	return a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
 }
 
@@ -26,7 +26,7 @@ func (a *attempt) converses() bool {
 // secret, or too large, continues on this host only. An error of the store leaves what the record
 // had: a later attempt elsewhere continues from there.
 func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
-	if end.dir.Tree == "" || !a.converses() || errors.Is(context.Cause(ctx), session.ErrFenced) {
+	if end.dir.Tree == "" || !a.hasConversation() || errors.Is(context.Cause(ctx), session.ErrFenced) {
 		return
 	}
 	c, ok := a.exec.agents.Conversation(a.log.agent, end.dir)
@@ -39,7 +39,7 @@ func (a *attempt) storeConversation(ctx context.Context, end attemptEnd) {
 		return // the model has said nothing since: a provider that fails for hours costs no space
 	}
 	if ctx.Err() != nil {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		ctx = bounded
 	}

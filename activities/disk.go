@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// diskEvery is how often the disk is looked at while an agent works. One look costs
-	// microseconds; what the agent has written is measured if that may be too much, and every
+	// diskEvery is how often the free space is read while an agent works, which costs
+	// microseconds. The agent's files are measured if they may be too large, and every
 	// measureEvery, but at most for one part in measureShare of the time.
 	diskEvery    = time.Second
 	measureEvery = 5 * time.Second
@@ -27,26 +27,26 @@ const (
 	quotaBytes = 16 << 20
 )
 
-// directory is the directory of an assignment, and what it takes up of the disk.
+// directory is the directory of an assignment, and its use of the disk.
 type directory struct {
 	workDirs WorkDirs
 	agents   Agents
 	clock    Clock
 	key      session.Key
 	id       spec.AssignmentID
-	// cleared is called when what the agent left is removed; may be nil.
+	// cleared is called when the agent's files are removed; may be nil.
 	cleared func(context.Context)
 
 	mu    sync.Mutex
 	state directoryState
 }
 
-// directoryState is what is known of a directory at a moment.
+// directoryState is the state of a directory.
 type directoryState struct {
 	dir session.WorkDir
 	// fresh: it was made by this execution, and nothing has worked there yet.
 	fresh bool
-	// since is from when on files there are the agent's; zero: none is.
+	// since: files that were changed since this time are the agent's; zero: none is.
 	since time.Time
 	// busy: a process may be at work there. stop ends what is at work.
 	busy bool
@@ -58,12 +58,12 @@ type directoryState struct {
 }
 
 // filledError is the failure of an agent or a check that has filled the disk.
-type filledError struct{ failure *failures.Failure }
+type diskFilledError struct{ failure *failures.Failure }
 
-func (e filledError) Error() string { return e.failure.Error() }
-func (e filledError) Unwrap() error { return e.failure }
+func (e diskFilledError) Error() string { return e.failure.Error() }
+func (e diskFilledError) Unwrap() error { return e.failure }
 
-// diskFull reports whether a disk, or its owner's part of it, has no room.
+// diskFull reports whether an error means that the disk or a quota is full.
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
@@ -91,7 +91,7 @@ func (d *directory) make() (session.WorkDir, error) {
 // open makes the directory, and ends what earlier attempts left at work there.
 func (d *directory) open() (session.WorkDir, error) {
 	dir, err := d.make()
-	if err == nil && !d.now().fresh { // to look at all processes of the host takes long
+	if err == nil && !d.now().fresh { // reading all processes of the host takes long
 		err = d.agents.Sweep(dir)
 	}
 	if err == nil {
@@ -100,15 +100,15 @@ func (d *directory) open() (session.WorkDir, error) {
 	return dir, err
 }
 
-// restoreAccess lets the directory be read again, whatever the agent has locked. What it
-// cannot restore, a collection reports.
+// restoreAccess makes the directory readable again after an agent has changed its modes.
+// Collecting the files reports what it cannot restore.
 func (d *directory) restoreAccess() { _ = d.workDirs.RestoreAccess(d.now().dir) }
 
 // idle notes that no process is at work in the directory any more.
 func (d *directory) idle() { d.change(func(s *directoryState) { s.busy = false }) }
 
-// watch has an agent or a check work in the directory. It is stopped when it fills the
-// disk: then the error is a filledError. process: it is a process. begun is when the
+// watch runs work, an agent or a check, in the directory, and stops it when it fills the
+// disk: then the error is a diskFilledError. process: it is a process. begun is when the
 // attempt was begun; zero: now.
 func (d *directory) watch(ctx context.Context, who string, process bool, begun time.Time, work func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -124,15 +124,15 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	full := d.change(func(s *directoryState) { s.busy, s.stop = before.busy, before.stop }).full
 	switch {
 	case failure != nil:
-		return filledError{failure}
+		return diskFilledError{failure}
 	case full != nil:
-		return filledError{full}
+		return diskFilledError{full}
 	}
 	return err
 }
 
-// watchDisk looks at the disk until ctx ends. It stops what fills the disk and returns that
-// as a failure.
+// watchDisk checks the disk until ctx ends. It stops work that fills the disk and returns a
+// failure; nil: the disk was not filled.
 func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, stop context.CancelCauseFunc) *failures.Failure {
 	before, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	var had session.Written
@@ -163,15 +163,15 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 // filledBy reports whether an attempt has failed because its agent has filled the disk: nil if
 // it has not. What the agent has left is removed then, so that others continue.
 func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
-	var filled filledError
-	failure, failed := asFailure(counted(err))
+	var filled diskFilledError
+	failure, failed := asFailure(asUnknown(err))
 	switch {
 	case errors.As(err, &filled):
 		failure = filled.failure
 	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Owner == failures.OwnerPerson:
 		return nil
 	default:
-		why := d.fills(ctx, d.now().since, nil)
+		why := d.howFilled(ctx, d.now().since, nil)
 		if why == "" {
 			return nil
 		}
@@ -183,10 +183,10 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 	return failure
 }
 
-// fills says in which way the files in the directory since a time fill the disk;
-// empty: the disk is not full, or they are not why. full is an error that reported a full
-// disk; nil: there was none.
-func (d *directory) fills(ctx context.Context, since time.Time, full error) string {
+// howFilled describes how the directory's files since a time fill the disk; empty: the disk
+// is not full, or they are not the cause. full is an error that reported a full disk; nil:
+// there was none.
+func (d *directory) howFilled(ctx context.Context, since time.Time, full error) string {
 	disk, err := d.workDirs.Disk()
 	if disk.Full = full != nil; err != nil || since.IsZero() || !disk.Full && !disk.IsLow() {
 		return ""
@@ -213,9 +213,9 @@ func (d *directory) clear(ctx context.Context, why string) {
 	}
 }
 
-// makeRoom gives back to a full disk what the directory takes up of it: first TMPDIR, then all of
-// a directory that fills it, which is the failure of the attempt. It returns false if there is
-// nothing to give back, or if something is at work there.
+// makeRoom frees space on a full disk. It first clears TMPDIR, then the whole directory if that
+// fills the disk, which is a failure of the attempt. It returns false if there is nothing to
+// remove, or if a process is at work there.
 func (d *directory) makeRoom(ctx context.Context, err error) bool {
 	was := d.change(func(s *directoryState) { s.tmpCleared = s.tmpCleared || s.dir.Tmp != "" && !s.busy })
 	switch {
@@ -224,7 +224,7 @@ func (d *directory) makeRoom(ctx context.Context, err error) bool {
 	case !was.tmpCleared:
 		return d.workDirs.ClearTmp(was.dir) == nil
 	}
-	why := d.fills(ctx, was.since, err)
+	why := d.howFilled(ctx, was.since, err)
 	if why == "" {
 		return false
 	}
@@ -250,14 +250,14 @@ func (d *directory) openIfLow() bool {
 	return err == nil
 }
 
-// relieve gives back what the directory takes up of a full disk, whatever the work
-// has come to: the next attempt fills it again, and may have to wait for long.
-func (d *directory) relieve(ctx context.Context) {
+// freeDisk clears the directory if it fills the disk, also after a success: the next
+// attempt fills the directory again, and may have to wait for a long time.
+func (d *directory) freeDisk(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if !d.openIfLow() {
 		return
 	}
-	if why := d.fills(ctx, d.now().since, nil); why != "" {
+	if why := d.howFilled(ctx, d.now().since, nil); why != "" {
 		d.clear(ctx, why)
 	}
 }

@@ -8,17 +8,17 @@
 //	phaseMerge      the merge of a phase and its checks
 //	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
 //	spender         paid calls and stored answers of an attempt
-//	paidCall        one call under way
+//	paidCall        one call in flight
 //	journalWriter   the assignment's journal
-//	reservations    what is set aside in the session's ledger
+//	reservations    the reservations in the session's ledger
 //	callObserver    reports calls to the observer
-//	outageWait      waits for a provider or a host that is in trouble
+//	outageWait      waits for a provider or a host that fails
 //	agentBreaker    permits, leases and reports of the agent's breaker
 //	checks          runs checks, collects files
 //	roundLog        the assignment's record with the round's log in it; its only owner
 //	execution       lock, fence, stop of the worker, retries of the store
-//	directory       the assignment's directory, and what it takes up of the disk
+//	directory       the assignment's directory, and its use of the disk
 //	heartbeats      reports to Temporal
 //
-// The activities depend on ports, in ports.go, and not on what implements them.
+// The activities depend on the ports in ports.go, not on their implementations.
 package activities

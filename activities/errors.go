@@ -28,7 +28,7 @@ func isPermanent(err error) bool {
 		errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrFenced)
 }
 
-// storeError is how a store's error leaves an activity: as retryable as it is.
+// storeError converts a store's error to the error of an activity, retryable or not.
 func storeError(err error) error {
 	switch {
 	case err == nil:
@@ -42,7 +42,7 @@ func storeError(err error) error {
 		temporal.ApplicationErrorOptions{Cause: err})
 }
 
-// permanentFailure is what a permanent error means for the session.
+// permanentFailure returns the failure of the session for a permanent error.
 func permanentFailure(err error) *failures.Failure {
 	if failure, ok := asFailure(err); ok {
 		return failure
@@ -70,21 +70,21 @@ func unrecoverable(report RoundFailure, cause error) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
-// isAnswer reports whether an error has already the form in which it leaves an activity.
-func isAnswer(err error) bool {
+// isApplicationError reports whether an error is already the error of an activity.
+func isApplicationError(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app)
 }
 
-// handedOver has Temporal start the next execution at once, where it may.
-func handedOver(why error) error {
+// newHandedOver returns the error with which Temporal starts the next execution at once, unless the activity was cancelled.
+func newHandedOver(why error) error {
 	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another worker continues", session.HandedOver,
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }
 
-// counted makes an error on the agent's side that is no failure yet into one of category
-// unknown. Errors of the store, and of the round's own end, stay what they are.
-func counted(err error) error {
+// asUnknown converts an error of the agent that is not a failure to a failure of category
+// unknown. It does not change errors of the store and errors that end the round.
+func asUnknown(err error) error {
 	var app *temporal.ApplicationError
 	switch _, failed := asFailure(err); {
 	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrFenced):

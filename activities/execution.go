@@ -31,21 +31,21 @@ type execution struct {
 	id          spec.AssignmentID
 	incarnation int
 	dir         *directory
-	// background is what the execution waits for at its end.
+	// background has goroutines that the execution waits for at its end.
 	background sync.WaitGroup
 
 	mu sync.Mutex
 	// held is the assignment's lock; nil until this is its executor.
 	held session.Lock
-	// progress is what people see of the work.
+	// progress is the line that people see of the work.
 	progress string
 }
 
 // The waits of an execution.
 const (
-	// lockEvery is how often an execution looks at first whether another executor of its
-	// assignment, on a worker that lost touch, has ended; lockEveryMost how seldom
-	// once that takes long.
+	// lockEvery is the first interval at which an execution checks whether another executor
+	// of its assignment, on a worker that Temporal has lost, has ended. It grows to
+	// lockEveryMost.
 	lockEvery     = 50 * time.Millisecond
 	lockEveryMost = time.Second
 	// fenceEvery is how often it looks whether a later incarnation of its session has
@@ -117,8 +117,8 @@ func (e *execution) untilStopped(ctx context.Context) (context.Context, context.
 	return work, cancel
 }
 
-// watchFence looks now and then whether the assignment is still this incarnation's: one
-// that Temporal has lost would continue to work and to pay.
+// watchFence checks at intervals whether a later incarnation has the assignment. Otherwise an
+// executor that Temporal has lost would continue to work and to pay.
 func (e *execution) watchFence(ctx context.Context, cancel context.CancelCauseFunc) {
 	for sleep(ctx, fenceEvery) == nil {
 		record, err := e.sessions.Record(e.key, e.id)
@@ -138,9 +138,9 @@ func (e *execution) abortIfReplaced(end context.CancelCauseFunc) {
 	}
 }
 
-// acquireLock makes this the assignment's only live executor. It waits for another one
-// to end: on a worker that Temporal has given up but that still lives, or agents
-// that are dying after their worker was killed.
+// acquireLock makes this the assignment's only live executor. It waits for the end of another
+// one: on a live worker whose execution Temporal has timed out, or the remaining processes of
+// a killed worker.
 func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) {
 	for wait := lockEvery; ; wait = min(2*wait, lockEveryMost) {
 		var held session.Lock
@@ -171,7 +171,7 @@ func (e *execution) lock() session.Lock {
 	return e.held
 }
 
-// setProgress says in the next heartbeat what the work is at.
+// setProgress sets the progress line of the next heartbeat.
 func (e *execution) setProgress(line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,9 +184,8 @@ func (e *execution) progressNow() string {
 	return e.progress
 }
 
-// retryStore tries something with the store until the store can be used. Meanwhile
-// the heartbeat says what is wrong, and no attempt is used up. Permanent errors
-// are returned.
+// retryStore calls try until the store can be used. The heartbeat reports the error
+// meanwhile, and no attempt is used up. It returns permanent errors.
 func (e *execution) retryStore(ctx context.Context, try func() error) error {
 	freed := false
 	for wait := storeWait; ; {
@@ -212,7 +211,7 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 	}
 }
 
-// fromStore returns what a call of the store gives, by a retryStore function.
+// fromStore returns the result of a read from the store, with retries by retryStore.
 func fromStore[T any](ctx context.Context, retryStore func(context.Context, func() error) error, read func() (T, error)) (value T, err error) {
 	err = retryStore(ctx, func() (err error) {
 		value, err = read()
@@ -230,12 +229,12 @@ func executionEnd(ctx context.Context, err error, details ...any) error {
 		return nil
 	case errors.Is(cause, errHandedOver), errors.Is(cause, errReplaced),
 		errors.Is(cause, activity.ErrActivityPaused), errors.Is(cause, activity.ErrActivityReset):
-		return handedOver(cause)
+		return newHandedOver(cause)
 	case errors.Is(cause, session.ErrFenced):
 		return storeError(session.ErrFenced)
 	case ctx.Err() != nil:
 		return temporal.NewCanceledError(details...)
-	case isAnswer(err):
+	case isApplicationError(err):
 		return err
 	}
 	return storeError(err)
@@ -247,10 +246,10 @@ func resumesAfter(ctx context.Context, err error) bool {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced)
 	}
-	return isAnswer(err) || !isPermanent(err)
+	return isApplicationError(err) || !isPermanent(err)
 }
 
-// sleep waits, or returns why it need not.
+// sleep waits. It returns the cause if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error { return sleepUnless(ctx, d, nil) }
 
 // sleepUnlessStopped waits, or ends at once with a HandedOver error when the worker stops:
@@ -268,6 +267,6 @@ func sleepUnless(ctx context.Context, d time.Duration, stop <-chan struct{}) err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-stop:
-		return handedOver(errHandedOver)
+		return newHandedOver(errHandedOver)
 	}
 }

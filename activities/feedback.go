@@ -17,11 +17,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// feedback tells the attempt what went wrong before, in an attempt of its own or at
-// the merge; that its work, or what it builds on, was sent back; and what a person
-// says. It has the reasons for which work was sent back until the work is accepted.
+// feedback returns the feedback for the attempt: the failure of an earlier attempt or of the
+// merge, the reasons why its work or a phase that it depends on was sent back, and a person's
+// note. The reasons are repeated until the work is accepted.
 func (a *attempt) feedback(ctx context.Context, s start) (*session.Feedback, error) {
-	f, err := a.wentWrong(ctx, s)
+	f, err := a.previousFailure(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (a *attempt) feedback(ctx context.Context, s start) (*session.Feedback, err
 	case f == nil:
 		f = a.sentBack(ctx, s)
 	default:
-		f.SentBack = whySentBack(a.in)
+		f.SentBack = sentBackText(a.in)
 	}
 	if a.in.Note == "" {
 		return f, nil
@@ -42,8 +42,8 @@ func (a *attempt) feedback(ctx context.Context, s start) (*session.Feedback, err
 	return f, nil
 }
 
-// wentWrong describes the failure before; nil if there was none.
-func (a *attempt) wentWrong(ctx context.Context, s start) (*session.Feedback, error) {
+// previousFailure describes the previous failure; nil: there was none.
+func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedback, error) {
 	if s.failure == nil {
 		if a.in.Feedback == "" {
 			return nil, nil
@@ -52,7 +52,7 @@ func (a *attempt) wentWrong(ctx context.Context, s start) (*session.Feedback, er
 		return session.FeedbackOn(f), err
 	}
 	rounds, _, _ := a.log.rounds()
-	told := asBefore(rounds, *s.failure)
+	told := firstReport(rounds, *s.failure)
 	feedback := session.FeedbackOn(&told.Failure)
 	feedback.Kept = s.kept
 	if told.Diff != "" {
@@ -64,11 +64,10 @@ func (a *attempt) wentWrong(ctx context.Context, s start) (*session.Feedback, er
 	return feedback, nil
 }
 
-// asBefore is a failure in the words in which a run of the session first had it:
-// the same attempt, on the same files, failing in the same way. What a check
-// prints may name times and paths; told in other words, the next attempt would
-// request anew what is paid for.
-func asBefore(rounds []session.RoundRecord, t tried) session.AttemptReport {
+// firstReport returns the first report of the same failure in the record: of the same attempt,
+// on the same files. The output of a check may contain times and paths. With another text the
+// next attempt's requests would differ, and stored answers would be paid for again.
+func firstReport(rounds []session.RoundRecord, t tried) session.AttemptReport {
 	for _, round := range rounds {
 		if round.Epoch != t.key.Epoch || round.Round != t.key.Round {
 			continue
@@ -134,7 +133,7 @@ func (a *attempt) formerWork(ctx context.Context) spec.Digest {
 	return folded.Manifest
 }
 
-// undone is an assignment's work as it was when its own phase was last sent back.
+// undone returns an assignment's work from before its own phase was last sent back.
 func (s sessionContext) undone(id spec.AssignmentID) (session.CheckpointAssignment, bool) {
 	for _, back := range slices.Backward(s.checkpoint.Reworks) {
 		if back.To != id.Phase {
@@ -152,7 +151,7 @@ func (s sessionContext) undone(id spec.AssignmentID) (session.CheckpointAssignme
 // sentBack tells an attempt, where nothing else went wrong, that work was sent back:
 // that of its own phase, or of one that it builds on.
 func (a *attempt) sentBack(ctx context.Context, s start) *session.Feedback {
-	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: saysSentBack(a.in), Output: reasons(a.in)})
+	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: sentBackSentence(a.in), Output: reasons(a.in)})
 	switch {
 	case a.in.Rework.To != a.in.Phase:
 		f.Advice = "Your input files were fixed for these reasons. Do your work on them as they are now, and check whether the reasons are resolved."
@@ -169,8 +168,8 @@ func (a *attempt) sentBack(ctx context.Context, s start) *session.Feedback {
 	return f
 }
 
-// saysSentBack is a sentence on who has sent the work back.
-func saysSentBack(in RoundInput) string {
+// sentBackSentence returns a sentence on who has sent the work back.
+func sentBackSentence(in RoundInput) string {
 	back := in.Rework
 	work, since := "the work", ""
 	if back.To != in.Phase {
@@ -199,5 +198,5 @@ func reasons(in RoundInput) string {
 	return b.String()
 }
 
-// whySentBack is all of that in one text.
-func whySentBack(in RoundInput) string { return saysSentBack(in) + ":\n" + reasons(in) }
+// sentBackText returns the sentence and the reasons.
+func sentBackText(in RoundInput) string { return sentBackSentence(in) + ":\n" + reasons(in) }

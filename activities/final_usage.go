@@ -23,11 +23,11 @@ func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
 	return out, storeError(err)
 }
 
-// errAtWork: an assignment's usage cannot be booked, because an executor still has its lock.
-var errAtWork = errors.New("assignment locked")
+// errAssignmentLocked: an assignment's usage cannot be booked, because an executor still has its lock.
+var errAssignmentLocked = errors.New("assignment locked")
 
-// bookUsage brings the ledger of a session that ends up to date. Calls that were under
-// way when their worker was lost are unsettled from now on.
+// bookUsage updates the ledger of a session that ends. Calls that were in flight when their
+// worker was lost become unsettled.
 func (b *Boundaries) bookUsage(ctx context.Context, phases []session.PhaseStatus) {
 	key := sessionKey(activity.GetInfo(ctx))
 	ledger, err := b.Ledgers.Ledger(key)
@@ -39,16 +39,15 @@ func (b *Boundaries) bookUsage(ctx context.Context, phases []session.PhaseStatus
 	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			if err := r.book(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAtWork) {
+			if err := r.book(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAssignmentLocked) {
 				activity.GetLogger(ctx).Warn("an assignment's cost is not final", "assignment", id.String(), "error", err)
 			}
 		}
 	}
 }
 
-// release gives up what is set aside for calls of earlier incarnations that nobody
-// works on any more: calls of this one would wait for them, and so might whoever
-// is to take them up.
+// release releases the reservations of calls of earlier incarnations that have no executor.
+// Otherwise calls of this incarnation would wait for them.
 func (r *restoration) release() error {
 	if r.in.Incarnation == 1 {
 		return nil
@@ -63,14 +62,14 @@ func (r *restoration) release() error {
 			continue
 		}
 		err := usageReader{r.Programs, r.WorkDirs, r.Sessions, r.Ledgers, r.Clock}.book(r.key, id, row)
-		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
+		if err != nil && !errors.Is(err, errAssignmentLocked) { // who is at work is fenced off, and gives up its own
 			return err
 		}
 	}
 	return nil
 }
 
-// usageReader books what assignments have cost on which nobody works any more.
+// usageReader books the cost of assignments that have no executor.
 type usageReader struct {
 	programs ProgramUsage
 	workDirs WorkDirs
@@ -79,7 +78,7 @@ type usageReader struct {
 	clock    Clock
 }
 
-// book brings an assignment's row in the ledger, which is given, up to date.
+// book updates an assignment's row in the ledger.
 func (r usageReader) book(key session.Key, id spec.AssignmentID, row budget.Row) error {
 	journal, err := r.ledgers.Journal(key, id)
 	if err != nil || len(journal.Calls())+len(row.Reserved) == 0 {
@@ -91,7 +90,7 @@ func (r usageReader) book(key session.Key, id spec.AssignmentID, row budget.Row)
 			return err
 		}
 		if !ok {
-			return errAtWork
+			return errAssignmentLocked
 		}
 		defer lock.Unlock()
 		if journal, err = r.ledgers.Journal(key, id); err != nil { // it may have grown

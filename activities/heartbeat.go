@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// The rhythm of heartbeats.
+// The times of heartbeats.
 const (
 	// firstBeat is when an execution first reports to Temporal, and beatEvery how often
 	// after that. beatLimit bounds a report, lastBeatLimit one that its end waits for.
@@ -21,7 +21,7 @@ const (
 // heartbeats reports an execution of an activity to Temporal.
 type heartbeats struct {
 	port Heartbeats
-	// current is what there is to report.
+	// current returns the heartbeat to send.
 	current func() Heartbeat
 	// replaced is called when Temporal has started another execution in place of this one.
 	replaced func()
@@ -52,7 +52,7 @@ func (h heartbeats) last(ctx context.Context) {
 //
 // The SDK's own heartbeats would end the activity's context when Temporal cannot be
 // reached for some seconds, and with it an agent's work of hours. They are used
-// only when Temporal has answered that nobody waits for the activity any more.
+// only when Temporal has answered that the activity is no longer wanted.
 func (h heartbeats) send(ctx context.Context) {
 	logger, state := activity.GetLogger(ctx), delivered
 	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
@@ -76,7 +76,7 @@ func (h heartbeats) send(ctx context.Context) {
 		case undelivered:
 			logger.Warn("the heartbeat failed; the work continues", "error", err)
 		case replaced:
-			logger.Warn("Temporal has timed out this execution; its successor waits for the result")
+			logger.Warn("Temporal has timed out this execution; the next execution waits for the result")
 		case delivered:
 			logger.Info("heartbeats succeed again")
 		}
@@ -93,8 +93,8 @@ const (
 	replaced beatState = "replaced"
 )
 
-// after is the state after a heartbeat that ended with err. That nobody waits for the activity
-// any more changes nothing: the activity's context says so.
+// after returns the state after a heartbeat that ended with err. ErrUnwanted does not change it:
+// the activity's context ends in this case.
 func (s beatState) after(err error) beatState {
 	switch {
 	case err == nil:

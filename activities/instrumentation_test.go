@@ -38,7 +38,7 @@ func (w *witness) RoundEnded(agent string, c failures.Category) {
 }
 func (w *witness) WorkerLost(agent string)   { w.hear("worker of %s lost", agent) }
 func (w *witness) StoreWaited(time.Duration) { w.hear("store waited") }
-func (w *witness) OutsideCalled(whom activities.Whom, outcome string) {
+func (w *witness) ExternalCalled(whom activities.ExternalSystem, outcome string) {
 	w.hear("call of %s: %s", whom, outcome)
 }
 func (w *witness) CallReplayed(c activities.Call) { w.hear("call of %s replayed", c.Agent) }

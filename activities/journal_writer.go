@@ -24,14 +24,14 @@ type journalWriter struct {
 	// retryStore tries something with the store until the store can be used.
 	retryStore func(ctx context.Context, try func() error) error
 
-	// writing is held by whoever appends, from the decision on a call to what follows from it
-	// in the ledger. Whoever holds it may wait for the store.
+	// writing serialises appending: it is held from the decision on a call until the ledger is
+	// updated. Its holder may wait for the store.
 	writing *semaphore.Weighted
-	// pending are numbered entries that the store could not take. The first may be there or
+	// pending are numbered entries that could not be stored. The first may be there or
 	// not, so they come before every other entry.
 	pending []budget.Entry
 
-	// mu is held only to look and to change, never to wait.
+	// mu guards the fields below. Its holder never waits.
 	mu      sync.Mutex
 	journal *budget.Journal
 }
@@ -53,23 +53,23 @@ func (w *journalWriter) open(ctx context.Context, programs ProgramUsage, workDir
 	return nil
 }
 
-// read gives the journal to look at, or to change.
+// read calls look with the journal, under the lock.
 func (w *journalWriter) read(look func(j *budget.Journal)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	look(w.journal)
 }
 
-// next is the number of the entry to come.
+// next returns the number of the next entry.
 func (w *journalWriter) next() int64 {
 	if n := len(w.pending); n > 0 {
 		return w.pending[n-1].Seq + 1
 	}
-	return w.journal.Next() // nobody else appends
+	return w.journal.Next() // the caller holds writing
 }
 
-// append adds an entry to the journal. One that is given up, because ctx ends while the store
-// cannot be used, is pending.
+// append adds an entry to the journal. If ctx ends while the store cannot be used, the entry
+// becomes pending.
 func (w *journalWriter) append(ctx context.Context, e budget.Entry) error {
 	w.queue(e)
 	var applied error
@@ -80,8 +80,8 @@ func (w *journalWriter) append(ctx context.Context, e budget.Entry) error {
 	return errors.Join(applied, err)
 }
 
-// queue numbers an entry and has it written with the next one. What a call has reported since
-// its last entry replaces that.
+// queue numbers an entry, which is written with the next one. A newer report of a call replaces
+// a pending one.
 func (w *journalWriter) queue(e budget.Entry) {
 	e.Seq, e.At = w.next(), w.clock().UTC()
 	if n := len(w.pending); n > 1 && e.Kind == budget.Reported && w.pending[n-1].Kind == e.Kind && w.pending[n-1].Call == e.Call {
@@ -105,7 +105,7 @@ func (w *journalWriter) flush() (applied, err error) {
 	return applied, nil
 }
 
-// report appends what a call has reported, or leaves it for the next entry.
+// report appends a report of a call, or leaves it pending until the next entry.
 func (w *journalWriter) report(e budget.Entry) error {
 	if !w.writing.TryAcquire(1) {
 		return nil // the next report comes soon
@@ -116,7 +116,7 @@ func (w *journalWriter) report(e budget.Entry) error {
 	return applied
 }
 
-// spent is what the assignment has paid, or what one run has paid for one attempt.
+// spent returns the cost of the assignment, spentOn that of one attempt in one run.
 func (w *journalWriter) spent() (sum cost.Usage) {
 	w.read(func(j *budget.Journal) { sum = j.Spent() })
 	return sum
@@ -127,9 +127,8 @@ func (w *journalWriter) spentOn(run string, attempt session.CallKey) (sum cost.U
 	return sum
 }
 
-// unsettled is the entry that ends a call which was under way when its worker was
-// lost. The files of an agent program have what it has used since that was last
-// noted.
+// unsettled returns the entry that ends a call which was in flight when its worker was lost.
+// The files of an agent program have its usage since the last entry.
 func unsettled(programs ProgramUsage, workDirs WorkDirs, key session.Key, id spec.AssignmentID, call budget.Call) budget.Entry {
 	e := budget.Entry{Kind: budget.Unsettled, Call: call.ID}
 	if call.Key.Turn != 0 || programs == nil {

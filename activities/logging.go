@@ -23,7 +23,7 @@ func spending(u cost.Usage) []any {
 }
 
 // observed does the attempt, and reports it to the observer and the log.
-func (r *round) observed(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
+func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
 	attempt, began := len(r.log.get().Attempts)+1, r.ports.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)
 	activity.GetLogger(ctx).Info("attempt started")
@@ -37,7 +37,7 @@ func (r *round) observed(ctx context.Context, a *attempt) (*session.RoundResult,
 	switch {
 	case err == nil:
 		ended(AttemptEnd{})
-	case failed && ctx.Err() == nil && !r.canBeHelped(*failure) && !r.outage.waitsOut(*failure):
+	case failed && ctx.Err() == nil && !r.canRaiseBudget(*failure) && !r.outage.waitsOut(*failure):
 		ended(AttemptEnd{Category: failure.Category})
 	default:
 		ended(AttemptEnd{Interrupted: true})

@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Mark writes where the session stands. An answer of a person is in a checkpoint once Mark
-// has returned: who, when and why.
+// Mark writes the session's status. After it has returned, a checkpoint has the person's answer:
+// who, when and why.
 func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 	var out Marked
 	if in.Answer != nil && in.Status.Checkpoint != "" {
@@ -28,7 +28,7 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 	if err != nil {
 		return Marked{}, err
 	}
-	c := following(ctx, s.checkpoint, in.Boundary)
+	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	c.Answers = answered(c, *in.Answer)
 	var out Marked
 	if out.Head, err = b.Sessions.PutCheckpoint(ctx, s.key, c); err != nil {
@@ -39,9 +39,9 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 	return out, err
 }
 
-// answered is what people have said by now. An approval, and the choice of the later
-// version of a conflict, record the digest of the work that they are for. Several persons may
-// approve in answer to one request.
+// answered returns the answers with a new one. An approval, and the choice of the later version
+// of a conflict, record the digest of the work that they are for. Several persons may approve in
+// answer to one request.
 func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
 	case a.Action == session.AnswerApprove:
@@ -53,9 +53,9 @@ func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	return append(earlier, a)
 }
 
-// Rework sends a phase's work back: it and what builds on it leave the checkpoint,
-// which keeps them as undone, and their recorded results count as stale from now
-// on. Doing it again writes the same link of the chain once more.
+// Rework sends a phase's work back. The work of the phase and of the phases that depend on it
+// moves to the undone work of the checkpoint, and their recorded results become stale. It is
+// idempotent: another execution writes the same checkpoint again.
 func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, error) {
 	s, err := b.session(ctx, in.Status.Checkpoint)
 	if err != nil {
@@ -79,9 +79,9 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 	return Reworked{Head: head, Input: input, Decisions: c.Decisions}, nil
 }
 
-// undone is the checkpoint after work was sent back, and what the phase starts from.
+// undone returns the checkpoint after work was sent back, and the input of the phase.
 func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInput) (session.Checkpoint, spec.Digest, error) {
-	c := following(ctx, s.checkpoint, in.Boundary)
+	c := nextCheckpoint(ctx, s.checkpoint, in.Boundary)
 	rework := in.Rework
 	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
 		known := slices.ContainsFunc(rework.Undone, func(u session.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
@@ -102,8 +102,8 @@ func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInpu
 	return c, input.Manifest, err
 }
 
-// markStale has nobody take the rounds of what was sent back for finished, or for work
-// under way.
+// markStale marks the recorded rounds of work that was sent back as stale: they count neither
+// as finished nor as interrupted.
 func (b *Boundaries) markStale(s sessionContext, in ReworkInput) error {
 	for _, id := range s.team.Assignments() {
 		if !slices.Contains(in.Rework.Open, id.Phase) {

@@ -26,16 +26,15 @@ type phaseMerge struct {
 	phase   spec.Phase
 	exec    *execution
 	checks  checks
-	// started: the record has it that the checks were started.
+	// started: the record says that the checks were started.
 	started bool
 }
 
-// Merge folds the personas' deltas onto the phase's input, looks whether the
-// phase produced what it must, and runs its checks on the merged tree. What is
-// wrong with the work is in the result: it is for the workflow to have it
-// fixed. An unusable store or a stopping worker is an error that Temporal
-// tries again. A check that takes its worker down again and again is given up as
-// worker_lost, and a merge of an earlier incarnation is fenced, like a round.
+// Merge merges the personas' deltas onto the phase's input, and verifies the merged
+// tree by the phase's contract and checks. A failure of the work is in the result:
+// the workflow schedules a round that fixes it. An unusable store or a stopping
+// worker is an error that Temporal retries. Checks that end their worker several
+// times are given up as worker_lost. A merge of an earlier incarnation is fenced.
 func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error) {
 	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, in.Incarnation)
 	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
@@ -56,7 +55,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	}
 	defer unlock()
 
-	defer e.dir.relieve(work)
+	defer e.dir.freeDisk(work)
 	result, err := m.merge(work)
 	if ended := m.end(work); err == nil {
 		err = ended
@@ -88,7 +87,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	return m.verify(ctx, result)
 }
 
-// verify holds the merged tree against what the phase has to produce and pass.
+// verify verifies the merged tree by the phase's contract.
 func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResult, error) {
 	changed, err := fromStore(ctx, m.exec.retryStore, func() ([]string, error) { return m.ports.Files.Changed(ctx, m.in.Input, result.Tree) })
 	if err != nil {
@@ -117,7 +116,7 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.ports.Agents.Secrets()}
 	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree}, &session.Outcome{})
 	if err != nil {
-		result.Failure, err = m.failed(ctx, counted(err))
+		result.Failure, err = m.failed(ctx, asUnknown(err))
 		return result, err
 	}
 	if kept.Delta != "" {
@@ -126,12 +125,12 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 	return result, nil
 }
 
-// agent is the integrator's, by whose breaker and records the merge is known.
+// agent returns the integrator's agent.
 func (m *phaseMerge) agent() string { return m.session.team.Personas[m.in.Integrator].Agent }
 
 // start notes durably that the checks are about to be started, and counts a lost worker
-// if an execution before this one has not noted their end. The failure says that
-// they take their workers down.
+// if an earlier execution has not noted their end. The failure means that too many
+// workers were lost during the checks.
 func (m *phaseMerge) start(ctx context.Context) (failure *failures.Failure, err error) {
 	err = m.change(ctx, func(log *session.MergeLog) {
 		if log.Started {
@@ -177,9 +176,8 @@ func (m *phaseMerge) put(change func(*session.MergeLog)) error {
 	return err
 }
 
-// failed tells a failure of the work, which somebody has to fix, from the
-// activity's own errors. Trouble of the host is waited out like that of a round: by
-// another execution of the merge, without a slot.
+// failed returns the failure of the work in err, or the activity's error. A failure of the
+// host is waited out as in a round: by another execution of the merge, without a slot.
 func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, error) {
 	f, ok := asFailure(err)
 	retry := m.session.team.Retry
@@ -193,7 +191,7 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 	now := m.ports.Clock().UTC()
 	var o session.Outage
 	if err := m.change(ctx, func(log *session.MergeLog) {
-		o = log.Outage.After(masked(m.ports.Agents, *f), m.agent(), now, patience, m.ports.Random.next())
+		o = log.Outage.After(maskedFailure(m.ports.Agents, *f), m.agent(), now, patience, m.ports.Random.next())
 		log.Outage = &o
 	}); err != nil {
 		return nil, err
@@ -210,7 +208,7 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 	return nil, providerOutage(o, session.RoundReport{}) // a merge costs nothing
 }
 
-// conflictFailure lists for the integrator on what the personas disagree.
+// conflictFailure returns the failure that lists the personas' conflicts for the integrator.
 func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failure {
 	var lines []string
 	for _, c := range conflicts {

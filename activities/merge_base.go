@@ -10,17 +10,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// mergeBase is what a session's work is merged onto.
+// mergeBase is the workspace and the decisions onto which a session's work is merged.
 type mergeBase struct {
 	files     Files
 	team      spec.Team
 	workspace spec.Digest
-	// given are decisions that were made before the session.
+	// given are decisions from the start of the session.
 	given map[string]string
 }
 
-// fold merges the work of the phases onto the workspace, and finds on which
-// paths and decisions it disagrees.
+// fold merges the work of the phases onto the workspace, and finds the conflicting
+// paths and decisions.
 func (g mergeBase) fold(ctx context.Context, phases []string, done map[spec.AssignmentID]session.CheckpointAssignment) (session.Folded, []session.Step, error) {
 	steps := session.Steps(g.team, phases, done)
 	folded, err := g.files.Fold(ctx, g.workspace, steps)
@@ -32,8 +32,8 @@ func (g mergeBase) fold(ctx context.Context, phases []string, done map[spec.Assi
 	return folded, steps, nil
 }
 
-// fill gives a checkpoint the work that is done and what it adds up to. It
-// returns what the work disagrees on.
+// fill sets the work of a checkpoint, its tree, decisions and usage. It returns the
+// conflicts of the work.
 func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spec.AssignmentID]session.CheckpointAssignment) ([]session.Conflict, error) {
 	folded, steps, err := g.fold(ctx, g.team.PhaseNames(), done)
 	if err != nil {
@@ -46,9 +46,9 @@ func (g mergeBase) fill(ctx context.Context, c *session.Checkpoint, done map[spe
 	return folded.Conflicts, err
 }
 
-// extend is fill for a checkpoint that has all work but a phase's. Where the phase builds on
-// all of it, only the phase's own is merged, onto the checkpoint's tree: it comes last, and
-// settles what the work before it disagrees on.
+// extend is fill for a checkpoint that has all work except that of a phase. If the phase depends
+// on all other work, only the phase's work is merged, onto the checkpoint's tree: it is the last
+// step, and resolves the conflicts of the work before it.
 func (g mergeBase) extend(ctx context.Context, c *session.Checkpoint, phase string, done map[spec.AssignmentID]session.CheckpointAssignment) ([]session.Conflict, error) {
 	if !covers(g.team.Ancestors(phase), c.Assignments) {
 		return g.fill(ctx, c, done)
@@ -84,7 +84,7 @@ func (g mergeBase) list(c *session.Checkpoint, done map[spec.AssignmentID]sessio
 	c.Assignments, c.Usage = []session.CheckpointAssignment{}, cost.Usage{}
 	for _, id := range g.team.Assignments() {
 		if a, ok := done[id]; ok {
-			c.Assignments = append(c.Assignments, digested(a))
+			c.Assignments = append(c.Assignments, withBasisDigest(a))
 			c.Usage = c.Usage.Add(a.Usage)
 		} else if a, ok := c.Undone(id); ok { // it has cost what it has cost
 			c.Usage = c.Usage.Add(a.Usage)
@@ -119,7 +119,7 @@ func (g mergeBase) addArtifacts(ctx context.Context, tree spec.Digest, before []
 }
 
 // digested names the basis of an assignment's work as a whole. That of earlier phases is named.
-func digested(a session.CheckpointAssignment) session.CheckpointAssignment {
+func withBasisDigest(a session.CheckpointAssignment) session.CheckpointAssignment {
 	if a.Basis != nil && a.InputDigest == "" {
 		a.InputDigest = a.Basis.Digest()
 	}

@@ -39,25 +39,25 @@ type Notices struct {
 	Recipients Recipients
 	// Mask replaces every secret that the worker knows.
 	Mask func(text string) string
-	// Where says where the worker finds Temporal and the store.
+	// Where describes the worker's Temporal and store.
 	Where string
-	// WebUI is the address of Temporal's Web UI; empty where it is not known.
+	// WebUI is the address of Temporal's Web UI; empty: unknown.
 	WebUI string
 	// Dashboard returns the address of the dashboard; empty, or nil, where none has been served.
 	Dashboard func() string
 }
 
-// The bounds of what a notice carries: it is kept in histories until it is delivered.
+// The bounds of a notice's texts: histories contain it until it is delivered.
 const (
 	maxToldAttempts = 20
 	maxToldText     = 4 * 1024
 )
 
-// Notify hands a notice to its recipients: when it returns without an error they keep it
-// until it is delivered, however long that takes. It may be repeated. It returns which
-// failure the notice's request is about, if there is to be a ticket of it.
+// Notify passes a notice to its recipients. After it has returned without an error, they keep
+// the notice until it is delivered, without a time limit. It may be repeated. It returns the
+// fingerprint of the request's failure, if a ticket is created for it.
 func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err error) {
-	notice := n.fit(in.Notice)
+	notice := n.prepare(in.Notice)
 	if in.Jira != nil {
 		failures := slices.Clone(in.Fingerprints)
 		if r := in.Notice.Request; r != nil {
@@ -83,9 +83,8 @@ func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err
 	return out, nil
 }
 
-// fit makes a notice fit to leave: with its address, without secrets, and no longer
-// than it has to be.
-func (n *Notices) fit(notice session.Notice) session.Notice {
+// prepare adds the addresses to a notice, masks secrets and shortens its texts.
+func (n *Notices) prepare(notice session.Notice) session.Notice {
 	said := func(text string) string { return textfmt.Shorten(n.Mask(safetext.Block(text)), maxToldText) }
 	notice.Schema = session.NoticeSchema
 	notice.Reason = said(notice.Reason)

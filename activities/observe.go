@@ -28,17 +28,17 @@ type Observer interface {
 	// WorkerLost: an execution of a round has found that the one before it
 	// ended without noting how.
 	WorkerLost(agent string)
-	// StoreWaited: something had to be tried again since the store could not
-	// be used, after a wait of so long.
+	// StoreWaited: an operation is retried after this wait, because the store could
+	// not be used.
 	StoreWaited(d time.Duration)
-	// OutsideCalled: a call of those outside has ended, as [CallOutcomes] has it.
-	OutsideCalled(whom Whom, outcome string)
+	// ExternalCalled: a call of an external system has ended, with an outcome of [CallOutcomes].
+	ExternalCalled(whom ExternalSystem, outcome string)
 
-	// AttemptBegun opens an attempt. What happens in it goes by the context
-	// that is returned; ended has to be called once.
+	// AttemptBegun opens an attempt. The caller must use the returned context in
+	// the attempt, and call ended once.
 	AttemptBegun(ctx context.Context, a Attempt) (attempt context.Context, ended func(AttemptEnd))
-	// CallBegun opens a paid call, of which the answer is not stored yet, on
-	// the same terms.
+	// CallBegun opens a paid call whose answer is not stored yet. The same rules
+	// apply.
 	CallBegun(ctx context.Context, c Call) (call context.Context, ended func(CallEnd))
 	// CallReplayed: the answer to a call was found in the store, and nothing
 	// is paid.
@@ -48,18 +48,18 @@ type Observer interface {
 	BudgetFraction(teamName, scope string, fraction float64)
 }
 
-// Whom is who is called outside.
-type Whom string
+// ExternalSystem is a system outside Maestro that activities call.
+type ExternalSystem string
 
-// Those outside.
+// The external systems.
 const (
-	TicketSystem    Whom = "jira"
-	WebhookReceiver Whom = "webhook"
+	TicketSystem    ExternalSystem = "jira"
+	WebhookReceiver ExternalSystem = "webhook"
 )
 
-// CallOutcomes lists what calls of those outside can come to.
-func CallOutcomes() map[Whom][]string {
-	return map[Whom][]string{
+// CallOutcomes lists the possible outcomes of calls of each external system.
+func CallOutcomes() map[ExternalSystem][]string {
+	return map[ExternalSystem][]string{
 		TicketSystem:    {callDone, string(session.Unreached), string(session.Unclear), string(session.Misconfigured), string(session.Gone)},
 		WebhookReceiver: {callDone, string(session.Unreached), callRefused},
 	}
@@ -70,7 +70,7 @@ const (
 	callRefused = "refused"
 )
 
-// Attempt says whose attempt it is.
+// Attempt identifies an attempt.
 type Attempt struct {
 	Team, Session string
 	spec.AssignmentID
@@ -79,7 +79,7 @@ type Attempt struct {
 	Round, Attempt int
 }
 
-// AttemptEnd is what an attempt has come to.
+// AttemptEnd is the result of an attempt.
 type AttemptEnd struct {
 	// Category is that of its failure; empty for a success.
 	Category failures.Category
@@ -87,7 +87,7 @@ type AttemptEnd struct {
 	Interrupted bool
 }
 
-// Call says who answers a paid call, and for whom.
+// Call identifies the agent, the model and the provider of a paid call.
 type Call struct {
 	Team, Session string
 	Agent         string
@@ -96,13 +96,13 @@ type Call struct {
 	API, Model, Server string
 }
 
-// CallEnd is what a paid call has come to.
+// CallEnd is the result of a paid call.
 type CallEnd struct {
 	// Category is that of its failure; empty for an answer.
 	Category failures.Category
 	// Usage is what is booked for it.
 	Usage cost.Usage
-	// Stored: its answer is in the store, for whoever needs it again.
+	// Stored: its answer is in the store and can be reused.
 	Stored bool
 	// Answer is what the provider has said.
 	Answer session.CallAnswer
@@ -125,7 +125,7 @@ func (noObserver) AssignmentEnded(string, session.State)                 {}
 func (noObserver) RoundEnded(string, failures.Category)                  {}
 func (noObserver) WorkerLost(string)                                     {}
 func (noObserver) StoreWaited(time.Duration)                             {}
-func (noObserver) OutsideCalled(Whom, string)                            {}
+func (noObserver) ExternalCalled(ExternalSystem, string)                 {}
 func (noObserver) CallReplayed(Call)                                     {}
 func (noObserver) BudgetFraction(string, string, float64)                {}
 

@@ -16,7 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Signals sends news of rounds at work to the workflow of their session.
+// Signals sends reports of running rounds to the workflow of their session.
 type Signals interface {
 	// Outage reports that an outage of an assignment's agent lasts, or that it is
 	// over. ctx is that of the round's activity.
@@ -24,7 +24,7 @@ type Signals interface {
 }
 
 const (
-	// holdSlot is for how long an outage usually keeps the agent's slot.
+	// holdSlot is the default for how long a round in an outage keeps the agent's slot.
 	holdSlot = time.Minute
 	// signalLimit bounds one signal to the workflow, signalEvery is the wait between two
 	// tries. A session gets another cause of an outage every noticeEvery at most: each
@@ -34,8 +34,8 @@ const (
 	noticeEvery = 10 * time.Minute
 )
 
-// OutageStop is the detail of a ProviderOutage error: the provider has been away for
-// longer than the team's patience.
+// OutageStop is the detail of a ProviderOutage error: the provider has failed for longer
+// than the team's patience.
 type OutageStop struct {
 	// Since is when the outage began, Until when the attempt would continue.
 	Since time.Time `json:"since"`
@@ -46,14 +46,14 @@ type OutageStop struct {
 	session.RoundReport
 }
 
-// outageWait waits for a provider, or a host, that is in trouble. That uses up no attempt.
+// outageWait waits for a provider or a host that fails. The wait uses up no attempt.
 type outageWait struct {
 	exec    *execution
 	log     *roundLog
 	breaker *agentBreaker
 	signals Signals
 	retry   spec.Retry
-	// order says how the round continues that is in the middle of an outage.
+	// order tells a round in an outage how to continue.
 	order  OutageOrder
 	hold   time.Duration
 	clock  Clock
@@ -61,15 +61,15 @@ type outageWait struct {
 	report func() session.RoundReport
 }
 
-// waitsOut reports whether the round waits a failure out: trouble of the provider or of the
-// host uses up no attempt.
+// waitsOut reports whether the round waits out a failure: failures of the provider or of the
+// host use up no attempt.
 func (o *outageWait) waitsOut(f failures.Failure) bool {
 	return f.WaitedOut() && o.retry.WaitsOut() > 0
 }
 
-// begin notes a failure that is waited out, durably, and reports it to the breaker:
-// a BreakerOpen error if that is open now. f has no secrets. filled: the directory is as the
-// attempt has left it; files is its manifest, where that is known.
+// begin notes durably a failure that is waited out, and reports it to the breaker. It returns
+// a BreakerOpen error if the breaker is open then. f has no secrets. filled: the directory has
+// the attempt's files; files is its manifest, if that is known.
 func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
 	var outage session.Outage
 	o.log.change(func(log *session.RoundLog) {
@@ -84,15 +84,15 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", outage.Until, "since", outage.Since)
 	view := o.breaker.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
 	if view != nil && view.State.At(o.clock()) == session.BreakerIsOpen {
-		return o.turnedAway(ctx, view)
+		return o.breakerOpen(ctx, view)
 	}
 	return nil
 }
 
-// wait waits until an attempt may continue that has met an outage. In a short outage it
-// keeps the agent's slot; in one that lasts it gives the slot back, in a RecoverableError
-// that has Temporal start the next execution after the wait. over: the team's patience is
-// over, and people are not notified yet.
+// wait waits until an attempt in an outage may continue. In a short outage it keeps the agent's
+// slot. In a longer one it returns a RecoverableError, which frees the slot; Temporal starts the
+// next execution after the wait. over: the team's patience is over, and people are not notified
+// yet.
 func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool, err error) {
 	for {
 		next, left := o.next(outage, o.clock())
@@ -102,7 +102,7 @@ func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool
 		case tryAgain:
 			return false, nil
 		case giveSlotBack:
-			if o.signalLongOutage(ctx, &outage) { // the session knows of a wait without a worker
+			if o.signalLongOutage(ctx, &outage) { // the session is informed of a wait without a worker
 				o.breaker.giveBack(ctx)
 				return false, recoverable(outage.Failure, left)
 			}
@@ -151,15 +151,15 @@ func (o *outageWait) next(outage session.Outage, now time.Time) (outageStep, tim
 	return keepSlot, left
 }
 
-// signalLongOutage tells the session of an outage that lasts, so that a session that ends can cut
-// the round's waits short, and later of another cause of it, so that the notice to people
-// has that. It returns false if that has to be tried again.
+// signalLongOutage signals an outage that lasts to the session, so that a session that ends can
+// end the round's wait. It also signals another cause later, for the notice to people. It returns
+// false if the signal must be repeated.
 func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outage) bool {
 	now, cause := o.clock().UTC(), outage.Failure.Category
 	if o.signals == nil || outage.Told == cause || outage.Told != "" && now.Sub(outage.ToldAt) < noticeEvery {
 		return true
 	}
-	o.exec.background.Wait() // the end of an outage before is told first
+	o.exec.background.Wait() // the end of an earlier outage is signalled first
 	news := OutageNews{Since: outage.Since, Failure: session.AttemptFailure{Category: cause, Message: outage.Failure.Message}}
 	if err := o.signal(ctx, news); err != nil {
 		activity.GetLogger(ctx).Warn("the session could not be notified of a wait", "error", err)
@@ -170,7 +170,7 @@ func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outag
 		told := *outage
 		l.Outage = &told
 	})
-	o.log.tryPut(ctx, "the session's notification is not recorded yet") // told again, at worst
+	o.log.tryPut(ctx, "the session's notification is not recorded yet") // it may be signalled again
 	return true
 }
 
@@ -182,17 +182,17 @@ func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
 	return o.signals.Outage(bounded, news)
 }
 
-// turnedAway ends the activity of a round whose breaker is open.
-func (o *outageWait) turnedAway(ctx context.Context, view *breaker.View) error {
+// breakerOpen returns the error of a round whose breaker is open.
+func (o *outageWait) breakerOpen(ctx context.Context, view *breaker.View) error {
 	now, patience := o.clock().UTC(), o.retry.WaitsOut()
-	t := TurnedAway{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
+	t := BreakerStop{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
 	if t.Outage = o.log.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
 		t.PatienceUntil = t.Outage.PatienceUntil(patience)
 	} else if patience > 0 && view.State.Forced == nil {
 		t.PatienceUntil = now.Add(patience.Std())
 	}
-	if err := o.log.recordTurnedAway(ctx); err != nil {
+	if err := o.log.recordNotBegun(ctx); err != nil {
 		return err
 	}
 	return temporal.NewApplicationErrorWithOptions(
@@ -212,8 +212,8 @@ func (o *outageWait) end(ctx context.Context, answered bool) {
 	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
 }
 
-// announceEnd tells the breaker that an outage is over, and the workflow if that knows of
-// it. The workflow learns it from the round's end, too.
+// announceEnd reports the end of an outage to the breaker, and to the workflow if the outage was
+// signalled. The end of the round also reports it to the workflow.
 func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, answered bool) {
 	if answered {
 		o.breaker.providerBack(ctx)
@@ -227,7 +227,7 @@ func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, ans
 	}
 }
 
-// filesCleared notes that the files are gone which an attempt in an outage had left.
+// filesCleared notes that the files of an attempt in an outage were removed.
 func (o *outageWait) filesCleared(ctx context.Context) {
 	if outage := o.log.outage(); outage != nil && outage.Left {
 		outage.Left = false
@@ -236,7 +236,7 @@ func (o *outageWait) filesCleared(ctx context.Context) {
 	}
 }
 
-// providerOutage ends an activity whose session is to notify people.
+// providerOutage returns the error with which the session notifies people of an outage.
 func providerOutage(o session.Outage, report session.RoundReport) error {
 	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Waits, RoundReport: report}
 	stop.Failure.Output = ""

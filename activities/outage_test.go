@@ -205,7 +205,7 @@ func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 	d.agents.run = fail(failures.APIError)
 	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, session.BreakerOpen)
-	var turned activities.TurnedAway
+	var turned activities.BreakerStop
 	require.NoError(t, app.Details(&turned))
 	require.NotNil(t, turned.Outage)
 	require.True(t, b.state.Open)

@@ -14,8 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// paidCall is a call under way. Its methods may be called from any goroutine, those that end
-// it once.
+// paidCall is a call in flight. Its methods may be called from any goroutine. One of the methods
+// that end it must be called once.
 type paidCall struct {
 	spender *spender
 	plan    session.CallPlan
@@ -29,10 +29,10 @@ type paidCall struct {
 // ID is the call's number in the journal.
 func (c *paidCall) ID() int64 { return c.id.Load() }
 
-// Granted is what was set aside when the call began.
+// Granted returns the reservation at the call's begin.
 func (c *paidCall) Granted() cost.Amount { return c.granted }
 
-// reserve sets aside what the call may cost, and notes that it begins.
+// reserve reserves the cost of the call, and notes that it begins.
 func (c *paidCall) reserve(ctx context.Context) error {
 	s := c.spender
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
@@ -52,8 +52,8 @@ func (c *paidCall) reserve(ctx context.Context) error {
 	}
 }
 
-// tryReserve asks the ledger once. A call that it grants is noted under the number with which
-// the ledger has it, before another call can get that.
+// tryReserve tries once to reserve in the ledger. It notes a granted call in the journal before
+// another call can get the same number.
 func (c *paidCall) tryReserve(ctx context.Context) (budget.Verdict, error) {
 	s := c.spender
 	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
@@ -63,7 +63,7 @@ func (c *paidCall) tryReserve(ctx context.Context) (budget.Verdict, error) {
 	if free := c.plan.Want == (cost.Amount{}); free && (!s.budgets.team.Capped() || s.free) {
 		return budget.Verdict{}, c.noteFree(ctx)
 	}
-	verdict, plan, err := s.budgets.ask(ctx, s.journal.next(), c.plan)
+	verdict, plan, err := s.budgets.request(ctx, s.journal.next(), c.plan)
 	if err != nil || verdict.Refused != "" || verdict.Wait {
 		return verdict, err
 	}
@@ -72,20 +72,20 @@ func (c *paidCall) tryReserve(ctx context.Context) (budget.Verdict, error) {
 		return verdict, nil
 	}
 	c.plan = plan
-	c.plan.Estimate = within(plan.Estimate, c.granted)
+	c.plan.Estimate = capEstimate(plan.Estimate, c.granted)
 	return verdict, c.note(ctx)
 }
 
-// noteFree notes that an attempt begins for which nothing is set aside, if its
-// program calls a model: that is paid, whatever becomes of the attempt. The estimate
-// is the cost of the agent's most expensive attempt.
+// noteFree notes the begin of an attempt without a reservation, if its program calls a
+// model: its calls cost money even if the attempt fails. The estimate is the cost of the
+// agent's most expensive attempt.
 func (c *paidCall) noteFree(ctx context.Context) error {
 	s := c.spender
 	if s.agents.Offered(c.plan.Agent).Conversation != spec.InDirectory {
 		return nil
 	}
 	if c.plan.Estimate == (cost.Usage{}) {
-		dearest, err := s.budgets.dearest(ctx, c.plan.Agent)
+		dearest, err := s.budgets.mostExpensive(ctx, c.plan.Agent)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (c *paidCall) noteFree(ctx context.Context) error {
 	return c.note(ctx)
 }
 
-// note writes durably that the call begins, and what is set aside for it.
+// note writes durably that the call begins, and its reservation.
 func (c *paidCall) note(ctx context.Context) error {
 	s := c.spender
 	seq := s.journal.next()
@@ -113,7 +113,7 @@ func (c *paidCall) note(ctx context.Context) error {
 	return nil
 }
 
-// number gives a call of any turn the next one.
+// number assigns the next turn to a call of any turn.
 func (c *paidCall) number() {
 	if c.key.Turn == session.AnyTurn {
 		c.spender.journal.read(func(j *budget.Journal) { c.key.Turn = j.NextTurn(c.key) })
@@ -134,14 +134,13 @@ func (c *paidCall) Settle(ctx context.Context, answer []byte, used cost.Usage) e
 	return c.end(ctx, e)
 }
 
-// Abandon books what a call without an answer has cost.
+// Abandon books the cost of a call without an answer.
 func (c *paidCall) Abandon(ctx context.Context, used cost.Usage) error {
 	return c.end(context.WithoutCancel(ctx), budget.Entry{Kind: budget.Abandoned, Call: c.ID(), Usage: &used})
 }
 
-// Unsettle books what is known of a call's cost, and an estimate of the rest. Both
-// are booked as they are: what the provider has counted may be more than what was set
-// aside.
+// Unsettle books the known cost of a call, and an estimate of the rest. Neither is limited to
+// the reservation: the provider may have counted more.
 func (c *paidCall) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
 	e := budget.Entry{Kind: budget.Unsettled, Call: c.ID(), Usage: &used}
 	switch {
@@ -188,20 +187,20 @@ func (c *paidCall) book(ctx context.Context, e budget.Entry) error {
 	return s.budgets.update(ctx, s.journal)
 }
 
-// ended forgets a call that was under way. answered: the program at work has its answer.
+// ended removes a call from the calls in flight. answered: the running program has its answer.
 func (s *spender) ended(c *paidCall, answered bool) {
 	s.budgets.release(c.ID())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
 	if answered && c.plan.Turn == session.AnyTurn {
-		s.given[c.ID()] = true
+		s.delivered[c.ID()] = true
 	}
 }
 
-// Report notes durably what the call has used so far, and holds it to its
-// budgets as Spending does. What the store cannot take now it takes with the next
-// entry.
+// Report notes durably the usage of the call so far, and checks its budgets as
+// Spending does. If the store cannot be used now, the report is written with the
+// next entry.
 func (c *paidCall) Report(used, estimate cost.Usage) error {
 	if c.ID() != 0 {
 		estimate.CostUSD = cmp.Or(estimate.CostUSD, c.plan.Estimate.CostUSD)
@@ -212,12 +211,12 @@ func (c *paidCall) Report(used, estimate cost.Usage) error {
 	return c.Spending(used)
 }
 
-// Answered notes what the provider has said.
+// Answered notes the provider's answer.
 func (c *paidCall) Answered(a session.CallAnswer) { c.spender.observer.answered(c.observed, a) }
 
-// Spending notes what the call has used so far. One that has used more
-// than was set aside for it gets more, as long as there is some, and else is
-// stopped.
+// Spending notes the usage of the call so far. If it exceeds the reservation, the
+// reservation is extended. An error means that the budget does not permit that: the
+// call must stop.
 func (c *paidCall) Spending(used cost.Usage) error {
 	s := c.spender
 	s.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Planned is a session that is planned.
+// Planned is the input of Plan.
 type Planned struct {
 	Key         session.Key
 	Team        spec.Team // resolved
@@ -19,14 +19,14 @@ type Planned struct {
 	Base        spec.Digest
 	Incarnation int
 	Origin      *session.Origin
-	// Agents are what workers offer; of a session that does not resume, they do not matter.
+	// Agents are the offers of workers; they are used only for a session that resumes.
 	Agents map[string]spec.OfferedAgent
 }
 
-// Plan says what the admission of a session would make of each assignment, in
-// the order of the phases and in admission's own words; or, a sentence each, why it
-// would refuse the course. Nothing runs and nothing is published. A new session needs only
-// Files, which has to have the workspace and what the course supplies.
+// Plan returns the decision of an admission on each assignment, in the order of the
+// phases, with the same texts; or a sentence for each reason why it would refuse the
+// course. It runs and writes nothing. A new session needs only Files, which must have the
+// workspace and the files that the course supplies.
 func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEntry, faults []string, err error) {
 	if faults := p.Course.Problems(p.Team); len(faults) > 0 {
 		return nil, faults, nil
@@ -41,7 +41,7 @@ func (a *Admissions) Plan(ctx context.Context, p Planned) (plan []session.PlanEn
 	return r.plan, r.faults, nil
 }
 
-// restoration is the beginning of a decision, before anything has been looked at.
+// restoration returns a restoration that has decided nothing yet.
 func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
 		Admissions: a, ctx: ctx, key: key, in: in, team: t, given: in.Course.Given,
@@ -51,7 +51,7 @@ func (a *Admissions) restoration(ctx context.Context, key session.Key, in AdmitI
 	}
 }
 
-// decide says of every assignment what becomes of it.
+// decide decides on every assignment: it is reused or runs.
 func (r *restoration) decide() error {
 	for _, phase := range r.team.InOrder() {
 		if err := r.phase(*phase); err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Files keeps trees by content. An error that is neither a *failures.Failure nor
+// Files stores trees by content. An error that is neither a *failures.Failure nor
 // one of package session's sentinel errors means that the store cannot be used now.
 type Files interface {
 	// PutBlob stores data durably and returns its name.
 	PutBlob(ctx context.Context, data []byte) (spec.Digest, error)
 	// Blob returns a blob's bytes, verified.
 	Blob(ctx context.Context, name spec.Digest) ([]byte, error)
-	// Held lists those of the paths that a manifest has, in their order.
+	// Held lists the paths that a manifest has, in their order.
 	Held(ctx context.Context, manifest spec.Digest, paths []string) ([]string, error)
-	// List lists paths of a manifest, at most so many.
+	// List lists at most limit paths of a manifest.
 	List(ctx context.Context, manifest spec.Digest, most int) (session.Listing, error)
-	// Changed lists the paths that a tree has and its input does not have, or
-	// has with other content, sorted.
+	// Changed lists the paths of a tree that its input does not have, or has with
+	// other content, sorted.
 	Changed(ctx context.Context, input, tree spec.Digest) ([]string, error)
 	// UnifiedDiff describes how one tree differs from another, for people and
 	// models, in about limit bytes at most.
@@ -38,16 +38,16 @@ type Files interface {
 	// Fold applies the steps' deltas to the base in order and reports the
 	// paths on which unsettled steps disagree.
 	Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error)
-	// Overlay returns the delta that lays the files of one manifest over the
-	// tree of another, and what that changes.
+	// Overlay returns the delta that adds the files of one manifest to the tree of
+	// another, and the changed paths.
 	Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error)
-	// Intact looks whether the store has every file of a manifest, IntactDelta
-	// whether it has those of a delta. session.ErrNotFound or session.ErrCorrupt name
-	// the first that it has not.
+	// Intact checks whether the store has every file of a manifest, IntactDelta
+	// those of a delta. session.ErrNotFound or session.ErrCorrupt name the first
+	// missing one.
 	Intact(ctx context.Context, manifest spec.Digest) error
 	IntactDelta(ctx context.Context, delta spec.Digest) error
-	// Touched lists the paths that a delta changes or removes and that one of the
-	// patterns matches, sorted.
+	// Touched lists the changed and removed paths of a delta that match one of the
+	// patterns, sorted.
 	Touched(ctx context.Context, delta spec.Digest, patterns []string) ([]string, error)
 	// Artifacts lists the files that the steps left and that are still in the
 	// folded tree, sorted by path.
@@ -61,47 +61,46 @@ type WorkDirs interface {
 	// HasLayers reports whether processes see trees as layers. A model works in the worker,
 	// which does not.
 	HasLayers() bool
-	// Lay has the assignment's tree show a manifest as layers with nothing above them. What
-	// an agent left above them stays if it was collected as that manifest. near are manifests
-	// that it may be similar to. Laid returns the directory as an execution before has left
-	// it, with its layers if it has some. Layers are held until ctx ends.
-	Lay(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
-	Laid(ctx context.Context, dir session.WorkDir) (session.WorkDir, error)
-	// Layered reports whether the tree lies over layers; Unlay forgets that, before it is
-	// filled.
-	Layered(dir session.WorkDir) bool
-	Unlay(dir session.WorkDir) error
-	// Collected notes which tree was collected from a directory.
-	Collected(dir session.WorkDir, tree spec.Digest)
-	// Fresh makes directories for one check, with a manifest's tree as layers, an empty HOME
-	// and an empty TMPDIR. ClearFresh removes them.
-	Fresh(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
-	ClearFresh(dir session.WorkDir) error
-	// FreeLayers removes layers that nothing uses from a full disk, and reports whether there
-	// were any.
+	// UseLayers makes the assignment's tree show a manifest as layers with nothing above them.
+	// An agent's changes above them are kept if they were collected as that manifest. near are
+	// manifests that may be similar. WithLayers returns the directory as an earlier execution
+	// left it, with its layers if it has some. Layers are held until ctx ends.
+	UseLayers(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
+	WithLayers(ctx context.Context, dir session.WorkDir) (session.WorkDir, error)
+	// IsLayered reports whether the tree has layers. ForgetLayers removes the note of that
+	// before the tree is filled.
+	IsLayered(dir session.WorkDir) bool
+	ForgetLayers(dir session.WorkDir) error
+	// NoteCollected notes which tree was collected from a directory.
+	NoteCollected(dir session.WorkDir, tree spec.Digest)
+	// MakeCheckDir makes directories for one check, with a manifest's tree as layers, an empty
+	// HOME and an empty TMPDIR. ClearCheckDir removes them.
+	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
+	ClearCheckDir(dir session.WorkDir) error
+	// FreeLayers removes unused layers from a full disk, and reports whether there were any.
 	FreeLayers(ctx context.Context) bool
-	// RestoreAccess makes the directories above the tree accessible again that an agent
-	// has locked.
+	// RestoreAccess makes the directories above the tree accessible again, after an agent has
+	// changed their modes.
 	RestoreAccess(dir session.WorkDir) error
-	// Disk returns what the disk has left that the directories are on.
+	// Disk returns the free space of the directories' disk, and the limits.
 	Disk() (session.Disk, error)
-	// Written measures what was written into an assignment's directories since a time,
-	// and is still there.
+	// Written measures the files of an assignment's directories that were changed since a
+	// time.
 	Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error)
 	// ClearTmp removes everything in an assignment's TMPDIR; Clear first that, then
-	// the tree, then the rest. Nothing may be at work there.
+	// the tree, then the rest. No process may use the directories.
 	ClearTmp(dir session.WorkDir) error
 	Clear(dir session.WorkDir) error
 }
 
-// Sessions is the store: what it has of sessions, its id and its offers.
+// Sessions is the store's documents of sessions, its id and its offers.
 type Sessions interface {
 	// ID is the store's id.
 	ID() string
 	// Offers lists what the store's workers publish, dead ones included.
 	Offers(ctx context.Context) ([]spec.Offer, error)
-	// Lock takes the assignment's lock, which dies with the process and those
-	// that inherit it, or returns ok false while another holds it.
+	// Lock takes the assignment's lock, which ends with the process and those that
+	// inherit it. ok is false while another process holds it.
 	Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)
 	// Record reads an assignment's record; session.ErrNotFound if there is none.
 	Record(key session.Key, id spec.AssignmentID) (session.Record, error)
@@ -109,13 +108,13 @@ type Sessions interface {
 	// stored one belongs to a later incarnation.
 	PutRecord(key session.Key, r session.Record) error
 	// UpdateRecord rewrites an assignment's record for an incarnation, which
-	// fences off executors of earlier ones, and returns it. change gets what
-	// is stored, a record without rounds if nothing is. session.ErrFenced if the
+	// fences executors of earlier ones, and returns it. change gets the stored
+	// record, or one without rounds if there is none. session.ErrFenced if the
 	// stored one belongs to a later incarnation.
 	UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error)
 	// Execution reads execution_state.json; session.ErrNotFound if there is none.
 	Execution(key session.Key) (session.Execution, error)
-	// Incarnation is that of execution_state.json. Errors are those of Execution.
+	// Incarnation reads the incarnation in execution_state.json. Errors are those of Execution.
 	Incarnation(key session.Key) (int, error)
 	// PutCheckpoint stores a checkpoint durably as a blob and as
 	// checkpoint_<phase>.json, and returns the blob's name.
@@ -125,14 +124,14 @@ type Sessions interface {
 	// Team reads the blob of a team, verified. It must not be changed.
 	Team(ctx context.Context, blob spec.Digest) (spec.Team, error)
 	// UpdateExecution rewrites execution_state.json under its lock. change
-	// gets what is stored, zero if nothing is.
+	// gets the stored state; zero if there is none.
 	UpdateExecution(key session.Key, change func(*session.Execution)) error
 }
 
-// Ledgers keeps what sessions pay for.
+// Ledgers stores the journals and ledgers of sessions.
 type Ledgers interface {
 	// Journal reads an assignment's journal; an empty one if there is none. Of
-	// a damaged one it returns what is intact, and quarantines the damage.
+	// a damaged one it returns the intact entries, and quarantines the rest.
 	Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error)
 	// AppendEntry adds an entry to an assignment's journal, durably. Only the
 	// holder of the assignment's lock may call it.
@@ -145,19 +144,19 @@ type Ledgers interface {
 	// before change gets it. If the session has a daily budget, the team's day is
 	// changed with the ledger.
 	UpdateLedger(key session.Key, change func(*budget.Ledger) error) error
-	// Day returns what a team has spent today; session.ErrNotFound if no session of
+	// Day returns the spending of a team today; session.ErrNotFound if no session of
 	// the team has a daily budget.
 	Day(namespace, name string) (budget.Day, error)
 }
 
-// Agents does the work of attempts and checks.
+// Agents runs agents and checks.
 type Agents interface {
-	// Run does one attempt and returns when the agent and all that it started
-	// are gone. A *failures.Failure says how the attempt failed; the outcome then
-	// still has its usage and log. A context that ends stops the agent and
-	// returns the context's cause.
+	// Run does one attempt and returns when the agent and all processes that it
+	// started have ended. A *failures.Failure is the failure of the attempt; the
+	// outcome then still has its usage and log. The end of the context stops the
+	// agent; the error is the context's cause.
 	Run(ctx context.Context, job session.Job) (session.Outcome, error)
-	// Check runs a check, on the same terms.
+	// Check runs a check. The same rules apply.
 	Check(ctx context.Context, job session.CheckJob) (session.Outcome, error)
 	// Conversation returns the conversation of the agent in an assignment's directory. ok is
 	// false if there is none that could continue.
@@ -167,36 +166,36 @@ type Agents interface {
 	ConversationFiles(agent, preset string) []string
 	// NoteConversation notes a conversation whose files are in a directory's HOME.
 	NoteConversation(dir session.WorkDir, c session.Conversation) error
-	// Sweep ends the processes of earlier attempts that are still at work in an
+	// Sweep ends the processes of earlier attempts that still run in an
 	// assignment's directory. A *failures.Failure names those that it cannot end.
 	Sweep(dir session.WorkDir) error
-	// Removed is how many bytes on disk the files in an assignment's directories take up
-	// that are removed, and that a process still has open.
+	// Removed returns how many bytes on disk the removed files of an assignment's
+	// directories still use, because a process has them open.
 	Removed(dir session.WorkDir) int64
-	// EndStopped ends what would watch agents of workers that are gone, and is stopped:
-	// it would keep its assignment locked.
+	// EndStopped ends the stopped shims of killed workers, which keep their assignments
+	// locked.
 	EndStopped()
 	// Forget ends the conversation in an assignment's directory, if there is one.
 	Forget(dir session.WorkDir) error
 	ProgramUsage
-	// Offered describes an agent; its zero for one that is not known.
+	// Offered describes an agent; zero: it is not known.
 	Offered(agent string) spec.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.
 	Keep(check string) []string
-	// Breaker is how the breaker of an agent is set, defaults filled in.
+	// Breaker returns the settings of an agent's breaker, with defaults.
 	Breaker(agent string) spec.Breaker
 	// Mask replaces every secret that the worker knows.
 	Mask(text string) string
-	// Secrets lists the values that no artifact may hold.
+	// Secrets lists the values that no artifact may contain.
 	Secrets() []string
 }
 
-// ProgramUsage reads what agent programs have noted of their usage by themselves.
+// ProgramUsage reads the usage that agent programs have noted in their own files.
 type ProgramUsage interface {
-	// Reported reads what an agent program has noted in an assignment's directory
-	// since the call of this number in the assignment's journal began: what that call has
-	// used, and an estimate of what the request that may have been under way costs besides.
-	// The program has to be gone. ok is false if nothing is known.
+	// Reported reads the usage that an agent program has noted in an assignment's directory
+	// since the begin of this call of the assignment's journal. estimate is the cost of a
+	// request that may have been in flight at its end. The program must have ended. ok is
+	// false if nothing is known.
 	Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool)
 }
 
@@ -205,16 +204,16 @@ type Tickets interface {
 	// Find looks for the ticket of a project that carries a label, the oldest if
 	// there are several. One that was created just now may not be found yet.
 	Find(ctx context.Context, project, label string) (ticket session.Ticket, ok bool, err error)
-	// Create makes a ticket of a notice, and gives it the label. Only a trouble of
-	// kind Unclear leaves open whether there is one.
+	// Create creates a ticket for a notice, with the label. After an error of kind
+	// Unclear the ticket may exist; after any other it does not.
 	Create(ctx context.Context, how spec.HelpJira, label string, n session.Notice) (session.Ticket, error)
-	// Comment adds a comment to a ticket, once, however often it is called with it.
+	// Comment adds a comment to a ticket. It is idempotent.
 	Comment(ctx context.Context, c session.TicketComment) error
-	// Address is the page of a ticket for people.
+	// Address returns the address of a ticket's web page.
 	Address(key string) string
 }
 
-// TicketStore keeps the records of tickets.
+// TicketStore stores the records of tickets.
 type TicketStore interface {
 	// Ticket returns a ticket's record: session.ErrNotFound if there is none,
 	// session.ErrCorrupt if it was damaged.
@@ -224,27 +223,27 @@ type TicketStore interface {
 	PutTicket(namespace string, r session.TicketRecord) error
 }
 
-// Heartbeats reports to Temporal that an activity is at work.
+// Heartbeats sends the heartbeats of activities to Temporal.
 type Heartbeats interface {
-	// Beat reports for the activity that ctx is of. ErrUnwanted says that nobody waits
-	// for its end any more, and ErrReplaced that another execution of it is to wait for
-	// the result of this one. Any other error means that Temporal cannot be reached now, or
-	// gave no answer: the work is as wanted as before.
+	// Beat sends a heartbeat of the activity of ctx. ErrUnwanted means that the workflow no
+	// longer waits for the activity; ErrReplaced, that another execution of it waits for the
+	// result of this one. Any other error means that Temporal did not answer: the activity
+	// must continue.
 	Beat(ctx context.Context, beat Heartbeat) error
 }
 
-// ErrUnwanted says that nobody waits for the end of an activity any more: it was
-// cancelled, or paused, or its workflow has ended or does without it.
+// ErrUnwanted means that the workflow no longer waits for an activity: it was
+// cancelled or paused, or its workflow has ended or does not need it.
 var ErrUnwanted = errors.New("activity no longer wanted")
 
-// ErrReplaced says that Temporal has given up an execution of an activity that is
-// still wanted, and has started another in its place, or is about to.
+// ErrReplaced means that Temporal has timed out an execution of an activity that is
+// still wanted, and starts another one.
 var ErrReplaced = errors.New("another execution has replaced this one")
 
-// Clock tells the time.
+// Clock returns the time.
 type Clock func() time.Time
 
-// Random returns numbers in [0, 1) that spread waits; nil is math/rand.
+// Random returns numbers in [0, 1) for the jitter of waits; nil is math/rand.
 type Random func() float64
 
 func (r Random) next() float64 {
@@ -254,7 +253,7 @@ func (r Random) next() float64 {
 	return r()
 }
 
-// between is a time between two others.
+// between returns a random duration in a range.
 func (r Random) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(r.next()*float64(most-least))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// PruneName removes what a store does not need any more; see [Pruning.Prune].
+// PruneName removes data that a store does not need any more; see [Pruning.Prune].
 const PruneName Name = "prune-store"
 
 // foreignStore is the type of the error of an activity that is for another store.
 const foreignStore = "ForeignStore"
 
-// PruneInput asks for a prune. Zero fields mean the worker file's retention, and
-// where that says nothing the store's defaults.
+// PruneInput is the input of PruneName. A zero field stands for the worker file's
+// retention, or else for the store's default.
 type PruneInput struct {
 	// Store is the id of the store to prune.
 	Store     string           `json:"store"`
@@ -29,8 +29,8 @@ type PruneInput struct {
 type Prunable interface {
 	// ID is the store's id.
 	ID() string
-	// Prune removes old checkpoints of closed sessions and the blobs that
-	// nothing needs, beside sessions at work.
+	// Prune removes old checkpoints of closed sessions and unreferenced blobs.
+	// Sessions may run meanwhile.
 	Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error)
 }
 
@@ -40,7 +40,7 @@ type OpenSessions func(ctx context.Context) (map[session.Key]time.Time, error)
 // Pruning prunes the store.
 type Pruning struct {
 	Store Prunable
-	// WorkDirs are those that agents of the store's sessions work in, on this host.
+	// WorkDirs are the working directories of the store's sessions on this host.
 	WorkDirs  session.PrunableDirs
 	Open      OpenSessions
 	Namespace string
@@ -49,8 +49,8 @@ type Pruning struct {
 	OlderThan textfmt.Duration
 }
 
-// Prune prunes the store and reports, in figures only, what was removed. It may be
-// done again at any time.
+// Prune prunes the store and returns the numbers of removed objects. It may be
+// repeated at any time.
 func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport, error) {
 	if in.Store != p.Store.ID() {
 		return session.PruneReport{}, temporal.NewNonRetryableApplicationError(

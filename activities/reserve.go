@@ -15,15 +15,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// The rhythm of waiting for a budget that calls under way may free.
+// The waits for a budget that calls in flight may free.
 const (
 	budgetWait    = 50 * time.Millisecond
 	budgetWaitMax = time.Second
 )
 
-// reservations are what is set aside in the session's ledger for an assignment's calls under
-// way. Whoever changes them holds the journal's writing: the ledger's row then has the
-// calls that the journal has.
+// reservations are the reservations in the session's ledger for an assignment's calls in
+// flight. A change requires the lock writing of the journal: then the ledger's row has the
+// same calls as the journal.
 type reservations struct {
 	ledgers Ledgers
 	clock   Clock
@@ -35,30 +35,30 @@ type reservations struct {
 	observer   *callObserver
 
 	mu sync.Mutex
-	// aside is what is set aside for the calls under way, by number.
-	aside map[int64]cost.Amount
-	// refusal is the budget that could not pay; zero: all could.
+	// reserved has the reservations of the calls in flight, by number.
+	reserved map[int64]cost.Amount
+	// refusal is the verdict of the budget that refused a call; zero: none did.
 	refusal budget.Verdict
 }
 
-// errWaits leaves a ledger as it is in which a call has found no room.
-var errWaits = errors.New("the call has to wait")
+// errMustWait keeps UpdateLedger from writing a ledger that has not granted a call.
+var errMustWait = errors.New("the call has to wait")
 
-// ask lets the ledger decide on the call whose number is to be seq. Where the cost of a call
-// is not stated, it is estimated from what calls of the agent have cost before.
-func (r *reservations) ask(ctx context.Context, seq int64, plan session.CallPlan) (verdict budget.Verdict, as session.CallPlan, err error) {
+// request requests a reservation in the ledger for the call that gets the number seq. If the cost
+// of the call is not stated, it is estimated from earlier calls of the agent.
+func (r *reservations) request(ctx context.Context, seq int64, plan session.CallPlan) (verdict budget.Verdict, as session.CallPlan, err error) {
 	err = r.retryStore(ctx, func() error {
 		err := r.ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
-			as = guessed(l, plan)
+			as = withEstimate(l, plan)
 			r.limit(l)
 			_, asked := l.Row(r.id).Reserved[seq]
 			verdict = l.Reserve(r.id, seq, as.Want, as.Least)
 			if verdict.Wait && !asked {
-				return errWaits
+				return errMustWait
 			}
 			return nil
 		})
-		if errors.Is(err, errWaits) {
+		if errors.Is(err, errMustWait) {
 			return nil
 		}
 		return err
@@ -69,9 +69,9 @@ func (r *reservations) ask(ctx context.Context, seq int64, plan session.CallPlan
 	return verdict, as, err
 }
 
-// guessed is a plan with an estimate where the cost of an attempt is not stated:
-// of its tokens, its money, or both.
-func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
+// withEstimate returns a plan with an estimate of an attempt's tokens or cost, or both, if
+// they are not stated.
+func withEstimate(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 	if plan.Turn != 0 && plan.Want != (cost.Amount{}) { // a turn's cost is known
 		return plan
 	}
@@ -92,9 +92,9 @@ func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 	return plan
 }
 
-// within cuts an estimate to what is set aside for the call, so that no cap is passed
-// by it. The answer is cut first: what the prompt has cost is the surer part.
-func within(estimate cost.Usage, granted cost.Amount) cost.Usage {
+// capEstimate limits an estimate to the reservation of the call, so that it exceeds no
+// cap. It reduces the answer first: the cost of the prompt is better known.
+func capEstimate(estimate cost.Usage, granted cost.Amount) cost.Usage {
 	for _, part := range []*int64{&estimate.OutputTokens, &estimate.InputTokens, &estimate.CacheWriteTokens, &estimate.CacheReadTokens} {
 		over := estimate.Tokens() - granted.Tokens
 		*part -= max(0, min(*part, over))
@@ -104,30 +104,30 @@ func within(estimate cost.Usage, granted cost.Amount) cost.Usage {
 	return estimate
 }
 
-// set notes what is set aside for a call; release notes that the call has ended.
+// set sets the reservation of a call; release removes it after the call.
 func (r *reservations) set(call int64, amount cost.Amount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.aside == nil {
-		r.aside = map[int64]cost.Amount{}
+	if r.reserved == nil {
+		r.reserved = map[int64]cost.Amount{}
 	}
-	r.aside[call] = amount
+	r.reserved[call] = amount
 }
 
 func (r *reservations) release(call int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.aside, call)
+	delete(r.reserved, call)
 }
 
 func (r *reservations) of(call int64) cost.Amount {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.aside[call]
+	return r.reserved[call]
 }
 
-// extend sets more aside for a call under way that has used so much: as much as it has used,
-// so that this is seldom needed, and at least what is missing.
+// extend extends the reservation of a call in flight that has used more. It reserves as much as
+// the call has used, so that this is seldom needed, and at least the shortfall.
 func (r *reservations) extend(call int64, used cost.Amount) budget.Verdict {
 	more, least := shortfall(used, r.of(call))
 	if least == (cost.Amount{}) {
@@ -139,7 +139,7 @@ func (r *reservations) extend(call int64, used cost.Amount) budget.Verdict {
 		return nil
 	})
 	switch {
-	case err != nil: // the next report tries again: the call is under way, and its money is spent
+	case err != nil: // the next report tries again: the call is in flight, and its cost cannot be avoided
 		return budget.Verdict{}
 	case verdict.Refused != "":
 		r.refused(verdict)
@@ -149,8 +149,8 @@ func (r *reservations) extend(call int64, used cost.Amount) budget.Verdict {
 	return verdict
 }
 
-// shortfall is what is missing at least, and how much more to set aside. A dimension in
-// which nothing was set aside is not held to.
+// shortfall returns how much more to reserve, and the least that is needed. A dimension without a
+// reservation is not limited.
 func shortfall(used, aside cost.Amount) (more, least cost.Amount) {
 	if aside.Tokens > 0 && used.Tokens > aside.Tokens {
 		more.Tokens, least.Tokens = used.Tokens, used.Tokens-aside.Tokens
@@ -161,11 +161,11 @@ func shortfall(used, aside cost.Amount) (more, least cost.Amount) {
 	return more, least
 }
 
-// update brings the assignment's row in the session's ledger up to date, and logs
+// update updates the assignment's row in the session's ledger, and logs
 // the warnings that this gives.
 func (r *reservations) update(ctx context.Context, journal *journalWriter) error {
 	r.mu.Lock()
-	aside := maps.Clone(r.aside)
+	aside := maps.Clone(r.reserved)
 	r.mu.Unlock()
 	var row budget.Row
 	journal.read(func(j *budget.Journal) { row = j.Row(aside) })
@@ -200,15 +200,15 @@ func (r *reservations) refused(by budget.Verdict) {
 	r.refusal = by
 }
 
-// lastRefusal is the budget that could not pay for a call of the attempt; zero: all could.
+// lastRefusal returns the verdict of the budget that refused a call of the attempt; zero: none did.
 func (r *reservations) lastRefusal() budget.Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refusal
 }
 
-// dearest is the most that an attempt of an agent has cost.
-func (r *reservations) dearest(ctx context.Context, agent string) (cost.Amount, error) {
+// mostExpensive returns the cost of the most expensive attempt of an agent.
+func (r *reservations) mostExpensive(ctx context.Context, agent string) (cost.Amount, error) {
 	l, err := fromStore(ctx, r.retryStore, func() (budget.Ledger, error) { return r.ledgers.Ledger(r.key) })
 	if err != nil {
 		return cost.Amount{}, err

@@ -32,22 +32,22 @@ type restoration struct {
 	unread      error
 	requirement string
 	given       map[string]string
-	// records are the assignments' own, as they were when it was decided.
+	// records are the assignments' records at the time of the decision.
 	records map[spec.AssignmentID]session.Record
-	// costs is what assignments with records have cost, by their journals.
+	// costs are the costs of assignments with records, from their journals.
 	costs map[spec.AssignmentID]cost.Usage
-	// dropped is what assignments have cost that the team does not have any more.
+	// dropped is the cost of assignments that are no longer in the team.
 	dropped cost.Usage
-	// found is all recorded work; done is what of it is reused in phases that
-	// are complete, partial in phases that are not.
+	// found is all recorded work; done is the reused work in complete phases,
+	// partial that in incomplete ones.
 	found   map[spec.AssignmentID]finished
 	done    map[spec.AssignmentID]session.CheckpointAssignment
 	partial []RestoredWork
-	// todo has the phases to run; changed says of a phase why the work that depends on
-	// it is not reused.
+	// todo has the phases to run; changed has, by phase, the reason why the work that
+	// depends on it is not reused.
 	todo    []string
 	changed map[string]string
-	// inputs and conflicts are those of the phases that may start at once.
+	// inputs and conflicts are for the phases that may start at once.
 	inputs    map[string]spec.Digest
 	conflicts map[string][]session.Conflict
 	merged    map[string]spec.Digest
@@ -60,14 +60,14 @@ type restoration struct {
 	faults     []string
 }
 
-// finished is an assignment's work as the store has it.
+// finished is an assignment's recorded work.
 type finished struct {
 	RestoredWork
 	// phaseDone: its phase is in the checkpoint, too.
 	phaseDone bool
 }
 
-// restore walks the phases in the order in which they build on each other.
+// restore decides on all phases, in topological order.
 func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
 	in.Incarnation = max(in.Incarnation, 1)
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
@@ -85,11 +85,11 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, ag
 	return r, nil
 }
 
-// judge decides on all work, unless there are faults.
+// judge decides on all work. It stops if the session may not start.
 func (r *restoration) judge() error {
 	r.status = session.NewStatus(r.key.Session, r.team)
 	r.status.Incarnation, r.status.Origin, r.status.Labels = r.in.Incarnation, r.in.Origin, r.in.Labels
-	if err := r.standing(); err != nil || len(r.faults) > 0 {
+	if err := r.checkNotTakenOver(); err != nil || len(r.faults) > 0 {
 		return err
 	}
 	if err := r.find(); err != nil {
@@ -102,9 +102,9 @@ func (r *restoration) judge() error {
 	return nil
 }
 
-// standing refuses a session that another run has already taken over, and adds up
-// what assignments have cost that the team does not have any more.
-func (r *restoration) standing() error {
+// checkNotTakenOver refuses a session that another run has already taken over, and adds up
+// the cost of assignments that are no longer in the team.
+func (r *restoration) checkNotTakenOver() error {
 	if r.in.Incarnation == 1 && r.in.Base == "" {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (r *restoration) standing() error {
 	return r.sumDropped()
 }
 
-// sumDropped adds up what assignments have cost that the team does not have any more.
+// sumDropped adds up the cost of assignments that are no longer in the team.
 func (r *restoration) sumDropped() error {
 	l, err := r.Ledgers.Ledger(r.key)
 	if err != nil {
@@ -161,10 +161,10 @@ func (r *restoration) find() error {
 		r.status.Origin = r.in.Origin
 	}
 	for _, a := range r.base.Partial {
-		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.shared(a)}, false}
+		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.asForked(a)}, false}
 	}
 	for _, a := range r.base.Assignments {
-		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.shared(a)}, true}
+		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.asForked(a)}, true}
 	}
 	if r.in.Incarnation == 1 {
 		return nil
@@ -172,11 +172,11 @@ func (r *restoration) find() error {
 	return r.findRecorded()
 }
 
-// forks reports whether the session begins as another's fork.
+// forks reports whether the session begins as a fork of another one.
 func (r *restoration) forks() bool { return r.in.Incarnation == 1 && r.in.Origin != nil }
 
-// shared is finished work as a fork books it: it was paid for by its origin.
-func (r *restoration) shared(a session.CheckpointAssignment) session.CheckpointAssignment {
+// asForked returns finished work without its cost in a fork: the origin has paid for it.
+func (r *restoration) asForked(a session.CheckpointAssignment) session.CheckpointAssignment {
 	if r.forks() {
 		a.Usage = cost.Usage{}
 	}
@@ -215,7 +215,7 @@ func recordedWork(record session.Record, spent cost.Usage) (RestoredWork, bool) 
 		}
 		a, res := record.Counted(spent), round.Result
 		a.Seconds, a.Summary, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.BasedWork
-		return RestoredWork{digested(a), res.Output}, true
+		return RestoredWork{withBasisDigest(a), res.Output}, true
 	}
 	return RestoredWork{}, false
 }
@@ -242,7 +242,7 @@ func (r *restoration) phase(p spec.Phase) error {
 	return v.decideRest(selected)
 }
 
-// mustRun says why a phase has to run whatever work it has; empty: it need not.
+// mustRun returns why a phase must run even if it has finished work; empty: it need not.
 func (r *restoration) mustRun(p spec.Phase) string {
 	if slices.Contains(r.in.Course.Force, p.Name) {
 		return "forced"
@@ -259,13 +259,13 @@ func (r *restoration) mergeBase() mergeBase {
 	return mergeBase{r.Files, r.team, r.in.Workspace, r.given}
 }
 
-// fold is the tree of the phases, as far as their work stands.
+// fold merges the reused work of the phases.
 func (r *restoration) fold(phases []string) (session.Folded, error) {
 	folded, _, err := r.mergeBase().fold(r.ctx, phases, r.done)
 	return folded, err
 }
 
-// decisions are those of the phases, as far as their work stands.
+// decisions returns the decisions of the phases' reused work.
 func (r *restoration) decisions(phases []string) map[string]string {
 	merged, _ := session.MergeDecisions(r.given, session.Steps(r.team, phases, r.done))
 	return merged
@@ -275,7 +275,7 @@ func (r *restoration) note(id spec.AssignmentID, action session.PlanAction, reas
 	r.plan = append(r.plan, session.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
 }
 
-// finish fills in the status, and names what the team does not have any more.
+// finish fills in the status, and adds dropped assignments to the plan.
 func (r *restoration) finish() {
 	for _, a := range r.base.Assignments {
 		if r.status.Assignment(a.AssignmentID) == nil {
@@ -314,7 +314,7 @@ func (r *restoration) finish() {
 	}
 }
 
-// spent is what an assignment that has yet to run has cost so far.
+// spent returns the status of an assignment that has yet to run, with its cost so far.
 func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	s := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
 	if record := r.records[id]; len(record.Rounds) > 0 {
@@ -364,10 +364,10 @@ func (r *restoration) fence() (ok bool, err error) {
 	return ok, nil
 }
 
-// beginsAfresh reports whether an assignment that runs again is to ask its model
-// everything anew: because a person wants it so, or because the answers that are
-// stored led to a failure. Work that was cut off, and work with which nothing was
-// wrong but its provider or its budget, continues from them.
+// beginsAfresh reports whether an assignment that runs again must not use its stored
+// answers: because a person wants that, or because they led to a failure. Interrupted
+// work, and work that failed only because of its provider or its budget, continues
+// from them.
 func (r *restoration) beginsAfresh(record session.Record) bool {
 	if slices.Contains(r.in.Course.Force, record.Assignment.Phase) {
 		return true
@@ -377,7 +377,7 @@ func (r *restoration) beginsAfresh(record session.Record) bool {
 	}
 	last := record.Rounds[len(record.Rounds)-1]
 	if r.base.Reworking(record.Assignment.Phase) != nil && last.Result != nil {
-		return true // what was sent back has yet to be begun again
+		return true // work that was sent back has not been begun again
 	}
 	if !last.GaveUp || len(last.Attempts) == 0 {
 		return false
@@ -396,7 +396,7 @@ func results(record session.Record) (n int) {
 	return n
 }
 
-// checkpoint is the one that the incarnation starts from.
+// checkpoint returns the first checkpoint of the incarnation.
 func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	c := session.Checkpoint{
 		Schema: session.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
@@ -410,7 +410,7 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(rework.Open), func(p string) bool { return !slices.Contains(r.todo, p) })
 		c.Reworks[i].Undone = slices.Clone(rework.Undone)
 		for j, a := range rework.Undone {
-			c.Reworks[i].Undone[j] = r.shared(a)
+			c.Reworks[i].Undone[j] = r.asForked(a)
 		}
 	}
 	for _, a := range r.partial {
@@ -427,7 +427,7 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 // assignment's status carries through a history. Its record has all.
 const carriedFailures = 5
 
-// admission is what the workflow needs to know of it.
+// admission returns the result for the workflow.
 func (r *restoration) admission() Admission {
 	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
@@ -448,8 +448,8 @@ func (r *restoration) admission() Admission {
 	return out
 }
 
-// damage says what of an assignment's work is missing from the store; empty if
-// nothing is.
+// damage describes which part of an assignment's work is missing from the store;
+// empty: none.
 func (r *restoration) damage(a session.CheckpointAssignment) (string, error) {
 	deltas := []spec.Digest{a.Delta}
 	for _, w := range a.Integrated {

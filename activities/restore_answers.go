@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// approvals finds the finished phases that wait for approval: those whose work, as it
-// is, too few persons have approved, unless the session has gone on from it.
+// approvals finds the finished phases that wait for approval: too few persons have approved
+// their current work, and no finished work depends on it.
 func (r *restoration) approvals() {
 	for i, p := range r.team.Phases {
 		if !p.Approve.Wanted() || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
@@ -32,7 +32,7 @@ func (r *restoration) approvals() {
 	}
 }
 
-// approvalsOf are the approvals of a phase's work since it was last rejected.
+// approvalsOf returns the approvals of a phase's work since it was last rejected.
 func (r *restoration) approvalsOf(phase string, work spec.Digest) (found []session.Approval) {
 	for _, a := range r.base.Answers {
 		switch {
@@ -46,7 +46,7 @@ func (r *restoration) approvalsOf(phase string, work spec.Digest) (found []sessi
 	return found
 }
 
-// builtOn reports whether finished work builds on a phase.
+// builtOn reports whether finished work depends on a phase.
 func (r *restoration) builtOn(phase string) bool {
 	for id := range r.done {
 		if slices.Contains(r.team.Ancestors(id.Phase), phase) {
@@ -56,8 +56,8 @@ func (r *restoration) builtOn(phase string) bool {
 	return false
 }
 
-// notes is what a person last said to those who have yet to finish their own work, or
-// what they had begun to fix of their phase's.
+// notes returns the last note of a person to each assignment that has not finished its own
+// work, or its fix of the phase's merged work.
 func (r *restoration) notes() map[string]string {
 	notes := map[string]string{}
 	for _, a := range r.base.Answers {
@@ -72,9 +72,9 @@ func (r *restoration) notes() map[string]string {
 	return notes
 }
 
-// findSkipped takes the assignments that a person has skipped for done:
-// those of phases that were not recorded since. One that was at work again, or whose
-// phase was sent back, after that has to be asked about anew.
+// findSkipped adds the assignments that a person has skipped to the found work, if their
+// phases were not recorded since. An answer does not count any more if the assignment
+// worked again, or its phase was sent back, after it.
 func (r *restoration) findSkipped() error {
 	if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.CountsAsDone }) {
 		return nil
@@ -94,8 +94,7 @@ func (r *restoration) findSkipped() error {
 	return nil
 }
 
-// skipped reports whether the last that a person has said of an assignment is to continue
-// without it.
+// skipped reports whether the last answer of a person on an assignment is to skip it.
 func (r *restoration) skipped(id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(r.base.Answers) {
 		if a.Phase != id.Phase || a.Persona != id.Persona {
@@ -107,8 +106,8 @@ func (r *restoration) skipped(id spec.AssignmentID) bool {
 	return false
 }
 
-// disagreement finds what all work disagrees on where nothing is left to run, as it
-// was at the end of an incarnation that nobody had told which version stands.
+// disagreement finds the conflicts of all work if no phase is left to run. They are those
+// that no person has resolved in earlier incarnations.
 func (r *restoration) disagreement() error {
 	if r.in.Base == "" || len(r.todo) > 0 {
 		return nil

@@ -25,24 +25,24 @@ type Rounds struct {
 	Heartbeats Heartbeats
 	// Observer counts rounds, attempts and calls.
 	Observer Observer
-	// Signals tells workflows of outages while their rounds continue; nil: they learn of them
-	// from rounds' ends.
+	// Signals reports outages to workflows while their rounds continue; nil: outages are
+	// reported at the end of rounds only.
 	Signals Signals
 	// HoldSlot is for how long an outage keeps the agent's slot; zero: a minute. Random
-	// spreads the waits for a provider.
+	// is for the jitter of waits for a provider.
 	HoldSlot time.Duration
 	Random   Random
 	Clock    Clock
 	// LostLimit is the number of lost workers in a row, without progress
-	// between, after which an assignment is given up as worker_lost.
+	// between, after which an assignment fails with worker_lost.
 	LostLimit int
 	// Drain is how long a stopping worker lets an attempt continue before it
 	// hands it over.
 	Drain time.Duration
 }
 
-// restMost is the longest wait between attempts that a round makes up for itself.
-const restMost = 5 * time.Second
+// maxShortWait is the longest wait between attempts for which a round keeps its slot.
+const maxShortWait = 5 * time.Second
 
 // round is an execution of a round's activity: Temporal starts one for each attempt, and
 // after a lost worker.
@@ -50,21 +50,21 @@ type round struct {
 	ports   *Rounds
 	in      RoundInput
 	session sessionContext
-	// agent is the one that works: the persona's, unless the session has another do it.
+	// agent is the agent of the round: the persona's, or a substitute.
 	agent   string
 	exec    *execution
 	log     *roundLog
 	breaker *agentBreaker
 	outage  *outageWait
-	// spender is what the round pays from; nil until the journal is open.
+	// spender books the round's calls; nil until the journal is open.
 	spender *spender
 }
 
-// Run does one attempt of a round and decides what its end means for the round.
+// Run does one attempt of a round and decides how the round continues.
 //
 // It returns the round's result, once; a RecoverableError that has Temporal
 // start the next attempt after a wait; or the non-retryable UnrecoverableError
-// with a [RoundFailure], when the persona's attempts are spent or useless. A
+// with a [RoundFailure], when the persona's attempts are used up or useless. A
 // result is on disk in the assignment's record before it is returned, and an
 // execution that finds it there returns it without working. Lost workers, a
 // stopping worker and an unusable store use up no attempt.
@@ -72,7 +72,7 @@ type round struct {
 // These non-retryable errors use up nothing. A later activity continues the round:
 //
 //	error           detail        meaning
-//	BreakerOpen     [TurnedAway]  the breaker of the round's agent is open
+//	BreakerOpen     [BreakerStop]  the breaker of the round's agent is open
 //	ProviderOutage  [OutageStop]  the provider has failed for longer than the team's patience
 //	BudgetSpent     [BudgetStop]  a budget is spent that the session can raise
 //
@@ -112,31 +112,31 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 	if in.Supplied == "" {
 		paying.Store(r.spender)
 	}
-	e.dir.relieve(work)
-	defer e.dir.relieve(work)
+	e.dir.freeDisk(work)
+	defer e.dir.freeDisk(work)
 	if in.Supplied != "" {
 		return r.takeSupplied(work)
 	}
-	if f := r.refused(); f != nil {
+	if f := r.refusal(); f != nil {
 		return session.RoundResult{}, r.giveUp(work, *f)
 	}
 	for {
-		result, err := r.once(work)
+		result, err := r.runOnce(work)
 		if err != nil || result != nil {
 			return *cmp.Or(result, &session.RoundResult{}), err
 		}
 	}
 }
 
-// once does the attempt when it may begin or continue. It returns nothing at all if the
-// provider has failed, and the attempt is to continue after a wait.
-func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
-	if err := r.rest(ctx); err != nil {
+// runOnce does the attempt when it may begin or continue. It returns nil and nil if the
+// provider has failed, and the attempt must continue after a wait.
+func (r *round) runOnce(ctx context.Context) (*session.RoundResult, error) {
+	if err := r.waitBeforeAttempt(ctx); err != nil {
 		return nil, r.interrupted(ctx, err)
 	}
 	open, err := r.breaker.allow(ctx)
 	if open != nil {
-		err = r.outage.turnedAway(ctx, open)
+		err = r.outage.breakerOpen(ctx, open)
 	}
 	if err != nil {
 		return nil, r.interrupted(ctx, err)
@@ -144,16 +144,16 @@ func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	defer r.breaker.keepLease(ctx)()
 	started := r.ports.Clock().UTC() // of an attempt that fails before it begins
 	attempt := r.attempt()
-	result, end, err := r.observed(ctx, attempt)
+	result, end, err := r.runObserved(ctx, attempt)
 	attempt.storeConversation(ctx, end)
 	defer attempt.noteConversation(end.dir)
 	if err != nil && ctx.Err() == nil {
-		err = counted(err)
+		err = asUnknown(err)
 	}
 	failure, failed := asFailure(err)
 	switch {
 	case failed && ctx.Err() == nil && r.outage.waitsOut(*failure):
-		return nil, r.interrupted(ctx, r.outage.begin(ctx, masked(r.ports.Agents, *failure), end.dir.Tree != "", end.files))
+		return nil, r.interrupted(ctx, r.outage.begin(ctx, maskedFailure(r.ports.Agents, *failure), end.dir.Tree != "", end.files))
 	case err != nil:
 		return nil, r.failed(ctx, end, err, started)
 	}
@@ -164,11 +164,11 @@ func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	return &done, nil
 }
 
-// rest has the next attempt begin no earlier than it may. Temporal sees to that where it
-// knows how the one before ended; where it does not, because that one's execution was
-// given up or lost before, a short wait is made up for here. A long one is returned to
-// Temporal again, in a RecoverableError: the round holds a slot of its agent.
-func (r *round) rest(ctx context.Context) error {
+// waitBeforeAttempt enforces the wait between two attempts. Usually Temporal has already waited.
+// It has not if the execution of the last attempt was timed out or lost before it reported its
+// end. Then a short wait happens here; for a long one it returns a RecoverableError, because the
+// round holds a slot of its agent.
+func (r *round) waitBeforeAttempt(ctx context.Context) error {
 	if o := r.log.outage(); o != nil {
 		over, err := r.outage.wait(ctx, *o)
 		if over {
@@ -187,7 +187,7 @@ func (r *round) rest(ctx context.Context) error {
 	switch {
 	case left <= 0:
 		return nil
-	case left > restMost:
+	case left > maxShortWait:
 		return recoverable(last.Failure, left)
 	}
 	return sleep(ctx, left)
@@ -200,13 +200,13 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	if !ok || ctx.Err() != nil {
 		return r.interrupted(ctx, err)
 	}
-	if r.canBeHelped(*failure) {
+	if r.canRaiseBudget(*failure) {
 		return r.budgetSpent(ctx, *failure)
 	}
-	f := masked(r.ports.Agents, *failure)
-	attempts := r.count(ctx, f, session.AttemptReport{
+	f := maskedFailure(r.ports.Agents, *failure)
+	attempts := r.countAttempt(ctx, f, session.AttemptReport{
 		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Left: end.files, Diff: r.diff(ctx, end.files),
-		StartedAt: started, Log: keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
+		StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	})
 	if attempts >= r.attempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)
@@ -217,9 +217,9 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	return recoverable(f, r.wait(f, attempts))
 }
 
-// refused is why no attempt may start; nil: one may: the last one was counted before the
-// worker died, or the worker dies of it. Budgets are looked at for each call.
-func (r *round) refused() *failures.Failure {
+// refusal returns why no attempt may start; nil: one may. The last attempt may have been counted
+// before its worker died, or the work may end its workers. Budgets are checked for each call.
+func (r *round) refusal() *failures.Failure {
 	log := r.log.get()
 	if n := len(log.Attempts); n > 0 {
 		if last := log.Attempts[n-1].Failure; n >= r.attempts() || !last.RetryAttempt() {
@@ -232,11 +232,11 @@ func (r *round) refused() *failures.Failure {
 	return nil
 }
 
-// attempts is the persona's threshold.
+// attempts returns the persona's maximum number of attempts in a round.
 func (r *round) attempts() int { return r.session.team.Personas[r.in.Persona].Attempts }
 
-// wait is the time until the next attempt after so many: doubling from the team's initial
-// wait to its maximum, unless a provider stated a longer one.
+// wait returns the time until the next attempt: it doubles with each attempt from the team's
+// initial wait to its maximum, unless the provider stated a longer one.
 func (r *round) wait(f failures.Failure, attempts int) time.Duration {
 	retry := r.session.team.Retry
 	if f.RetryAfter > 0 {
@@ -245,8 +245,8 @@ func (r *round) wait(f failures.Failure, attempts int) time.Duration {
 	return spec.Backoff(retry.Initial, retry.Max, attempts).Std()
 }
 
-// count adds a failed attempt to the round's log, and returns how many there are.
-func (r *round) count(ctx context.Context, f failures.Failure, report session.AttemptReport) (attempts int) {
+// countAttempt adds a failed attempt to the round's log, and returns their number.
+func (r *round) countAttempt(ctx context.Context, f failures.Failure, report session.AttemptReport) (attempts int) {
 	if !f.WaitedOut() {
 		r.outage.end(ctx, false)
 	}
@@ -263,12 +263,12 @@ func (r *round) count(ctx context.Context, f failures.Failure, report session.At
 	return attempts
 }
 
-// patienceOver ends the round, or only the activity: then people are notified, and a
+// patienceOver ends the round or, if the session notifies people, only the activity: then a
 // later activity continues with the same attempt.
 func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if r.session.team.Retry.OnOutage == spec.OutageFail {
 		r.spender.begin(r.log.attemptKey(), nil)
-		r.count(ctx, o.Failure, session.AttemptReport{
+		r.countAttempt(ctx, o.Failure, session.AttemptReport{
 			Agent: o.Agent, Usage: r.spender.spent(), Left: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
 		})
 		return r.giveUp(ctx, o.Failure)

@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// succeed records the result before Temporal gets it.
+// succeed records the result before it is returned to Temporal.
 func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
 	log := r.log.get()
 	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
@@ -22,7 +22,7 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, end at
 	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
 	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()
 	result.StartedAt, result.EndedAt = log.AttemptAt, r.ports.Clock().UTC()
-	result.Log = keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
+	result.Log = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
 	if err := r.log.recordResult(ctx, result); err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func (r *round) report() session.RoundReport {
 	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.journal.spent()}
 }
 
-// done hands a recorded result to the session, and reports to the breaker.
+// done returns a recorded result for the session, and reports to the breaker.
 func (r *round) done(ctx context.Context, result *session.RoundResult) session.RoundResult {
 	out := *result
 	out.Unreported = r.breaker.report(ctx, nil)
 	return out
 }
 
-// interrupted ends an execution by what is no attempt's failure.
+// interrupted ends an execution because of an error that is not a failure of the attempt.
 func (r *round) interrupted(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -78,9 +78,9 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	return executionEnd(ctx, err, r.report())
 }
 
-// canBeHelped reports whether an attempt has failed only because a budget of the
-// session is spent, and the session has something to do about that.
-func (r *round) canBeHelped(f failures.Failure) bool {
+// canRaiseBudget reports whether an attempt has failed only because a budget of the
+// session is exceeded, and the session can raise it or use another agent.
+func (r *round) canRaiseBudget(f failures.Failure) bool {
 	return f.Category == failures.TokenBudget && r.spender.budgets.lastRefusal().Scope != "" &&
 		(r.in.OnExceeded == spec.OnExceededAsk || r.in.OnExceeded == spec.OnExceededDegrade)
 }
@@ -102,7 +102,7 @@ func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
 }
 
-// diff keeps how what an attempt left differs from what its round was given.
+// diff stores the difference between an attempt's files and the round's input.
 func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 	if files == "" || files == r.in.Input {
 		return ""
@@ -112,5 +112,5 @@ func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
 		return ""
 	}
-	return keepLog(ctx, r.ports.Files, r.ports.Agents, []byte(text))
+	return storeLog(ctx, r.ports.Files, r.ports.Agents, []byte(text))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// load reads the session and what earlier executions of the round have left. It returns the
+// load reads the session and the state of earlier executions of the round. It returns the
 // round's result if the record has one.
 func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
 	s, err := fromStore(ctx, e.retryStore, func() (sessionContext, error) {
@@ -35,7 +35,7 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 	return r, result, nil
 }
 
-// openSpender opens the assignment's journal for what the round pays.
+// openSpender opens the assignment's journal for the round's calls.
 func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	ports, id := r.ports, r.in.AssignmentID
 	observer := &callObserver{observer: r.exec.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
@@ -61,7 +61,7 @@ func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	return s, s.budgets.update(ctx, s.journal)
 }
 
-// callEnded notes that the agent's process is gone.
+// callEnded notes that the agent's process has ended.
 func (r *round) callEnded() { r.exec.dir.idle() }
 
 // callBooked ends an outage if the call has an answer: that is progress.
@@ -71,7 +71,7 @@ func (r *round) callBooked(ctx context.Context, answered bool) {
 	}
 }
 
-// attempt is the next one of the round.
+// attempt returns the next attempt of the round.
 func (r *round) attempt() *attempt {
 	return &attempt{
 		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files}, log: r.log, spender: r.spender, breaker: r.breaker,

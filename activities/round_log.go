@@ -21,7 +21,7 @@ type roundLog struct {
 	in   RoundInput
 	// round names the round's entry in the record.
 	round session.RoundKey
-	// agent is the one that works.
+	// agent is the agent of the round.
 	agent string
 
 	mu     sync.Mutex
@@ -30,15 +30,15 @@ type roundLog struct {
 	log session.RoundLog
 	// recorded: the record has the result, and no other execution continues the round.
 	recorded bool
-	// found is what of the round the record had when this execution loaded it.
+	// found is the state of the round in the record when this execution loaded it.
 	found earlierWork
-	// stored is the conversation that the record has in the store.
+	// stored is the conversation in the stored record.
 	stored *session.Conversation
-	// unnoted: the log says that the agent starts, and the record does not yet.
+	// unnoted: the log says that the agent starts, but the stored record does not yet.
 	unnoted bool
 }
 
-// earlierWork is what the record of an assignment has of a round that begins.
+// earlierWork is the state of a round in the assignment's record when an execution begins.
 type earlierWork int
 
 const (
@@ -65,9 +65,9 @@ func heartbeatLog(ctx context.Context) session.RoundLog {
 	return last.Log
 }
 
-// load reads what earlier executions of the round have left: the log of its attempts and,
-// if it had succeeded, its result. The caller holds the assignment's lock: if the agent
-// was started and nobody has noted how that ended, a worker was lost.
+// load reads the state of earlier executions of the round: the log of its attempts and,
+// if it has succeeded, its result. The caller holds the assignment's lock: if the agent
+// was started and its end was not noted, a worker was lost.
 func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*session.RoundResult, error) {
 	record, err := fromStore(ctx, l.exec.retryStore, func() (session.Record, error) { return l.exec.sessions.Record(l.exec.key, l.exec.id) })
 	if errors.Is(err, session.ErrCorrupt) {
@@ -138,14 +138,14 @@ func (l *roundLog) continueEarlier(now time.Time) bool {
 	return true
 }
 
-// loadJournal brings the record up to date with what the assignment's journal has.
+// loadJournal updates the record from the assignment's journal.
 func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) error {
 	calls := journal.Calls()
 	l.mu.Lock()
 	write := l.findEpochs(calls)
 	l.entry().Epoch = l.epochLocked() // a record that only fences has none
 	progress := len(calls) - len(journal.Unsettled())
-	if progress > l.log.Calls { // the lost worker had achieved something
+	if progress > l.log.Calls { // the lost worker had made progress
 		l.log.Calls, l.log.LostAtProgress = progress, l.log.Lost
 	}
 	write = write || l.log.Lost > 0 && progress > 0
@@ -156,10 +156,10 @@ func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) err
 	return nil
 }
 
-// findEpochs fills in the epochs that the record does not know: where it was
-// lost, the journal still has those that were paid for. It returns true if
-// the incarnation's first one will not follow from the journal later: the record has
-// to have it before anything is paid.
+// findEpochs fills in epochs that the record does not have: if it was lost, the
+// journal still has the paid ones. It returns true if the incarnation's first epoch
+// cannot be found from the journal later: then the record must be written before
+// anything is paid.
 func (l *roundLog) findEpochs(paid []budget.Call) (write bool) {
 	highest, ofThisRun := max(l.record.Epoch, 1), 0
 	for _, call := range paid {
@@ -176,12 +176,12 @@ func (l *roundLog) findEpochs(paid []budget.Call) (write bool) {
 	return write
 }
 
-// epochLocked is the round's epoch: that of the incarnation's beginning, and one more for
-// every time that the assignment has begun afresh since. A session that was reset
-// comes to the same ones again, whatever the record has seen by then.
+// epochLocked returns the round's epoch: the epoch at the incarnation's begin plus the
+// number of new series since. A session that was reset gets the same epochs again,
+// independent of the record's later content.
 func (l *roundLog) epochLocked() int { return cmp.Or(l.record.Began, l.record.Epoch) + l.in.Series }
 
-// attemptKey names the attempt under way.
+// attemptKey names the running attempt.
 func (l *roundLog) attemptKey() session.CallKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *roundLog) rounds() (rounds []session.RoundRecord, began, epoch int) {
 	return slices.Clone(l.record.Rounds), l.record.Began, l.epochLocked()
 }
 
-// outage is the outage of the round's agent; nil: there is none.
+// outage returns the outage of the round's agent; nil: there is none.
 func (l *roundLog) outage() *session.Outage {
 	log := l.get()
 	if o := log.Outage; o != nil && o.Agent == l.agent {
@@ -238,7 +238,7 @@ func (l *roundLog) setPermit(p *session.BreakerPermit) {
 	l.log.Permit = p
 }
 
-// noteStart notes durably that the agent, or what stands in for it, is about to be
+// noteStart notes durably that the agent or its substitute is about to be
 // started: see [session.RoundLog.Started]. begun is when the attempt was begun. continuable:
 // a later execution can continue the agent's conversation.
 func (l *roundLog) noteStart(ctx context.Context, begun time.Time, continuable bool) error {
@@ -257,8 +257,8 @@ func (l *roundLog) noteStart(ctx context.Context, begun time.Time, continuable b
 	return nil
 }
 
-// noteEnd notes that what was started has ended, by an end that is neither a result nor
-// an attempt's failure. Where the store cannot take that now, the heartbeat has it.
+// noteEnd notes that the agent has ended, with neither a result nor a failure of the
+// attempt. If the store cannot be used now, the heartbeat has this note.
 func (l *roundLog) noteEnd(ctx context.Context) {
 	if !l.get().Started {
 		return
@@ -267,7 +267,7 @@ func (l *roundLog) noteEnd(ctx context.Context) {
 	l.tryPut(ctx, "the execution's end is recorded only in its heartbeat")
 }
 
-// recordResult has the result outlive everything.
+// recordResult writes the result durably to the record.
 func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult) error {
 	l.change(func(log *session.RoundLog) {
 		log.Started, log.Outage = false, nil
@@ -298,13 +298,13 @@ func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
 	return l.write(ctx)
 }
 
-// recordTurnedAway leaves no trace of a round that has not begun. One that has, before
-// it came to another agent, keeps what it has for the activity that continues.
-func (l *roundLog) recordTurnedAway(ctx context.Context) error {
+// recordNotBegun removes a round that has not begun from the record. A round that has begun
+// with another agent stays in the record for the activity that continues it.
+func (l *roundLog) recordNotBegun(ctx context.Context) error {
 	l.mu.Lock()
 	if l.found == earlierActivity || len(l.log.Attempts) > 0 || l.log.Begun > 0 || l.log.Lost > 0 || l.log.Outage != nil {
 		l.mu.Unlock()
-		return l.write(ctx) // under the key by which the next one looks for it
+		return l.write(ctx) // under the key with which the next activity finds it
 	}
 	if l.found == nothingEarlier {
 		l.mu.Unlock()
@@ -319,7 +319,7 @@ func (l *roundLog) recordTurnedAway(ctx context.Context) error {
 // write brings the assignment's record up to date, durably.
 func (l *roundLog) write(ctx context.Context) error { return l.exec.retryStore(ctx, l.put) }
 
-// tryPut writes the record once, and logs what it means that the store cannot take it.
+// tryPut writes the record once. If that fails, it logs the consequence, which is otherwise.
 func (l *roundLog) tryPut(ctx context.Context, otherwise string) {
 	if err := l.put(); err != nil {
 		activity.GetLogger(ctx).Warn(otherwise, "error", err)
@@ -338,7 +338,7 @@ func (l *roundLog) put() error {
 	return err
 }
 
-// conversation is the agent's as the record in the store has it; nil: that has none.
+// conversation returns the agent's conversation in the stored record; nil: there is none.
 func (l *roundLog) conversation() *session.Conversation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -352,7 +352,7 @@ func (l *roundLog) setConversation(c *session.Conversation) {
 	l.record.Conversation = c
 }
 
-// heartbeat is the log as a heartbeat has it: without outputs, so that a history may keep it.
+// heartbeat returns the log for a heartbeat: without outputs, because histories contain heartbeats.
 func (l *roundLog) heartbeat() Heartbeat {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// sessionContext is what an activity knows of its session: a checkpoint, and the team
+// sessionContext is the loaded state of an activity's session: a checkpoint, and the team
 // that the checkpoint names.
 type sessionContext struct {
 	key        session.Key

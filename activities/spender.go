@@ -12,48 +12,48 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// spender is what an attempt's agent pays from: it implements [session.Calls] over the
-// assignment's journal, which has the truth, and the session's ledger, which adds it up
-// with all others.
+// spender reserves and books the calls of an attempt. It implements [session.Calls] with the
+// assignment's journal, which is authoritative, and the session's ledger, which has the sums
+// of all assignments.
 type spender struct {
 	files    Files
 	journal  *journalWriter
 	budgets  *reservations
 	observer *callObserver
 	agents   Agents
-	round    callEnds
-	// setProgress says what is waited for.
+	round    callListener
+	// setProgress sets the progress line during a wait.
 	setProgress func(line string)
-	// run is the session's workflow run, agent the one that works, and free: nothing needs to
-	// be set aside for an attempt whose cost is not stated.
+	// run is the session's workflow run, and agent the agent of the round. free: an attempt
+	// without a stated cost needs no reservation.
 	run, agent string
 	free       bool
 
 	mu sync.Mutex
-	// attempt is the one under way; earlier are those whose conversation it
-	// continues with, newest first.
+	// attempt is the running attempt; earlier are the attempts whose conversation it
+	// continues, newest first.
 	attempt session.CallKey
 	earlier []session.CallKey
-	// open are the calls under way, with what they have used so far.
+	// open are the calls in flight, with their usage so far.
 	open map[*paidCall]cost.Usage
-	// given are the calls of any turn whose answers the program at work has got.
-	given map[int64]bool
+	// delivered are the calls of any turn whose answers the running program has received.
+	delivered map[int64]bool
 }
 
-// callEnds is told when calls end, one at a time.
-type callEnds interface {
-	// callEnded says that no process of the call is at work any more.
+// callListener is notified of the ends of calls, one at a time.
+type callListener interface {
+	// callEnded: all processes of the call have ended.
 	callEnded()
-	// callBooked says that a call is in the journal. answered: the
+	// callBooked: a call is booked in the journal. answered: the
 	// call's answer is stored.
 	callBooked(ctx context.Context, answered bool)
 }
 
-// begin says which attempt the next calls are of. Nothing of the one before is under way.
+// begin sets the attempt of the next calls. No call of the previous one may be in flight.
 func (s *spender) begin(attempt session.CallKey, earlier []session.CallKey) {
 	s.mu.Lock()
 	s.attempt, s.earlier = attempt, earlier
-	s.open, s.given = map[*paidCall]cost.Usage{}, map[int64]bool{}
+	s.open, s.delivered = map[*paidCall]cost.Usage{}, map[int64]bool{}
 	s.mu.Unlock()
 	s.budgets.refused(budget.Verdict{})
 }
@@ -80,15 +80,15 @@ func (s *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*s
 	return stored, nil
 }
 
-// find looks in the journal. An answer to a request of any turn is given out at once, so that
-// another request beside this one does not get it.
+// find looks for a call in the journal. It marks an answer to a request of any turn as delivered,
+// so that a concurrent request does not get it, too.
 func (s *spender) find(turn int, request spec.Digest) (found *budget.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	attempts := append([]session.CallKey{s.attempt}, s.earlier...)
 	s.journal.read(func(j *budget.Journal) {
 		if turn == session.AnyTurn {
-			found = j.FindAny(attempts, request, func(call int64) bool { return s.given[call] })
+			found = j.FindAny(attempts, request, func(call int64) bool { return s.delivered[call] })
 			return
 		}
 		for _, key := range attempts {
@@ -102,21 +102,21 @@ func (s *spender) find(turn int, request spec.Digest) (found *budget.Call) {
 		return nil
 	}
 	if turn == session.AnyTurn {
-		s.given[found.ID] = true
+		s.delivered[found.ID] = true
 	}
 	call := *found
 	return &call
 }
 
-// Undelivered has the answer of a call given out again.
+// Undelivered makes the answer of a call available again.
 func (s *spender) Undelivered(call int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.given, call)
+	delete(s.delivered, call)
 }
 
-// Begin reserves the possible cost of a call, once the session's budgets have room
-// for it, and records durably that the call begins.
+// Begin waits until the session's budgets permit the possible cost of a call, reserves it,
+// and records durably that the call begins.
 func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
 	s.mu.Lock()
 	c := &paidCall{spender: s, plan: plan, key: s.attempt}
@@ -146,7 +146,7 @@ func (s *spender) KeepTools(ctx context.Context, call int64, doc []byte) error {
 	return s.journal.append(ctx, budget.Entry{Kind: budget.Tools, Call: call, Tools: name})
 }
 
-// Put stores a blob, waiting for a store that cannot take it.
+// Put stores a blob. It waits while the store cannot be used.
 func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
 	return fromStore(ctx, s.journal.retryStore, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
 }
@@ -156,8 +156,8 @@ func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return fromStore(ctx, s.journal.retryStore, func() ([]byte, error) { return s.files.Blob(ctx, name) })
 }
 
-// spent is what this run has spent on the attempt under way, the calls under way
-// included.
+// spent returns what this run has spent on the running attempt, including calls in
+// flight.
 func (s *spender) spent() cost.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *spender) spent() cost.Usage {
 	return sum
 }
 
-// describe adds to a heartbeat what the attempt and the calls under way have cost.
+// describe adds the cost of the attempt and of the calls in flight to a heartbeat.
 func (s *spender) describe(beat *Heartbeat) {
 	beat.Agent, beat.Spent = s.agent, s.spent()
 	s.mu.Lock()

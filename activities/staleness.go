@@ -13,14 +13,14 @@ import (
 type reuse struct {
 	*restoration
 	phase spec.Phase
-	// why the phase runs whatever work it has; empty: it need not.
+	// why is the reason why the phase runs even if it has finished work; empty: it need not.
 	why string
-	// input is what the phase starts from, if that has been looked at; tree
-	// what the next persona of a sequence would.
+	// input is the phase's input, if it has been determined; tree is the input
+	// of the next persona of a sequence.
 	input  session.Folded
 	tree   spec.Digest
-	stands []finished
-	// complete: the work of every persona stands; runs: somebody's has to run.
+	reused []finished
+	// complete: the work of every persona is reused; runs: an assignment has to run.
 	complete, runs bool
 }
 
@@ -60,7 +60,7 @@ func (v *reuse) assignment(id spec.AssignmentID, selected bool) error {
 	return nil
 }
 
-// unfinished says why an assignment has no work.
+// unfinished returns why an assignment has no work.
 func (v *reuse) unfinished(id spec.AssignmentID) string {
 	if len(v.records[id].Rounds) > 0 {
 		return "not finished"
@@ -68,7 +68,7 @@ func (v *reuse) unfinished(id spec.AssignmentID) string {
 	return "not done yet"
 }
 
-// stale says why the work does not stand; empty if it does.
+// stale returns why the work is not reused; empty if it is.
 func (v *reuse) stale(a finished, id spec.AssignmentID) (string, error) {
 	if a.Basis == nil {
 		return "", nil
@@ -78,16 +78,16 @@ func (v *reuse) stale(a finished, id spec.AssignmentID) (string, error) {
 	if parts := now.Changed(*a.Basis); len(parts) > 0 {
 		return "changed: " + strings.Join(parts, ", "), nil
 	}
-	return v.unprotected(a)
+	return v.changedProtected(a)
 }
 
-// unprotected says which files the work changes that its phase protects by now; empty if none.
-func (v *reuse) unprotected(a finished) (string, error) {
+// changedProtected describes the work's changes to files that its phase protects now; empty if there are none.
+func (v *reuse) changedProtected(a finished) (string, error) {
 	if len(v.phase.Protected) == 0 {
 		return "", nil
 	}
 	works, touched := []session.Work{a.Work}, []string(nil)
-	// A person's edit is among what was integrated, and may change what was protected then.
+	// The integrated work includes a person's edit, which may change protected files.
 	if before, _ := v.before.Phase(v.phase.Name); !slices.Equal(before.Protected, v.phase.Protected) {
 		works = append(works, a.Integrated...)
 	}
@@ -105,10 +105,10 @@ func (v *reuse) unprotected(a finished) (string, error) {
 	return "changed files that are protected now: " + firstFew(slices.Compact(touched)), nil
 }
 
-// withAbove lists the phase and all that it builds on.
+// withAbove lists the phase and all phases that it depends on.
 func (v *reuse) withAbove() []string { return append(v.team.Ancestors(v.phase.Name), v.phase.Name) }
 
-// restore lets an assignment's work stand.
+// restore reuses an assignment's work.
 func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	switch {
 	case reason != "":
@@ -123,14 +123,14 @@ func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	}
 	v.note(id, session.Restore, reason)
 	switch {
-	case a.Status == session.Skipped: // a person has said so
+	case a.Status == session.Skipped: // by a person
 	case a.Basis == nil:
 		a.Status = session.Supplied
 	default:
 		a.Status = session.Restored
 	}
 	if v.phase.Order == spec.OrderSequence {
-		// The next persona of a sequence builds on this one's own work.
+		// The next persona of a sequence depends on this one's own work.
 		own := a.CheckpointAssignment
 		own.Integrated = nil
 		v.done[id] = own
@@ -140,37 +140,37 @@ func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 		}
 		v.tree, a.Output = folded.Manifest, folded.Manifest
 	}
-	v.stands = append(v.stands, a)
+	v.reused = append(v.reused, a)
 	return nil
 }
 
-// phaseStands reports whether the phase's work stands as a whole: as it was merged,
-// checked and recorded, or by one persona, whose record vouches for that.
-func (v *reuse) phaseStands() bool {
+// phaseReusable reports whether the phase's work is reused as a whole: as it was merged,
+// checked and recorded, or by one persona, whose record proves its checks.
+func (v *reuse) phaseReusable() bool {
 	if !v.complete {
 		return false
 	}
-	for _, a := range v.base.Assignments { // nobody may be missing from what was merged
+	for _, a := range v.base.Assignments { // the merge must have had the work of all personas
 		if a.Phase == v.phase.Name && !slices.Contains(v.phase.Personas, a.Persona) {
 			return false
 		}
 	}
-	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.phaseDone })
+	recorded := slices.ContainsFunc(v.reused, func(a finished) bool { return !a.phaseDone })
 	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
 }
 
-// decideRest takes over the phase's work that is reused, and decides what is left to do.
+// decideRest adds the phase's reused work to the result, and decides what is left to do.
 func (v *reuse) decideRest(selected bool) error {
-	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseStands() {
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseReusable() {
 		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run", v.phase.Name))
 	}
-	if v.phaseStands() {
-		for _, a := range v.stands {
+	if v.phaseReusable() {
+		for _, a := range v.reused {
 			v.done[a.AssignmentID] = a.CheckpointAssignment
 		}
 		return v.edit()
 	}
-	for _, a := range v.stands { // half a phase is nothing to build on
+	for _, a := range v.reused { // an incomplete phase has no output
 		delete(v.done, a.AssignmentID)
 		if len(a.Integrated) > 0 {
 			v.amend(a.AssignmentID, "; fixes and edits of the phase's merged tree are dropped, because the tree has changed")
@@ -201,7 +201,7 @@ func (v *reuse) amend(id spec.AssignmentID, more string) {
 	}
 }
 
-// start says what the phase starts from: nothing above it is left to do.
+// start determines the phase's input. All phases that it depends on are done.
 func (v *reuse) start() (err error) {
 	if v.input.Manifest == "" {
 		if v.input, err = v.fold(v.team.Ancestors(v.phase.Name)); err != nil {
@@ -216,7 +216,7 @@ func (v *reuse) start() (err error) {
 	return nil
 }
 
-// edit lays a person's changes over the phase's work.
+// edit applies a person's changes to the phase's work.
 func (v *reuse) edit() error {
 	s, ok := v.in.Course.Supply(v.phase.Name)
 	if !ok {
@@ -244,7 +244,7 @@ func (v *reuse) edit() error {
 	return nil
 }
 
-// supply puts a person's work in the place of the phase's.
+// supply replaces the phase's work by a person's.
 func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 	folded, err := r.fold(r.team.Ancestors(p.Name))
 	if err != nil {
@@ -273,7 +273,7 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 	return nil
 }
 
-// firstFew names the first of many paths.
+// firstFew lists the first of many paths.
 func firstFew(paths []string) string {
 	const shown = 5
 	switch {

@@ -10,36 +10,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// start is what an attempt starts from: the failure table decides, by how the
-// attempt before it failed.
+// start is what an attempt starts from. The failure table decides it by the failure of
+// the previous attempt.
 type start struct {
 	// files is the manifest that the directory is filled from. asLeft: it is
-	// not filled, because the execution that was cut off has left it.
+	// not filled, because it has the files of an interrupted execution.
 	files  spec.Digest
 	asLeft bool
 	// waited: they are those of the attempt itself, which was interrupted by an outage.
 	waited bool
-	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
-	// none has.
+	// begun is when an earlier, interrupted execution has begun the attempt; zero: none
+	// has.
 	begun time.Time
 	// continues: a conversation continues. restored is the one to restore from the store
 	// first; nil: it is in the directory and HOME.
 	continues bool
 	restored  *session.Conversation
 	// first is the attempt with which the conversation began, and earlier are
-	// the failed ones that it has gone through since, newest first: their paid
-	// answers are this attempt's, too.
+	// its failed attempts since, newest first: this attempt can use their paid
+	// answers, too.
 	first   session.CallKey
 	earlier []session.CallKey
-	// failure is what the conversation was begun after; nil: nothing. kept:
-	// the directory has what that attempt left.
+	// failure is the failed attempt before the conversation; nil: there was none.
+	// kept: the directory has the files of that attempt.
 	failure *tried
 	kept    bool
 	// former: the directory has the assignment's work that was sent back.
 	former bool
 }
 
-// from is what the attempt starts from, for its report.
+// from returns the kind of start for the attempt's report.
 func (s start) from() failures.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:
@@ -50,13 +50,13 @@ func (s start) from() failures.Start {
 	return failures.FromInput
 }
 
-// tried is a failed attempt and where it belongs.
+// tried is a failed attempt and its round.
 type tried struct {
 	key    session.CallKey
 	report session.AttemptReport
 }
 
-// startFacts is what the start of an attempt is decided by.
+// startFacts are the facts that decide the start of an attempt.
 type startFacts struct {
 	in RoundInput
 	// round is the round's entry in the record.
@@ -66,14 +66,14 @@ type startFacts struct {
 	rounds       []session.RoundRecord
 	began, epoch int
 	log          session.RoundLog
-	// agent is the one that works, and conversation where it keeps its conversation.
-	// continuable: there is one in the assignment's directory that can continue, or else
-	// stored is one of the store that can.
+	// agent is the agent of the round, and conversation the place of its conversation.
+	// continuable: the assignment's directory has one that can continue; otherwise stored
+	// is one in the store that can.
 	agent        string
 	conversation spec.Conversation
 	continuable  bool
 	stored       *session.Conversation
-	// outage is that of the agent; nil: there is none.
+	// outage is the outage of the agent; nil: there is none.
 	outage *session.Outage
 	// former is the manifest of the assignment's work that was sent back; empty: none was.
 	former spec.Digest
@@ -81,7 +81,7 @@ type startFacts struct {
 	intact func(spec.Digest) bool
 }
 
-// startFacts gathers what the start of the attempt is decided by.
+// startFacts collects the facts that decide the start of the attempt.
 func (a *attempt) startFacts(ctx context.Context) startFacts {
 	f := startFacts{
 		in: a.in, round: a.log.round, log: a.log.get(), agent: a.log.agent, conversation: a.exec.agents.Offered(a.log.agent).Conversation,
@@ -95,8 +95,8 @@ func (a *attempt) startFacts(ctx context.Context) startFacts {
 	return f
 }
 
-// findConversation looks for the conversation of the agent. That in the assignment's directory
-// is the newest one if it has continued from what the store has of it.
+// findConversation looks for the conversation of the agent. The one in the assignment's directory
+// is newer if it has continued from the stored one.
 func (f *startFacts) findConversation(a *attempt) {
 	dir, err := a.exec.dir.make()
 	if err != nil {
@@ -161,9 +161,8 @@ func (f startFacts) decide() start {
 	return s
 }
 
-// inherits reports whether an earlier incarnation of the session was cut off in the
-// middle of an attempt that this round, at its beginning, can continue with, and when that
-// was begun.
+// inherits reports whether this round can begin with an attempt that was interrupted in an
+// earlier incarnation of the session, and when that attempt was begun.
 func (f startFacts) inherits() (begun time.Time, ok bool) {
 	if len(f.log.Attempts) > 0 || f.log.Begun > 0 || f.in.Feedback != "" {
 		return begun, false
@@ -172,7 +171,7 @@ func (f startFacts) inherits() (begun time.Time, ok bool) {
 		switch {
 		case round.Key == f.round:
 		case round.Key.Run == f.round.Run:
-			return begun, false // a round of this run has continued with it already
+			return begun, false // a round of this run has already continued it
 		default:
 			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == f.epoch && round.Begun == len(round.Attempts)+1
 		}
@@ -180,17 +179,17 @@ func (f startFacts) inherits() (begun time.Time, ok bool) {
 	return begun, false
 }
 
-// continuesConversation reports whether the conversation of a failed attempt continues: one
-// that the journal has, so that the agent goes through it again from its beginning. It does
-// so in a later series, too: there was nothing wrong with the answers. Where a
-// person has said something new, it is another conversation by itself.
+// continuesConversation reports whether the conversation of a failed attempt continues: one in
+// the journal, which the agent repeats from its beginning with the stored answers. It also
+// continues in a later series, because the answers were not the cause of the failure. A new note
+// of a person changes the requests, which makes it another conversation.
 func (f startFacts) continuesConversation(last tried) bool {
 	return f.conversation == spec.InJournal && last.report.Agent == f.agent &&
 		last.key.Epoch >= f.began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
-// keeps reports whether the attempt continues from the files that one has left.
-// From the middle of work only an agent that remembers what it was doing can continue.
+// keeps reports whether the attempt continues from the files of a failed one. From
+// unfinished work only an agent with its conversation can continue.
 func (f startFacts) keeps(last session.AttemptReport) bool {
 	from := failures.RuleFor(last.Failure.Category).Start
 	may := from == failures.FromFiles || from == failures.FromConversation && f.continuable
@@ -199,9 +198,9 @@ func (f startFacts) keeps(last session.AttemptReport) bool {
 
 // tried lists the failed attempts since the assignment last succeeded: those of
 // this round, of the failed rounds before it in its epoch, and of earlier epochs.
-// After a failure that a merge found the list begins anew, and what a person
-// had supplied was no attempt. The same rounds in other runs are not before this
-// one, nor are those of later epochs: it goes through them again.
+// The list begins anew after a failure of a merge. Supplied files are not an
+// attempt. The same rounds in other runs, and rounds of later epochs, are not
+// included: this round repeats them.
 func (f startFacts) tried() []tried {
 	var before []session.RoundRecord
 search:

@@ -10,9 +10,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// writeStatus makes the session's status document that of a boundary, unless the session
-// is past it. Costs are left to the ledger. It returns the document as it was before.
-// Nothing else writes the document.
+// writeStatus writes the status of a boundary to the session's status document, unless the
+// document is of a later one. Costs are not written: the ledger has them. It returns the
+// document before the change. It is the only writer of the document.
 func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before session.Execution, err error) {
 	err = sessions.UpdateExecution(sessionKey(info), func(e *session.Execution) {
 		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {
@@ -24,7 +24,7 @@ func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before sess
 	return before, err
 }
 
-// write writes the status of a boundary, and logs what a person is needed for since then.
+// write writes the status of a boundary, and logs the requests that are new in it.
 func (b *Boundaries) write(ctx context.Context, at Boundary) error {
 	before, err := writeStatus(b.Sessions, activity.GetInfo(ctx), at)
 	if err == nil {
@@ -33,8 +33,8 @@ func (b *Boundaries) write(ctx context.Context, at Boundary) error {
 	return err
 }
 
-// failed is the error of a boundary, which is tried again after a wait where the store
-// cannot be used.
+// failed returns the error of a boundary. It is retried after a wait if the store cannot be
+// used.
 func (b *Boundaries) failed(ctx context.Context, err error) error {
 	if err != nil && !isPermanent(err) {
 		attempt := int(activity.GetInfo(ctx).Attempt)
@@ -43,7 +43,7 @@ func (b *Boundaries) failed(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// end closes the status of a boundary at which the session ends.
+// end sets the state in the status of a boundary at which the session ends.
 func (at *Boundary) end(state session.State) {
 	at.Status.Status, at.Status.ClosedAt = state, &at.At
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// takeSupplied ends a round with a person's files. What is wrong with them only other files
-// can fix, so there is one attempt.
+// takeSupplied ends a round with a person's files. Only other files can fix a failure, so there
+// is one attempt.
 func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	started := r.ports.Clock().UTC()
 	if attempts := r.log.get().Attempts; len(attempts) > 0 { // an execution before this one has come to its end
 		return session.RoundResult{}, r.supplyRefused(attempts[0].Failure)
 	}
-	if f := r.refused(); f != nil {
+	if f := r.refusal(); f != nil {
 		return session.RoundResult{}, r.refuseSupplied(ctx, *f, attemptEnd{}, started)
 	}
 	result, end, err := r.attempt().supplied(ctx)
 	if err == nil {
-		result.Log, result.StartedAt, result.EndedAt = keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log), started, r.ports.Clock().UTC()
+		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log), started, r.ports.Clock().UTC()
 		if err := r.log.recordResult(ctx, result); err != nil {
 			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
@@ -42,8 +42,8 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	return session.RoundResult{}, r.refuseSupplied(ctx, *failure, end, started)
 }
 
-// supplied does the attempt with a person's files over the input's, collected and held to
-// the contract like an agent's.
+// supplied does the attempt with a person's files on top of the input's. They are collected and
+// verified by the contract like an agent's.
 func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
 	var end attemptEnd
 	dir, err := a.layOut(ctx)
@@ -79,8 +79,8 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	}, end, nil
 }
 
-// layOut fills the assignment's directory. A conversation in it is
-// over: it was about other files.
+// layOut fills the assignment's directory. It ends a conversation in the
+// directory, which was about other files.
 func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 	err = a.exec.retryStore(ctx, func() error {
 		tree := a.in.Supplied
@@ -94,7 +94,7 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		if dir, err = a.exec.dir.open(); err != nil {
 			return err
 		}
-		if err := a.exec.dir.workDirs.Unlay(dir); err != nil {
+		if err := a.exec.dir.workDirs.ForgetLayers(dir); err != nil {
 			return err
 		}
 		if err := a.files.Materialise(ctx, tree, dir.Tree); err != nil {
@@ -108,13 +108,13 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 	return dir, err
 }
 
-// refuseSupplied records what is wrong with the files, and ends the round.
+// refuseSupplied records the failure of the files, and ends the round.
 func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end attemptEnd, started time.Time) error {
-	f = masked(r.ports.Agents, f)
+	f = maskedFailure(r.ports.Agents, f)
 	f.Final = true
 	report := session.AttemptReport{
 		Attempt: 1, Failure: f, From: failures.FromFiles, Left: end.files, Diff: r.diff(ctx, end.files),
-		StartedAt: started, EndedAt: r.ports.Clock().UTC(), Log: keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
+		StartedAt: started, EndedAt: r.ports.Clock().UTC(), Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	}
 	r.log.change(func(l *session.RoundLog) {
 		l.Attempts, l.Started, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
@@ -125,7 +125,7 @@ func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, end atte
 	return r.supplyRefused(f)
 }
 
-// supplyRefused is the error of a round whose files do not stand for the work.
+// supplyRefused returns the error of a round whose supplied files failed.
 func (r *round) supplyRefused(f failures.Failure) error {
 	return unrecoverable(RoundFailure{Failure: f, Attempts: []session.AttemptFailure{}, RoundReport: r.report()}, nil)
 }

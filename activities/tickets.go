@@ -13,13 +13,13 @@ import (
 )
 
 // The activities of a ticket's workflow. Those that call the ticket system are on
-// [spec.TicketQueue]. Each is one try: the workflow decides about the next.
+// [spec.TicketQueue]. Each makes one try: the workflow decides on retries.
 const (
 	// FindTicketName looks for a ticket by its label; see [TicketCalls.Find].
 	FindTicketName Name = "find-ticket"
 	// CreateTicketName makes a ticket; see [TicketCalls.Create].
 	CreateTicketName Name = "create-ticket"
-	// CommentTicketName adds to a ticket; see [TicketCalls.Comment].
+	// CommentTicketName adds a comment to a ticket; see [TicketCalls.Comment].
 	CommentTicketName Name = "comment-ticket"
 	// LoadTicketName reads a ticket's record; see [TicketRecords.Load].
 	LoadTicketName Name = "load-ticket"
@@ -28,7 +28,7 @@ const (
 )
 
 // TicketTroubled is the type of the errors of these activities whose details are a
-// [TicketFault]. Any other error leaves open what was done.
+// [TicketFault]. After any other error it is unknown whether the call had an effect.
 const TicketTroubled = "TicketTrouble"
 
 // TicketFault is the detail of a TicketTroubled error.
@@ -38,13 +38,13 @@ type TicketFault struct {
 	RetryAfter textfmt.Duration    `json:"retry_after,omitempty"`
 }
 
-// FindTicket names a ticket by its label.
+// FindTicket is the input of FindTicketName.
 type FindTicket struct {
 	Project string `json:"project"`
 	Label   string `json:"label"`
 }
 
-// FoundTicket is what a search has found.
+// FoundTicket is the result of a search.
 type FoundTicket struct {
 	Ticket session.Ticket `json:"ticket"`
 	Found  bool           `json:"found,omitempty"`
@@ -59,7 +59,7 @@ type CreateTicket struct {
 	Notice session.Notice `json:"notice"`
 }
 
-// TicketCalls talks to the ticket system.
+// TicketCalls calls the ticket system.
 type TicketCalls struct {
 	Tickets Tickets
 	// IndexDelay is how long after its creation a ticket may not be found.
@@ -71,7 +71,7 @@ type TicketCalls struct {
 // Find looks for a ticket.
 func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, error) {
 	ticket, ok, err := c.Tickets.Find(ctx, in.Project, in.Label)
-	return FoundTicket{Ticket: ticket, Found: ok, IndexDelay: c.IndexDelay}, c.troubled(err)
+	return FoundTicket{Ticket: ticket, Found: ok, IndexDelay: c.IndexDelay}, c.ticketError(err)
 }
 
 // Create creates a ticket. If its error is not TicketTroubled, or of kind unclear, there
@@ -79,17 +79,17 @@ func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, err
 func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (session.Ticket, error) {
 	ticket, err := c.Tickets.Create(ctx, in.How, in.Label, in.Notice)
 	failpoint.Here("ticket created, not reported")
-	return ticket, c.troubled(err)
+	return ticket, c.ticketError(err)
 }
 
 // Comment adds a notice to a ticket, and returns the ticket's address.
 func (c *TicketCalls) Comment(ctx context.Context, in session.TicketComment) (session.Ticket, error) {
 	err := c.Tickets.Comment(ctx, in)
 	failpoint.Here("ticket commented, not reported")
-	return session.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.troubled(err)
+	return session.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.ticketError(err)
 }
 
-// TicketRecords reads and writes what the store keeps of tickets.
+// TicketRecords reads and writes the records of tickets in the store.
 type TicketRecords struct {
 	Store     TicketStore
 	Namespace string
@@ -111,8 +111,8 @@ func (r *TicketRecords) Save(_ context.Context, record session.TicketRecord) err
 	return storeError(err)
 }
 
-// troubled is how a ticket system's error leaves an activity.
-func (c *TicketCalls) troubled(err error) error {
+// ticketError converts an error of the ticket system to the error of an activity.
+func (c *TicketCalls) ticketError(err error) error {
 	outcome := callDone
 	var trouble *session.TicketTrouble
 	switch {
@@ -121,7 +121,7 @@ func (c *TicketCalls) troubled(err error) error {
 	case err != nil:
 		outcome = string(session.Unclear)
 	}
-	observerOrNone(c.Observer).OutsideCalled(TicketSystem, outcome)
+	observerOrNone(c.Observer).ExternalCalled(TicketSystem, outcome)
 	if trouble == nil {
 		return err
 	}
@@ -135,6 +135,6 @@ func (c *TicketCalls) troubled(err error) error {
 	})
 }
 
-// maxTrouble bounds, in bytes, what is said of a ticket system or a webhook that does
-// not do as asked: it is kept in a memo.
+// maxTrouble bounds the text of an error of a ticket system or a webhook, in bytes: a memo
+// contains it.
 const maxTrouble = 1200

@@ -49,7 +49,7 @@ type AssignmentWork struct {
 	//	set         yes       -        the substitute for good: the own agent is too expensive
 	Substitute string                 `json:"substitute,omitempty"`
 	Degraded   bool                   `json:"degraded,omitempty"`
-	Refused    *activities.TurnedAway `json:"refused,omitempty"`
+	Refused    *activities.BreakerStop `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes
 	// for the work; empty: an agent works.
 	Supplied      spec.Digest `json:"supplied,omitempty"`

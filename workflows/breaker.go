@@ -20,7 +20,7 @@ const lastReportLimit = time.Minute
 // afterRefusal decides what a round does that its breaker has refused: the
 // agent's fallback does it if that may, else it waits. It returns the lease to try
 // the agent with, if the round is to be a probe.
-func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
+func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
 	other := rs.agents.fallbackOf(a)
 	if a.Substitute == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
 		a.Substitute, a.Refused = other, &turned
@@ -36,7 +36,7 @@ func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activ
 // activity, however long that takes. It returns the lease to try it with, if the
 // round is to be a probe. People are notified once the team's patience is over;
 // errPatienceOver says that the round is to fail then.
-func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
+func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	a.awaits = &turned.Wait
@@ -123,7 +123,7 @@ func releaseLease(ctx workflow.Context, l lease) {
 
 // untilAdmitted waits for the end of the activity that awaits a breaker, or for what
 // makes that needless.
-func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.TurnedAway, future workflow.Future, cancel func()) error {
+func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future, cancel func()) error {
 	timing, done := workflow.WithCancel(ctx)
 	defer done()
 	patience := rs.outages.patience(timing, a, turned)

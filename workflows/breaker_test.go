@@ -17,7 +17,7 @@ import (
 
 func away() error {
 	return temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.TurnedAway{
+		NonRetryable: true, Details: []any{activities.BreakerStop{
 			Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
 		}},
 	})

@@ -205,7 +205,7 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 
 // patience is ready when people are to be notified of an assignment that waits for a
 // breaker, or when its round is to fail; nil: never.
-func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.TurnedAway) workflow.Future {
+func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.BreakerStop) workflow.Future {
 	fails := o.team.Retry.OnOutage == spec.OutageFail
 	if turned.PatienceUntil.IsZero() || a.notice != nil || fails && turned.Outage == nil {
 		return never(ctx)

@@ -50,7 +50,7 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 		}
 		turned = true
 		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.TurnedAway{
+			NonRetryable: true, Details: []any{activities.BreakerStop{
 				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
 			}},
 		})
@@ -86,7 +86,7 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
 		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.TurnedAway{
+			NonRetryable: true, Details: []any{activities.BreakerStop{
 				Breaker: spec.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
 			}},
 		})
@@ -102,7 +102,7 @@ func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
 	s := &stage{team: newTeam(phase("build", "a"))}
 	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{activities.TurnedAway{
+			NonRetryable: true, Details: []any{activities.BreakerStop{
 				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
 			}},
 		})

@@ -217,7 +217,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 			result, err = rs.executeOnce(ctx, a, e)
 			stop, broke = detail[activities.BudgetStop](err, session.BudgetSpent)
 		}
-		turned, refused := detail[activities.TurnedAway](err, session.BreakerOpen)
+		turned, refused := detail[activities.BreakerStop](err, session.BreakerOpen)
 		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
 		if !refused && !broke && !impatient && !errors.Is(err, errTryNow) && !rs.leftToNextRun(err) {
 			a.outage = nil

@@ -177,7 +177,7 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 	after, err := r.collect(ctx)
 	if err != nil {
 		r.keep = true
-		return "", failf("the files cannot be kept: %w; they stay in %s until the next shell", err, r.aside.Tree)
+		return "", failf("the files cannot be kept: %w; they stay in %s until the next shell", err, r.scratch.Tree)
 	}
 	before, err := r.store.Content.Tree(ctx, r.before)
 	if err != nil {

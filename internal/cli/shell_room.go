@@ -25,15 +25,15 @@ import (
 // shellRoom is where a shell works: a copy of what an assignment's agent works with.
 type shellRoom struct {
 	*console
-	env   Env
-	store *store.Store
-	key   session.Key
-	id    spec.AssignmentID
-	team  spec.Team
-	agent string
-	set   *agent.Set
-	dirs  *workdir.Dirs
-	aside *workdir.Aside
+	env     Env
+	store   *store.Store
+	key     session.Key
+	id      spec.AssignmentID
+	team    spec.Team
+	agent   string
+	set     *agent.Set
+	dirs    *workdir.Dirs
+	scratch *workdir.Scratch
 	// ctx holds the layers until release.
 	ctx     context.Context //nolint:containedctx // it is the life of what the struct holds
 	release context.CancelFunc
@@ -46,7 +46,7 @@ type shellRoom struct {
 // fill lays the files out: those of this host, otherwise the recorded tree. whole is a tree
 // from which the files stem if no other is known.
 func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
-	if r.aside, err = r.dirs.Aside(); err != nil {
+	if r.scratch, err = r.dirs.NewScratch(); err != nil {
 		return err
 	}
 	switch i := r.set.Isolation(); {
@@ -56,7 +56,7 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 		r.printErr("the shell has no room, only directories of its own: the worker file has isolation: none")
 	}
 	var unread int
-	r.base, unread, err = r.aside.Copy(r.ctx, r.key, r.id, tree)
+	r.base, unread, err = r.scratch.Copy(r.ctx, r.key, r.id, tree)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && tree == "":
 		return usagef("this host has no files of %s, and the store has none of a finished attempt", r.id)
@@ -87,15 +87,15 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 
 func (r *shellRoom) lay(tree spec.Digest) error {
 	if r.dirs.HasLayers() {
-		return r.aside.Lay(r.ctx, tree)
+		return r.scratch.UseLayers(r.ctx, tree)
 	}
-	return r.store.Content.Materialise(r.ctx, tree, r.aside.Tree)
+	return r.store.Content.Materialise(r.ctx, tree, r.scratch.Tree)
 }
 
 // collect stores the files and returns their tree.
 func (r *shellRoom) collect(ctx context.Context) (spec.Digest, error) {
 	collected, err := r.store.Content.Collect(ctx, session.Collect{
-		Base: r.base, Dir: r.aside.Tree, Lower: r.aside.Lower(), Ignore: r.team.Ignore, Produces: r.team.Outputs(r.id), Secrets: r.set.Secrets(),
+		Base: r.base, Dir: r.scratch.Tree, Lower: r.scratch.Lower(), Ignore: r.team.Ignore, Produces: r.team.Outputs(r.id), Secrets: r.set.Secrets(),
 	})
 	return collected.Output, err
 }
@@ -103,10 +103,10 @@ func (r *shellRoom) collect(ctx context.Context) (spec.Digest, error) {
 // close removes all but what is to stay.
 func (r *shellRoom) close() error {
 	r.release()
-	if r.aside == nil || r.keep {
+	if r.scratch == nil || r.keep {
 		return nil
 	}
-	return r.aside.Remove()
+	return r.scratch.Remove()
 }
 
 // start runs a command, or a shell at the terminal, and returns its exit code.
@@ -115,7 +115,7 @@ func (r *shellRoom) start(ctx context.Context, argv []string, keys bool) (int, e
 	if err != nil {
 		return 0, err
 	}
-	job := agent.ShellJob{WorkDir: r.aside.WorkDir, Agent: r.agent, Argv: argv, Keys: keys, Streams: streams, Lock: r.aside}
+	job := agent.ShellJob{WorkDir: r.scratch.WorkDir, Agent: r.agent, Argv: argv, Keys: keys, Streams: streams, Lock: r.scratch}
 	if streams.Terminal {
 		job.Env = []string{"TERM=" + environ(r.env.Environ).get("TERM")}
 	}

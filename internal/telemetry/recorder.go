@@ -215,8 +215,8 @@ func (r *Recorder) WorkerLost(agent string) {
 // StoreWaited counts a wait for the store.
 func (r *Recorder) StoreWaited(d time.Duration) { r.storeWait.Add(context.Background(), d.Seconds()) }
 
-// OutsideCalled counts a call of Jira, or of the webhook.
-func (r *Recorder) OutsideCalled(whom activities.Whom, outcome string) {
+// ExternalCalled counts a call of Jira, or of the webhook.
+func (r *Recorder) ExternalCalled(whom activities.ExternalSystem, outcome string) {
 	r.outside.Add(context.Background(), 1, metric.WithAttributes(whomKey.String(string(whom)), outcomeKey.String(outcome)))
 }
 

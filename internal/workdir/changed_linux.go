@@ -2,5 +2,5 @@ package workdir
 
 import "syscall"
 
-// changed is when a file was last changed, in nanoseconds.
-func changed(st *syscall.Stat_t) int64 { return syscall.TimespecToNsec(st.Ctim) }
+// changeTime returns when a file was last changed, in nanoseconds.
+func changeTime(st *syscall.Stat_t) int64 { return syscall.TimespecToNsec(st.Ctim) }

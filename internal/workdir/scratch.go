@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// asideDir has the directories of [Aside]. No namespace has such a name.
-	asideDir = ".aside"
-	// asideLock is the file in each of them, and in asideDir, that is locked.
-	asideLock = "lock"
+	// scratchDir has the directories of [Scratch]. No namespace can have this name.
+	scratchDir = ".aside"
+	// scratchLock is the lock file in each of them, and in scratchDir.
+	scratchLock = "lock"
 )
 
-// Aside are directories like an assignment's, for a person. It is a [session.Lock], which
-// keeps them until whoever works there is gone.
-type Aside struct {
+// Scratch is a set of directories like an assignment's, for a person's shell. It is a
+// [session.Lock]: the directories are kept until all holders of the lock have ended.
+type Scratch struct {
 	session.WorkDir
 	dirs *Dirs
 	lock *os.File
 }
 
-// Aside makes such directories, empty, and removes those of processes that were killed.
-func (d *Dirs) Aside() (_ *Aside, err error) {
-	base := filepath.Join(d.options.Root, asideDir)
+// NewScratch makes empty scratch directories, and removes those of processes that were killed.
+func (d *Dirs) NewScratch() (_ *Scratch, err error) {
+	base := filepath.Join(d.options.Root, scratchDir)
 	if err := d.makeParents(base); err != nil {
-		return nil, fmt.Errorf("make a directory aside: %w", err)
+		return nil, fmt.Errorf("make a scratch directory: %w", err)
 	}
-	all, err := lockFile(base, unix.LOCK_EX) // nobody removes what is being made
+	all, err := lockFile(base, unix.LOCK_EX) // so that no other process removes it before it is locked
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (d *Dirs) Aside() (_ *Aside, err error) {
 	name := make([]byte, secretBytes)
 	_, _ = rand.Read(name) // never fails
 	dir := filepath.Join(base, hex.EncodeToString(name))
-	a := &Aside{dirs: d, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
+	a := &Scratch{dirs: d, WorkDir: session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}}
 	if err := errors.Join(d.makeParents(dir), makeAll(a.WorkDir)); err != nil {
-		return nil, fmt.Errorf("make a directory aside: %w", err)
+		return nil, fmt.Errorf("make a scratch directory: %w", err)
 	}
 	a.lock, err = lockFile(dir, unix.LOCK_EX|unix.LOCK_NB)
 	return a, err
@@ -61,7 +61,7 @@ func (d *Dirs) Aside() (_ *Aside, err error) {
 
 // lockFile takes the lock of a directory.
 func lockFile(dir string, how int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, asideLock), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, scratchLock), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -71,20 +71,20 @@ func lockFile(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// removeAbandoned removes the directories that nobody holds.
+// removeAbandoned removes the directories whose lock is free.
 func (d *Dirs) removeAbandoned(base string) error {
-	dirs, err := filepath.Glob(filepath.Join(base, "*", asideLock))
+	dirs, err := filepath.Glob(filepath.Join(base, "*", scratchLock))
 	for _, file := range dirs {
 		lock, busy := lockFile(filepath.Dir(file), unix.LOCK_EX|unix.LOCK_NB)
 		if busy != nil {
 			continue
 		}
-		err = errors.Join(err, d.removeAside(filepath.Dir(file)), lock.Close())
+		err = errors.Join(err, d.removeScratch(filepath.Dir(file)), lock.Close())
 	}
 	return err
 }
 
-func (d *Dirs) removeAside(dir string) (err error) {
+func (d *Dirs) removeScratch(dir string) (err error) {
 	if err := d.forget(filepath.Join(dir, "tree")); err != nil {
 		return err
 	}
@@ -96,28 +96,29 @@ func (d *Dirs) removeAside(dir string) (err error) {
 	return bounded.RemoveAll(root, filepath.Base(dir))
 }
 
-// Fd is the descriptor of the file that is locked.
-func (a *Aside) Fd() uintptr { return a.lock.Fd() }
+// Fd returns the descriptor of the lock file.
+func (a *Scratch) Fd() uintptr { return a.lock.Fd() }
 
-// Unlock lets others remove the directories.
-func (a *Aside) Unlock() { _ = unix.Flock(int(a.lock.Fd()), unix.LOCK_UN) }
+// Unlock permits other processes to remove the directories.
+func (a *Scratch) Unlock() { _ = unix.Flock(int(a.lock.Fd()), unix.LOCK_UN) }
 
 // Remove removes the directories.
-func (a *Aside) Remove() error {
-	return errors.Join(a.dirs.removeAside(filepath.Dir(a.Tree)), a.lock.Close())
+func (a *Scratch) Remove() error {
+	return errors.Join(a.dirs.removeScratch(filepath.Dir(a.Tree)), a.lock.Close())
 }
 
-// Lay has the tree show a manifest: layers with nothing above them, held until ctx ends.
-func (a *Aside) Lay(ctx context.Context, manifest spec.Digest) (err error) {
-	a.WorkDir, err = a.dirs.over(ctx, a.WorkDir, manifest)
+// UseLayers makes the tree show a manifest: layers with nothing above them, held until ctx ends.
+func (a *Scratch) UseLayers(ctx context.Context, manifest spec.Digest) (err error) {
+	a.WorkDir, err = a.dirs.addLayers(ctx, a.WorkDir, manifest)
 	return err
 }
 
-// Copy takes over the files and the HOME that an assignment has on this host, where the tree
-// is the one that tree names, or may be a later one. Otherwise it is [fs.ErrNotExist], and only
-// the HOME is taken over, if there is one. Something may be at work there: nothing is changed
-// there, and what vanishes meanwhile is left out. unread counts what could not be read.
-func (a *Aside) Copy(ctx context.Context, key session.Key, id spec.AssignmentID, tree spec.Digest) (base spec.Digest, unread int, err error) {
+// Copy copies the files and the HOME that an assignment has on this host. If its files are known
+// to be another tree than tree, or need layers that d does not have, it copies only the HOME and
+// returns [fs.ErrNotExist]; so it does if there are none. An agent may be at work there, and
+// files that vanish meanwhile are left out. base is the manifest of the files' layers; empty:
+// there are none. unread counts the entries that could not be read.
+func (a *Scratch) Copy(ctx context.Context, key session.Key, id spec.AssignmentID, tree spec.Digest) (base spec.Digest, unread int, err error) {
 	dir, err := a.dirs.assignmentPath(key, id)
 	if err != nil {
 		return "", 0, err
@@ -138,19 +139,19 @@ func (a *Aside) Copy(ctx context.Context, key session.Key, id spec.AssignmentID,
 		return "", c.unread, err
 	}
 	if isLayered {
-		return was.Manifest, c.unread, a.Lay(ctx, was.Manifest)
+		return was.Manifest, c.unread, a.UseLayers(ctx, was.Manifest)
 	}
 	return "", c.unread, nil
 }
 
-// copying copies trees in which something may be at work. No link is followed.
+// copying copies trees that a process may change meanwhile. It follows no link.
 type copying struct {
 	ctx    context.Context
 	unread int
 	depth  int
 }
 
-// all copies what is in a directory into another one.
+// all copies the content of a directory into another one.
 func (c *copying) all(from, to string) (err error) {
 	src, err := os.OpenRoot(from)
 	if err != nil {
@@ -165,7 +166,7 @@ func (c *copying) all(from, to string) (err error) {
 	return c.dir(src, dst)
 }
 
-// dir copies the entries of a directory, and what the directory is in an overlay.
+// dir copies the entries of a directory, and its opaque mark in an overlay.
 func (c *copying) dir(src, dst *os.Root) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (c *copying) dir(src, dst *os.Root) error {
 	return nil
 }
 
-// skip ignores what has vanished, and counts what may not be read.
+// skip ignores the error of an entry that has vanished, and counts one that may not be read.
 func (c *copying) skip(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENOTDIR):
@@ -220,7 +221,7 @@ func (c *copying) entry(src, dst *os.Root, name string) error {
 	case isWhiteout(info):
 		return makeWhiteout(dst, name)
 	}
-	return nil // sockets and pipes are of processes that are not here
+	return nil // sockets and pipes are useless without their processes
 }
 
 func (c *copying) below(src, dst *os.Root, name string, info fs.FileInfo) (err error) {
@@ -275,7 +276,7 @@ func isWhiteout(info fs.FileInfo) bool {
 	return ok && overlayfs.IsWhiteout(info.Mode(), st.Rdev)
 }
 
-// makeWhiteout makes an entry that says that a path of the layers below is removed.
+// makeWhiteout makes an entry that marks a path of the layers below as removed.
 func makeWhiteout(dst *os.Root, name string) (err error) {
 	dir, err := dst.Open(".")
 	if err != nil {
@@ -285,7 +286,7 @@ func makeWhiteout(dst *os.Root, name string) (err error) {
 	return overlayfs.MakeWhiteout(int(dir.Fd()), name)
 }
 
-// copyOpaque copies the mark of a directory that hides what the layers below it have.
+// copyOpaque copies the mark of a directory that hides the entries of the layers below it.
 func copyOpaque(src *os.File, dst *os.Root) (err error) {
 	if is, err := overlayfs.IsOpaque(src); !is {
 		return err

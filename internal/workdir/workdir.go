@@ -1,5 +1,5 @@
-// Package workdir has the directories on this host in which agents work: one for each
-// assignment, below one for its session. They are no part of the store, and nothing in
+// Package workdir manages the directories on this host in which agents work: one for each
+// assignment, below one for its session. They are not part of the store, and nothing in
 // them is needed once a session has ended.
 //
 //	<root>/<namespace>/<session>/<phase>/<persona>/live.log        output of the running, or last, attempt
@@ -38,27 +38,27 @@ const (
 	liveLogFile = "live.log"
 )
 
-// Options says where agents work.
+// Options are the settings of [New].
 type Options struct {
-	// Root has the directories. It is made with the first one.
+	// Root is the directory of all of them. It is made with the first one.
 	Root string
-	// Shared: agents run as another user, who may pass through the root to the directories
-	// that are given to them.
+	// Shared: agents run as another user, who may enter the directories below the root but
+	// not list them.
 	Shared bool
-	// MaxWritten is how many bytes one attempt may have written; zero: any.
+	// MaxWritten bounds the bytes that one attempt writes; zero: no bound.
 	MaxWritten int64
-	// MaxWrittenFiles is how many files and directories it may be; zero: any.
+	// MaxWrittenFiles bounds its files and directories; zero: no bound.
 	MaxWrittenFiles int64
-	// Acquire returns the layers of trees; nil: no tree is layered.
+	// Acquire returns the layers of trees; nil: trees have no layers.
 	Acquire Acquire
 	// FreeLayers removes unused layers and reports whether there were any. Required with Acquire.
 	FreeLayers func(ctx context.Context) bool
-	// Forget forgets what is remembered of a tree that is removed; nil: nothing is.
+	// Forget drops cached data of a tree that is removed; nil: nothing is cached.
 	Forget func(tree string) error
 }
 
-// Dirs are the directories in which agents work. Its methods may be used by many goroutines;
-// who changes an assignment's directories holds its lock.
+// Dirs are the directories in which agents work. Its methods may be used by many goroutines.
+// A caller that changes an assignment's directories must hold the assignment's lock.
 type Dirs struct{ options Options }
 
 // New returns the directories below a root.
@@ -69,11 +69,11 @@ func New(o Options) *Dirs {
 	return &Dirs{options: o}
 }
 
-// Root is the directory below which all of them are.
+// Root returns the directory of all of them.
 func (d *Dirs) Root() string { return d.options.Root }
 
-// DefaultRoot is where agents work that run as the worker's own user, by the directory of
-// its store.
+// DefaultRoot returns the root for agents that run as the worker's own user, from the directory
+// of its store.
 func DefaultRoot(stateDir string) string { return filepath.Join(stateDir, "work") }
 
 func (d *Dirs) path(key session.Key) (string, error) {
@@ -91,17 +91,17 @@ func (d *Dirs) assignmentPath(key session.Key, id spec.AssignmentID) (string, er
 	return filepath.Join(dir, id.Phase, id.Persona), err
 }
 
-// Make makes the directories that an assignment is worked on in. They are the same each time
-// on a host: agents find their conversations by them. Their parent has a random name of
-// 128 bits, so that an agent of another user than the worker, which cannot list the
-// directories above, finds its own only.
+// Make makes the working directories of an assignment, or returns those that exist. Their paths
+// stay the same on a host: agents find their conversations by them. Their parent has a random
+// name of 128 bits. An agent with another user than the worker cannot list the directories
+// above, so it finds its own only.
 func (d *Dirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
 	dir, err := d.assignmentPath(key, id)
 	if err != nil {
 		return session.WorkDir{}, err
 	}
 	w, err := d.makeIn(dir)
-	if errors.Is(err, fs.ErrPermission) && d.restoreAccess(dir) == nil { // an agent has locked them
+	if errors.Is(err, fs.ErrPermission) && d.restoreAccess(dir) == nil { // an agent has changed their modes
 		w, err = d.makeIn(dir)
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *Dirs) makeIn(dir string) (w session.WorkDir, err error) {
 	return w, makeAll(w)
 }
 
-// makeParents makes the directories above those that are worked in.
+// makeParents makes the parents of working directories.
 func (d *Dirs) makeParents(dir string) error {
 	if d.options.Shared {
 		return os.MkdirAll(dir, sharedMode)
@@ -133,7 +133,7 @@ func (d *Dirs) secretDir(dir string) (path string, made bool, err error) {
 	found, err := findSecretDir(dir)
 	switch {
 	case err == nil:
-		return found, false, d.restoreAccess(found) // an agent may have locked it
+		return found, false, d.restoreAccess(found) // an agent may have changed its mode
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", false, err
 	}
@@ -166,7 +166,7 @@ func makeAll(w session.WorkDir) error {
 	return errors.Join(errs...)
 }
 
-// makeDir makes a directory in one that is there. What an agent has put in its place is removed.
+// makeDir makes a directory in an existing one. A file that an agent has put in its place is removed.
 func makeDir(dir string) error {
 	err := os.Mkdir(dir, privateMode)
 	if !errors.Is(err, fs.ErrExist) {
@@ -185,7 +185,7 @@ func makeDir(dir string) error {
 }
 
 // RestoreAccess makes the directories above an assignment's tree accessible to their owner
-// again: an agent may have locked them.
+// again: an agent may have changed their modes.
 func (d *Dirs) RestoreAccess(w session.WorkDir) error { return d.restoreAccess(filepath.Dir(w.Tree)) }
 
 func (d *Dirs) restoreAccess(dir string) error {
@@ -227,7 +227,7 @@ func (d *Dirs) OpenLiveLog(key session.Key, id spec.AssignmentID) (*os.File, err
 	return f, nil
 }
 
-// Assignments lists the assignments that have directories of a session. It returns
+// Assignments lists the assignments of a session that have directories. It returns
 // [fs.ErrNotExist] if the session has none.
 func (d *Dirs) Assignments(key session.Key) ([]spec.AssignmentID, error) {
 	dir, err := d.path(key)
@@ -284,11 +284,11 @@ func (d *Dirs) forget(tree string) error {
 	return nil
 }
 
-// ClearTmp removes everything in an assignment's TMPDIR. Nothing may be at work there.
+// ClearTmp removes everything in an assignment's TMPDIR. No process may use the directories.
 func (d *Dirs) ClearTmp(w session.WorkDir) error { return clearDir(w, filepath.Base(w.Tmp)) }
 
 // Clear removes everything that an agent has left in an assignment's directories:
-// first TMPDIR, then the tree, then the rest. Nothing may be at work there.
+// first TMPDIR, then the tree, then the rest. No process may use the directories.
 func (d *Dirs) Clear(w session.WorkDir) error {
 	if err := d.forget(w.Tree); err != nil {
 		return err
@@ -304,8 +304,8 @@ func (d *Dirs) Clear(w session.WorkDir) error {
 	return clearDir(w, names...)
 }
 
-// clearDir removes what has these names in an assignment's directory, and makes the
-// directories again that agents need.
+// clearDir removes the entries with these names in an assignment's directory, and makes the
+// directories that agents need again.
 func clearDir(w session.WorkDir, names ...string) (err error) {
 	base := filepath.Dir(w.Tree)
 	root, err := os.OpenRoot(base)

@@ -14,15 +14,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// maxDepth is how deep in directories measuring and copying go, which keep each open.
+// maxDepth bounds how deep measuring and copying descend: they keep each directory open.
 const maxDepth = 256
 
-// Disk returns what the disk has left that agents work on.
+// Disk returns the free space of the disk on which agents work, and the limits.
 func (d *Dirs) Disk() (session.Disk, error) {
 	dir := d.options.Root
 	left, err := diskspace.Of(dir)
 	for ; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); left, err = diskspace.Of(dir) {
-		dir = filepath.Dir(dir) // nobody has worked yet
+		dir = filepath.Dir(dir) // the root is made with the first working directory
 	}
 	return session.Disk{
 		Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles,
@@ -30,9 +30,8 @@ func (d *Dirs) Disk() (session.Disk, error) {
 	}, err
 }
 
-// Written measures what was written into an assignment's directories since a time, and
-// is still there: the blocks that are allocated, so that holes count for nothing. An agent
-// may be at work there.
+// Written measures the files of an assignment's directories that were changed since a time:
+// their allocated blocks, so that holes do not count. An agent may be at work there.
 func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) (session.Written, error) {
 	m := measurement{since: since.UnixNano(), linked: map[inode]bool{}}
 	if since.IsZero() {
@@ -50,14 +49,14 @@ func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) 
 	return m.sum, nil
 }
 
-// inode is a file, whatever its names.
+// inode identifies a file that may have several names.
 type inode struct{ device, number uint64 }
 
-// measurement adds up what is in a directory.
+// measurement adds up the files of a directory.
 type measurement struct {
-	// since is the time in nanoseconds from which on a change counts.
+	// since: changes since this time count, in nanoseconds.
 	since int64
-	// linked are the files of several names that are counted already.
+	// linked are the files with several names that are counted already.
 	linked map[inode]bool
 	sum    session.Written
 }
@@ -100,14 +99,14 @@ func (m *measurement) subdir(ctx context.Context, root *os.Root, info fs.FileInf
 	}
 	defer sub.Close() //nolint:errcheck // only read
 	if now, err := sub.Stat("."); err != nil || !os.SameFile(now, info) {
-		return ctx.Err() // the agent has put another one in its place
+		return ctx.Err() // the agent has replaced it
 	}
 	return m.dir(ctx, sub, depth-1)
 }
 
 func (m *measurement) add(info fs.FileInfo) {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || changed(st) < m.since {
+	if !ok || changeTime(st) < m.since {
 		return
 	}
 	if st.Nlink > 1 && !info.IsDir() {
