@@ -15,47 +15,47 @@ import (
 
 // How activities are executed.
 const (
-	// heartbeatTimeout is how long a lost worker goes unnoticed.
+	// heartbeatTimeout is the time after which Temporal detects a lost worker.
 	heartbeatTimeout = 30 * time.Second
 	// backstop bounds one attempt that neither its own timeout nor its
 	// heartbeat has ended.
 	backstop = 10 * 24 * time.Hour
-	// localLimit is the time that a boundary gets as a local activity.
+	// localLimit bounds a boundary as a local activity.
 	localLimit = 5 * time.Second
-	// boundaryLimit bounds one try of a boundary as an activity of its own.
+	// boundaryLimit bounds one try of a boundary as a regular activity.
 	boundaryLimit = time.Minute
 )
 
 // The activities of a session.
 var (
-	admitSession   = typed(activities.AdmitName, (*activities.Admissions).Admit)
-	advanceSession = typed(activities.AdvanceName, (*activities.Boundaries).Advance)
-	markSession    = typed(activities.MarkName, (*activities.Boundaries).Mark)
-	reworkSession  = typed(activities.ReworkName, (*activities.Boundaries).Rework)
-	raiseBudget    = typed(activities.RaiseName, (*activities.Boundaries).Raise)
-	closeSession   = typedNoResult(activities.CloseName, (*activities.Boundaries).Close)
-	notifyPeople   = typed(activities.NotifyName, (*activities.Notices).Notify)
-	runRound       = typed(activities.RoundName, (*activities.Rounds).Run)
-	mergePhase     = typed(activities.MergeName, (*activities.Merges).Merge)
-	awaitBreaker   = typed(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
-	awaitBudget    = typedNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
-	reportBreakers = typed(activities.ReportBreakerName, (*activities.Reports).Report)
+	admitSession   = newStub(activities.AdmitName, (*activities.Admissions).Admit)
+	advanceSession = newStub(activities.AdvanceName, (*activities.Boundaries).Advance)
+	markSession    = newStub(activities.MarkName, (*activities.Boundaries).Mark)
+	reworkSession  = newStub(activities.ReworkName, (*activities.Boundaries).Rework)
+	raiseBudget    = newStub(activities.RaiseName, (*activities.Boundaries).Raise)
+	closeSession   = newStubNoResult(activities.CloseName, (*activities.Boundaries).Close)
+	notifyPeople   = newStub(activities.NotifyName, (*activities.Notices).Notify)
+	runRound       = newStub(activities.RoundName, (*activities.Rounds).Run)
+	mergePhase     = newStub(activities.MergeName, (*activities.Merges).Merge)
+	awaitBreaker   = newStub(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
+	awaitBudget    = newStubNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
+	reportBreakers = newStub(activities.ReportBreakerName, (*activities.Reports).Report)
 )
 
-// stub executes the activity of a name, whose input and result have these types.
+// stub executes one activity, with typed input and result.
 type stub[In, Out any] struct{ name activities.Name }
 
 // none is the result of an activity that has none.
 type none struct{}
 
-// typed takes the types from the method that serves the activity: a wrong input or result
+// newStub takes the types from the method that implements the activity: a wrong input or result
 // does not compile.
-func typed[R, In, Out any](name activities.Name, _ func(R, context.Context, In) (Out, error)) stub[In, Out] {
+func newStub[R, In, Out any](name activities.Name, _ func(R, context.Context, In) (Out, error)) stub[In, Out] {
 	return stub[In, Out]{name}
 }
 
-// typedNoResult is typed for a method that returns only an error.
-func typedNoResult[R, In any](name activities.Name, _ func(R, context.Context, In) error) stub[In, none] {
+// newStubNoResult is newStub for a method that returns only an error.
+func newStubNoResult[R, In any](name activities.Name, _ func(R, context.Context, In) error) stub[In, none] {
 	return stub[In, none]{name}
 }
 
@@ -76,9 +76,9 @@ func (s stub[In, Out]) local(ctx workflow.Context, in In) (out Out, err error) {
 	return out, err
 }
 
-// atBoundary executes what happens between phases: as a local activity, which
-// costs one event; and, where the store cannot be used right now, as an
-// activity that waits for it and costs no further event however long that takes.
+// atBoundary executes a step between phases: as a local activity, which costs one
+// event. If the store cannot be used, it executes it as a regular activity, whose
+// retries cost no further events.
 func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 	out, err := s.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localLimit,
@@ -98,8 +98,8 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 	return s.get(ctx, s.start(patient, in))
 }
 
-// agentContext has activities run on the workers of an agent. The activity
-// decides itself when attempts are spent, so the policy never gives up.
+// agentContext returns the context of activities on the workers of an agent. The activity
+// counts attempts itself, so the retry policy has no limit.
 func agentContext(ctx workflow.Context, queue string, retry spec.Retry, id, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:          id,
@@ -116,8 +116,8 @@ func agentContext(ctx workflow.Context, queue string, retry spec.Retry, id, summ
 	})
 }
 
-// waitContext has one activity wait, however long that takes: for a breaker, or for
-// money.
+// waitContext returns the context of an activity that waits without a time limit: for a
+// breaker, or for a budget.
 func waitContext(ctx workflow.Context, id, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:          id,
@@ -146,12 +146,12 @@ type signal struct {
 	channel workflow.ReceiveChannel
 	// ready reports whether the session can handle them.
 	ready func() bool
-	// handleAll handles all that have arrived.
+	// handleAll handles all signals that have arrived.
 	handleAll func(workflow.Context)
 	handling  bool
 }
 
-// onSignal has the signals of a name handled, as soon as ready says so.
+// onSignal registers the handler for the signals of a name. It is called when ready returns true.
 func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func() bool, handle func(workflow.Context, T)) {
 	s := &signal{channel: workflow.GetSignalChannel(ctx, name), ready: ready}
 	s.handleAll = func(ctx workflow.Context) {
@@ -165,8 +165,8 @@ func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func
 	*all = append(*all, s)
 }
 
-// listen has the signals handled. One coroutine waits for all names, because each coroutine
-// runs whenever anything happens in the session.
+// listen starts handling the signals. One coroutine waits for all names, because every event of
+// the session runs each coroutine.
 func (all *signals) listen(ctx workflow.Context) {
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	workflow.Go(patient, func(patient workflow.Context) {
@@ -181,7 +181,7 @@ func (all *signals) listen(ctx workflow.Context) {
 	})
 }
 
-// next finds signals to handle; nil: there are none.
+// next returns signals to handle; nil: there are none.
 func (all *signals) next() *signal {
 	i := slices.IndexFunc(*all, func(s *signal) bool { return !s.handling && s.channel.Len() > 0 && s.ready() })
 	if i < 0 {
@@ -190,12 +190,12 @@ func (all *signals) next() *signal {
 	return (*all)[i]
 }
 
-// allHandled reports whether none is unread or being handled.
+// allHandled reports whether no signal is unread or being handled.
 func (all *signals) allHandled() bool {
 	return !slices.ContainsFunc(*all, func(s *signal) bool { return s.handling || s.channel.Len() > 0 })
 }
 
-// onUpdate has the updates of a name handled with the session's version of the logic.
+// onUpdate registers a handler of updates, which runs with the session's version of the logic.
 func onUpdate[In, Out any](ctx workflow.Context, name string, handle func(workflow.Context, In) (Out, error), options workflow.UpdateHandlerOptions) error {
 	version, _ := ctx.Value(versionKey{}).(int)
 	return workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, in In) (Out, error) {
@@ -203,7 +203,7 @@ func onUpdate[In, Out any](ctx workflow.Context, name string, handle func(workfl
 	}, options)
 }
 
-// detail reads what an activity says beside an error of a type.
+// detail reads the detail of an activity's error of a type.
 func detail[T any](err error, kind string) (said T, ok bool) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || app.Type() != kind || !app.HasDetails() {
@@ -212,7 +212,7 @@ func detail[T any](err error, kind string) (said T, ok bool) {
 	return said, app.Details(&said) == nil
 }
 
-// isFinal reports whether an activity said that trying again is useless.
+// isFinal reports whether an activity's error is not retryable.
 func isFinal(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && app.NonRetryable()

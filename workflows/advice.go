@@ -10,15 +10,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// advice says what people can do about requests: in the command line, and in
-// Temporal's Web UI.
+// advice writes instructions for requests: commands, and the pages in Temporal's
+// Web UI.
 type advice struct {
 	team   *spec.Team
 	status *session.Status
 	limits *limits
 }
 
-// command is the shortest way to continue from a request. several: the session waits for
+// command returns the shortest command that answers a request. several: the session waits for
 // several budgets.
 func (d *advice) command(r *request, several bool) string {
 	if len(r.Actions) == 0 {
@@ -34,9 +34,9 @@ func (d *advice) command(r *request, several bool) string {
 	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Actions[0], r.ID)
 }
 
-// howToAnswer says what a person can do about a request: what to look at, what to
-// type, and what to send from Temporal's Web UI. Code is in backticks, without which
-// the Web UI, whose pages are Markdown, would set other quotation marks.
+// howToAnswer returns the instructions for a request: what to review, what to type, and
+// what to send from Temporal's Web UI. Code is in backticks, because the Web UI renders
+// Markdown and would change quotation marks.
 func (d *advice) howToAnswer(r *request) string {
 	var ways []string
 	if r.Suggestion != "" {
@@ -49,7 +49,7 @@ func (d *advice) howToAnswer(r *request) string {
 		return fmt.Sprintf("review it with `maestro artifacts diff %s %s`; approve it with `%s`, or reject it with `maestro reject %s %s --note \"what to change\"`, or in the dashboard",
 			d.status.Session, r.Phase, r.Command, d.status.Session, r.Phase)
 	}
-	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
+	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", actionList(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
 	switch r.Kind {
 	case session.ForApproval:
 		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
@@ -62,14 +62,13 @@ func (d *advice) howToAnswer(r *request) string {
 	return strings.Join(ways, "; ")
 }
 
-// argument is that of the update that answers a request.
+// argument returns the argument of the update that answers a request.
 func argument(r *request, v session.Action) string {
 	return fmt.Sprintf(`{"request": %q, "action": %q, "by": "your name"}`, r.ID, v)
 }
 
-// requestPage says what a person has to look at, in the Web UI, and what to send
-// from there. The page is for somebody who has never seen one: first what happened,
-// then what to click, then the rest.
+// requestPage returns the page of a request in the Web UI. It is for a person without
+// experience: first what happened, then what to click, then the rest.
 func (d *advice) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch r.Kind {
@@ -78,7 +77,7 @@ func (d *advice) requestPage(r *request) []string {
 		if r.Quorum != nil {
 			lines = append(lines, safetext.Code(r.Quorum.String()), "")
 		}
-		lines = append(lines, d.made(r)...)
+		lines = append(lines, d.workSummary(r)...)
 	case session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
 	case session.ForHelp, session.ForBudget:
@@ -118,8 +117,8 @@ func (d *advice) requestPage(r *request) []string {
 	return append(lines, "")
 }
 
-// made says what a phase's personas say that they have done, and where to see it.
-func (d *advice) made(r *request) []string {
+// workSummary returns the summaries of a phase's personas, and the command that shows their changes.
+func (d *advice) workSummary(r *request) []string {
 	var lines []string
 	for _, p := range d.status.Phases {
 		for _, a := range p.Assignments {
@@ -134,9 +133,9 @@ func (d *advice) made(r *request) []string {
 	return append(lines, "", fmt.Sprintf("Show the changes: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
 }
 
-// answers says how a request is answered from the Web UI. What is to be pasted is
-// laid out as the Web UI's form does it itself, so the form stays as it is when it
-// is sent; what a person has to fill in is empty, so no example is sent by mistake.
+// answers returns how to answer a request from the Web UI. The JSON has the format of
+// the Web UI's form, so that the form does not change it. Fields for the person are
+// empty, so that no example is sent by mistake.
 func (d *advice) answers(r *request, raising []string) []string {
 	lines := []string{
 		"### What to do", "",
@@ -163,8 +162,8 @@ func (d *advice) answers(r *request, raising []string) []string {
 	return append(lines, fmt.Sprintf("The first answer as a command: `%s`", r.Command), "")
 }
 
-// raising says how the budget is raised that a request is about; nothing where it
-// is about none, or about a day's, which the store keeps.
+// raising returns how to raise the budget of a request; nil if the request is about no
+// budget, or about a daily budget, which is in the store.
 func (d *advice) raising(r *request) []string {
 	b := r.Raise
 	if b == nil || b.Scope == session.BudgetOfDay {
@@ -192,7 +191,7 @@ func capitalize(sentence string) string {
 	return strings.ToUpper(sentence[:1]) + sentence[1:]
 }
 
-// ticketLine says which ticket there is, or why there is none.
+// ticketLine returns a line with the ticket, or the reason why there is none.
 func ticketLine(t session.Ticket) string {
 	line := "Ticket: none yet."
 	if t.Key != "" {
@@ -204,7 +203,7 @@ func ticketLine(t session.Ticket) string {
 	return line
 }
 
-// raise is the budget that has stopped an assignment, as a person can raise it.
+// raise returns the raise for the budget that has stopped an assignment.
 func (d *advice) raise(stop activities.BudgetStop) session.BudgetRaise {
 	limit := d.limits.of(stop.Scope)
 	b := session.BudgetRaise{Scope: session.BudgetOfSession, Tokens: limit.Tokens > 0, USD: limit.Tokens == 0 || limit.USD > 0}

@@ -5,14 +5,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// agentChoice says which agent works for an assignment.
+// agentChoice chooses the agent of each assignment.
 type agentChoice struct {
 	team *spec.Team
-	// fallbacks names, by agent, those that may work in their place.
+	// fallbacks has the fallback of each agent, by agent.
 	fallbacks map[string]string
 }
 
-// of is the agent that works for an assignment.
+// of returns the agent for an assignment.
 func (c *agentChoice) of(a *assignment) string {
 	if a.Substitute != "" {
 		return a.Substitute
@@ -20,7 +20,7 @@ func (c *agentChoice) of(a *assignment) string {
 	return c.team.Personas[a.Persona].Agent
 }
 
-// fallbackOf is the agent that may work in the place of the persona's own; empty:
+// fallbackOf returns the agent that may replace the persona's own agent; empty:
 // there is none.
 func (c *agentChoice) fallbackOf(a *assignment) string {
 	return c.fallbacks[c.team.Personas[a.Persona].Agent]
@@ -38,7 +38,7 @@ func (c *agentChoice) afterFailure(a *assignment, f failures.Failure) {
 	}
 }
 
-// onExceeded is what the session can do when a budget cannot pay for an
+// onExceeded returns what the session does if a budget does not permit an
 // assignment's next call.
 func (c *agentChoice) onExceeded(a *assignment) spec.OnExceeded {
 	wanted := c.team.Budget.OnExceeded

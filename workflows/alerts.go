@@ -20,23 +20,23 @@ type alerts struct {
 	notifier    *notifier
 	// open lists the open requests.
 	open func() []*request
-	// attempts are those that ended last, the oldest first: true for each that failed. There are
+	// attempts are the results of the last attempts, the oldest first: true for each that failed. There are
 	// as many as the rules are about.
 	attempts []bool
 }
 
-// spent raises the alerts about what the session has used.
-func (al *alerts) spent(ctx workflow.Context) {
+// checkUsage raises the alerts about the session's usage.
+func (al *alerts) checkUsage(ctx workflow.Context) {
 	for _, rule := range al.team.Alerts {
 		if a, reached := session.CostAlert(rule, al.status.Usage); reached {
-			al.once(ctx, a)
+			al.raiseOnce(ctx, a)
 		}
 	}
 }
 
-// ended counts the attempts of a round, those that failed first, and raises the alerts about
+// countAttempts counts the attempts of a round, failed ones first, and raises the alerts about
 // failures.
-func (al *alerts) ended(ctx workflow.Context, failed, succeeded int) {
+func (al *alerts) countAttempts(ctx workflow.Context, failed, succeeded int) {
 	most := al.team.LongestAlert()
 	if most == 0 {
 		return
@@ -46,7 +46,7 @@ func (al *alerts) ended(ctx workflow.Context, failed, succeeded int) {
 		al.attempts = slices.Clone(al.attempts[max(0, len(al.attempts)-most):])
 		for _, rule := range al.team.Alerts {
 			if a, reached := session.FailureAlert(rule, al.attempts); reached {
-				al.once(ctx, a)
+				al.raiseOnce(ctx, a)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func (al *alerts) watch(ctx workflow.Context, r *request) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for r.alerted < len(rules) {
 			rule := rules[r.alerted]
-			if !al.waits(ctx, r, rule) {
+			if !al.waitFor(ctx, r, rule) {
 				return
 			}
 			r.alerted++
@@ -77,9 +77,9 @@ func (al *alerts) watch(ctx workflow.Context, r *request) {
 	})
 }
 
-// waits waits until a request has waited for as long as a rule says. It returns false if the
-// request does not wait any more, or if the next run is to watch it.
-func (al *alerts) waits(ctx workflow.Context, r *request, rule spec.Alert) bool {
+// waitFor waits until a request has been open for the time of a rule. It returns false if the
+// request is closed before, or if the next run has to watch it.
+func (al *alerts) waitFor(ctx workflow.Context, r *request, rule spec.Alert) bool {
 	timing, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	left := max(r.Since.Add(rule.Waiting.Std()).Sub(workflow.Now(ctx)), 0)
@@ -90,8 +90,8 @@ func (al *alerts) waits(ctx workflow.Context, r *request, rule spec.Alert) bool 
 	return workflow.Await(ctx, func() bool { return timer.IsReady() || over() }) == nil && !over()
 }
 
-// once raises the alert of a rule that is not about a request, unless it was raised before.
-func (al *alerts) once(ctx workflow.Context, a session.Alert) {
+// raiseOnce raises the alert of a rule that is not about a request, unless it was raised before.
+func (al *alerts) raiseOnce(ctx workflow.Context, a session.Alert) {
 	if !al.status.Alerted(a.Rule) {
 		al.raise(ctx, a, nil)
 	}

@@ -1,6 +1,6 @@
-// Package workflows holds the team workflow: the control state of a session.
-// It decides what runs next and when to try again; everything that touches
-// files, agents or clocks is an activity's.
+// Package workflows has the team workflow, which is the control state of a session.
+// It decides what runs next and when to retry. Activities do everything with files,
+// agents and clocks.
 package workflows
 
 import (
@@ -15,7 +15,7 @@ import (
 // session's id.
 const TeamSessionName = "team-session"
 
-// StatusQuery is the query that answers with a [session.Status].
+// StatusQuery is the query that returns a [session.Status].
 const StatusQuery = "status"
 
 // The search attributes of a session.
@@ -26,14 +26,14 @@ var (
 	AttributeTokens = temporal.NewSearchAttributeKeyInt64("MaestroTokens")
 )
 
-// SearchAttributes are all of a session's.
+// SearchAttributes returns all search attributes of a session.
 func SearchAttributes() []temporal.SearchAttributeKey {
 	return []temporal.SearchAttributeKey{AttributeTeam, AttributeStatus, AttributePhase, AttributeTokens}
 }
 
 // SessionInput starts a session.
 type SessionInput struct {
-	// Version is that of the logic which the session runs with: [LogicVersion].
+	// Version is the version of the session's logic: [LogicVersion].
 	Version int `json:"version,omitempty"`
 	// Store is the id of the store that holds the blobs below.
 	Store string `json:"store"`
@@ -45,17 +45,17 @@ type SessionInput struct {
 	Workspace spec.Digest `json:"workspace"`
 	// Incarnation counts the session's Temporal runs; zero means 1.
 	Incarnation int `json:"incarnation,omitempty"`
-	// Course says which part of the team's work to do.
+	// Course selects the part of the team's work to do.
 	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session continues from; empty for a new one.
 	Base spec.Digest `json:"base,omitempty"`
-	// Origin is set for a fork: Base is another session's then.
+	// Origin is set for a fork: then Base is a checkpoint of another session.
 	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
 	// Labels are the session's, by key.
 	Labels map[string]string `json:"labels,omitempty"`
-	// StartedBy is the person who started the session; empty: nobody knows.
+	// StartedBy is the person who started the session; empty: unknown.
 	StartedBy string `json:"started_by,omitempty"`
 	// Continued is set when a run continues an earlier one as new.
 	Continued *Continued `json:"continued,omitempty"`
@@ -66,22 +66,22 @@ type SessionInput struct {
 const ApprovePhaseUpdate = "go-on"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
-// session for a person. Its argument is a [session.Answer]; so is what the update
-// answers with, once everybody can see that the session continues.
+// session. Its argument is a [session.Answer]. The update returns the accepted
+// answer, after the session's visible status has changed.
 const ResolveUpdate = "resolve"
 
-// TicketSignal tells a session which ticket was made for its request, or why none
-// is yet. Its argument is a [TicketNews].
+// TicketSignal reports the ticket of a request to its session, or why there is none
+// yet. Its argument is a [TicketNews].
 const TicketSignal = "ticket"
 
-// TicketNews is what becomes known of the ticket of a request.
+// TicketNews is a change of the ticket of a request.
 type TicketNews struct {
 	Request string         `json:"request"`
 	Ticket  session.Ticket `json:"ticket"`
 }
 
-// NotAwaited is the type of the error that refuses an answer nobody waits for: a
-// stale one, a repeated one, or one that the request does not take.
+// NotAwaited is the type of the error that refuses an answer: it is stale or repeated,
+// or the request does not accept it.
 const NotAwaited = "NotAwaited"
 
 // ApprovePhase approves a phase.
@@ -103,7 +103,7 @@ const NotRaised = "NotRaised"
 
 // Raise adds to a budget.
 type Raise struct {
-	// Tokens and USD are what is added.
+	// Tokens and USD are the amounts to add.
 	Tokens int64    `json:"tokens,omitempty"`
 	USD    cost.USD `json:"usd,omitempty"`
 	// Persona, Phase or Session says whose budget; none: the one that the session
@@ -114,11 +114,11 @@ type Raise struct {
 	// By is who says so; Note is why.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
-	// ID tells a signal from one that is sent again; an update has its own.
+	// ID makes a repeated signal recognisable; an update has an id of its own.
 	ID string `json:"id,omitempty"`
 }
 
-// SessionResult is what a completed session leaves.
+// SessionResult is the result of a completed session.
 type SessionResult struct {
 	// Checkpoint is the last one.
 	Checkpoint spec.Digest       `json:"checkpoint"`

@@ -24,7 +24,7 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	return ps.requests.add(ctx, r)
 }
 
-// approvalMessage says what a phase waits for.
+// approvalMessage returns the message of a request for approval.
 func approvalMessage(r *request) string {
 	if r.Quorum != nil {
 		return r.Quorum.String()
@@ -45,9 +45,9 @@ func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
 	return err == nil, err
 }
 
-// awaitApproval waits after a recorded phase until a person approves it, if somebody has to.
-// What does not build on the phase continues meanwhile. A rejection has the phase do
-// its work again.
+// awaitApproval waits after a recorded phase until it is approved, if it needs an approval.
+// Phases that do not depend on it continue meanwhile. A rejection makes the phase repeat its
+// work.
 func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	r := p.approval
 	if r == nil {
@@ -91,8 +91,8 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// awaitAnswer waits until a phase is rejected, or approved by as many persons as it takes, or
-// the session ends. It stores each approval that leaves others to be given.
+// awaitAnswer waits until a phase is rejected, or approved by enough persons, or the session
+// ends. It stores each approval after which others are still needed.
 func (ps *phases) awaitAnswer(ctx workflow.Context, r *request) error {
 	for {
 		err := workflow.Await(ctx, func() bool { return r.answer != nil || len(r.unsaved) > 0 || ps.ending.stopping() })

@@ -20,7 +20,7 @@ import (
 type assignment struct {
 	AssignmentWork
 	*assignmentState
-	// beside is the phase's work that the input has and no checkpoint yet.
+	// beside is the phase's work that is in the input but in no checkpoint yet.
 	beside []session.CheckpointAssignment
 	// awaits is the breaker that the assignment waits for.
 	awaits *session.BreakerWait
@@ -28,27 +28,27 @@ type assignment struct {
 	accepted bool
 }
 
-// AssignmentWork is how far an assignment has come in one pass of its phase. A run of the
-// session that continues as new hands it over.
+// AssignmentWork is the progress of an assignment in one pass of its phase. It is part of the
+// state with which a session continues as new.
 type AssignmentWork struct {
 	session.CheckpointAssignment
-	// Round counts the rounds of the series, which retry limits are for.
+	// Round counts the rounds of the series. Retry limits apply to it.
 	Round int `json:"round,omitempty"`
-	// From is the manifest that the next round starts from, Output the one that the last left.
+	// From is the input manifest of the next round, Output the output manifest of the last one.
 	From   spec.Digest `json:"from,omitempty"`
 	Output spec.Digest `json:"output,omitempty"`
 	// Feedback is the blob of a failed merge; set while Integrating.
 	Feedback    spec.Digest `json:"feedback,omitempty"`
 	Integrating bool        `json:"integrating,omitempty"`
-	// Substitute works in the place of the persona's own agent:
+	// Substitute replaces the persona's own agent:
 	//
 	//	Substitute  Degraded  Refused  who works, and for how long
 	//	""          -         -        the persona's own agent
 	//	set         -         set      the substitute for this round: Refused is how the own agent's breaker refused it
 	//	set         -         -        the substitute for this round: the own agent declined the last one
 	//	set         yes       -        the substitute for good: the own agent is too expensive
-	Substitute string                 `json:"substitute,omitempty"`
-	Degraded   bool                   `json:"degraded,omitempty"`
+	Substitute string                  `json:"substitute,omitempty"`
+	Degraded   bool                    `json:"degraded,omitempty"`
 	Refused    *activities.BreakerStop `json:"refused,omitempty"`
 	// Supplied is the manifest of a person's files, which the next round takes
 	// for the work; empty: an agent works.
@@ -60,7 +60,7 @@ type AssignmentWork struct {
 	nextStep
 }
 
-// nextStep is what an assignment has to do next. It is one of these, and only replaced as a whole:
+// nextStep is the next step of an assignment. It has one of these values, and is only replaced as a whole:
 //
 //	made by      the assignment                                        until
 //	nextStep{}   is in a round, or has no more to do                   the round's end
@@ -82,11 +82,11 @@ func askPerson(f failures.Failure) nextStep  { return nextStep{Failure: &f} }
 // has already.
 func (s nextStep) pending() bool { return s != nextStep{} }
 
-// finished reports whether its own work is at hand. What it has to do for the merged tree is
-// left to the merge.
+// finished reports whether the assignment's own work is done. Rounds for the merged tree do not
+// count.
 func (a *assignment) finished() bool { return a.Integrating || a.Status.Done() && !a.pending() }
 
-// assignmentState is what is kept of an assignment over the passes of its phase.
+// assignmentState is the state of an assignment over all passes of its phase.
 type assignmentState struct {
 	// rounds counts all rounds of an incarnation, and waits how often one continued in a
 	// further activity: the names of activities are made of them.
@@ -94,9 +94,9 @@ type assignmentState struct {
 	// series counts how often it began a new series of rounds, because a person wanted
 	// it or its phase was sent back.
 	series int
-	// note is what a person last said to its agent.
+	// note is the last note of a person to its agent.
 	note string
-	// restored is its work that is at hand although its phase has yet to run; nil: none.
+	// restored is its reused work, while its phase has yet to run; nil: none.
 	restored *activities.RestoredWork
 	// outage is the one that its round waits for, as far as the round has reported it, and
 	// notice the request that notifies people; nil: none.
@@ -112,8 +112,8 @@ type assignmentState struct {
 	notice *request
 }
 
-// newAssignment takes an assignment up where it stands: with its finished work,
-// or with what it has cost so far.
+// newAssignment returns an assignment for a pass, with its finished work or with its
+// cost so far.
 func newAssignment(state *assignmentState, before session.AssignmentStatus, id spec.AssignmentID, input spec.Digest) *assignment {
 	if state.restored != nil {
 		w := *state.restored
@@ -145,7 +145,7 @@ func (a *assignment) begin() {
 	a.nextStep = nextStep{}
 }
 
-// add takes over what a successful round delivered.
+// add takes over the result of a successful round.
 func (a *assignment) add(r session.RoundResult) {
 	a.Attempts += r.Attempts
 	a.LostWorkers += r.Lost
@@ -163,20 +163,20 @@ func (a *assignment) add(r session.RoundResult) {
 	a.BasedWork, a.SendsBack = r.BasedWork, r.SendsBack
 }
 
-// ownWork reports whether the assignment is at its own work: not at merging others', and
-// not done with it because it sends others' back.
+// ownWork reports whether the assignment does its own work: it neither fixes the merged tree
+// nor sends work back.
 func (a *assignment) ownWork() bool { return !a.Integrating && len(a.SendsBack) == 0 }
 
 // skip ends an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
 func (a *assignment) skip(nothing spec.Digest) {
 	if a.Integrating {
-		// Nobody resolves what the personas disagree on: the later version stands.
+		// The conflicts stay unresolved: the later version is kept.
 		a.Status, a.accepted = session.Completed, true
 		a.Integrated = append(a.Integrated, session.Work{Delta: nothing})
 		return
 	}
-	if len(a.SendsBack) > 0 { // what it sends back is accepted, and so is its own work
+	if len(a.SendsBack) > 0 { // the work that it sends back is accepted, and so is its own
 		a.Status, a.SendsBack = session.Completed, nil
 		return
 	}
@@ -184,7 +184,7 @@ func (a *assignment) skip(nothing spec.Digest) {
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }
 
-// again begins a new series of rounds, with what a person says to the agent.
+// again begins a new series of rounds, with a person's note to the agent.
 func (a *assignment) again(note string) {
 	a.series++
 	a.Round, a.note = 0, note
@@ -193,7 +193,7 @@ func (a *assignment) again(note string) {
 	}
 }
 
-// charge books what a failed round has cost.
+// charge books the cost of a failed round.
 func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.LostWorkers += report.Lost
@@ -201,14 +201,14 @@ func (a *assignment) charge(report activities.RoundFailure) {
 	a.setUsage(report.RoundReport)
 }
 
-// setUsage takes over what the assignment has cost. An activity that could not look does not know.
+// setUsage sets the cost of the assignment. A report of an activity that could not read it has none.
 func (a *assignment) setUsage(report session.RoundReport) {
 	if report.Total != (cost.Usage{}) {
 		a.Usage = report.Total
 	}
 }
 
-// interrupt books what a round that was cancelled has cost.
+// interrupt books the cost of a cancelled round.
 func (a *assignment) interrupt(err error) {
 	var ofActivity *temporal.ActivityError // a wait in the workflow has other details
 	var cancelled *temporal.CanceledError

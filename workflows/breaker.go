@@ -13,13 +13,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// lastReportLimit bounds what a session that ends spends on telling breakers
-// what they have yet to hear.
+// lastReportLimit bounds how long a session that ends tries to deliver its pending
+// reports to breakers.
 const lastReportLimit = time.Minute
 
-// afterRefusal decides what a round does that its breaker has refused: the
-// agent's fallback does it if that may, else it waits. It returns the lease to try
-// the agent with, if the round is to be a probe.
+// afterRefusal decides how a round continues that its breaker has refused: with the
+// agent's fallback if that is permitted, otherwise it waits. It returns the lease of
+// the probe, if the round is to be one.
 func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
 	other := rs.agents.fallbackOf(a)
 	if a.Substitute == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
@@ -32,10 +32,10 @@ func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activ
 	return rs.waitForBreaker(ctx, a, turned)
 }
 
-// waitForBreaker waits until the breaker lets the assignment try again: one
-// activity, however long that takes. It returns the lease to try it with, if the
-// round is to be a probe. People are notified once the team's patience is over;
-// errPatienceOver says that the round is to fail then.
+// waitForBreaker waits until the breaker permits the round. The wait is one activity,
+// whatever its duration. It returns the lease of the probe, if the round is to be one.
+// When the team's patience is over, people are notified; errPatienceOver means that the
+// round must fail then.
 func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.BreakerStop) (lease, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -87,9 +87,8 @@ func (rs *rounds) leaveBreaker(ctx workflow.Context, a *assignment) error {
 	return errSessionEnds
 }
 
-// updateWait takes the beginning or the end of an assignment's wait into the status. Where
-// that changes what the whole session does, it is published and stored: work waits
-// until it is.
+// updateWait sets the begin or the end of an assignment's wait in the status. If that changes
+// the status of the whole session, it publishes and stores the status before work continues.
 func (rs *rounds) updateWait(ctx workflow.Context, a *assignment, state session.State) {
 	before := rs.status.Status
 	rs.publisher.update(ctx, a, state)
@@ -102,15 +101,15 @@ func (rs *rounds) updateWait(ctx workflow.Context, a *assignment, state session.
 	}
 }
 
-// lease is that of a breaker's probe, under which a round tries its agent; its zero: the
-// round is an ordinary one.
+// lease is the lease of a breaker's probe, with which a round tries its agent; zero: the round
+// is no probe.
 type lease struct {
 	breaker spec.Breaker
 	session.BreakerPermit
 }
 
 // releaseLease ends a probe that may not have begun; one that has begun has ended its lease
-// itself. Where the breaker cannot be told, the lease runs out.
+// itself. If the breaker cannot be reached, the lease expires.
 func releaseLease(ctx workflow.Context, l lease) {
 	if l.Holder == "" {
 		return
@@ -121,8 +120,8 @@ func releaseLease(ctx workflow.Context, l lease) {
 	}
 }
 
-// untilAdmitted waits for the end of the activity that awaits a breaker, or for what
-// makes that needless.
+// untilAdmitted waits for the end of the activity that awaits a breaker, or for an event
+// that ends the wait early.
 func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.BreakerStop, future workflow.Future, cancel func()) error {
 	timing, done := workflow.WithCancel(ctx)
 	defer done()
@@ -151,8 +150,8 @@ func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned acti
 	return workflow.Await(ctx, func() bool { return future.IsReady() || rs.ending.stopping() })
 }
 
-// breakerReports are outcomes of rounds that breakers have yet to be told. The next
-// boundary brings them along.
+// breakerReports are outcomes of rounds that were not delivered to breakers. The next boundary
+// delivers them.
 type breakerReports struct{ pending []session.BreakerReport }
 
 // add keeps an outcome; nil: there is none.
@@ -162,7 +161,7 @@ func (br *breakerReports) add(report *session.BreakerReport) {
 	}
 }
 
-// sent takes over that the first n were sent, but for those left.
+// sent removes the first n reports except those that could not be delivered.
 func (br *breakerReports) sent(n int, left []session.BreakerReport) {
 	br.pending = append(left, br.pending[n:]...)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// budgets has assignments wait for spent budgets, and people raise them.
+// budgets handles the waits of assignments for exceeded budgets, and raises by people.
 type budgets struct {
 	limits   *limits
 	ending   *ending
@@ -25,8 +25,8 @@ type budgets struct {
 	raises, waiting, resumed int
 }
 
-// await has an assignment wait until a person raises the budget that is spent, or says
-// otherwise: *answered then. What does not need that budget continues meanwhile.
+// await makes an assignment wait until the exceeded budget is raised. If a person gives another
+// answer, the error is *answered. Work that does not need that budget continues meanwhile.
 func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	r := b.requests.add(ctx, &request{Request: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
 	r.obsolete = func() bool { return b.raises > r.raises }
@@ -49,8 +49,8 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	return &answered{*answer}
 }
 
-// awaitFunds has a worker look when the budget that has stopped an assignment can
-// pay again: it was raised, something was given back or settled, or the day is over.
+// awaitFunds starts an activity that ends when the budget that has stopped an assignment may
+// permit it: it was raised, a call was released or settled, or the day is over.
 func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activities.BudgetStop) workflow.Future {
 	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits),
 		fmt.Sprintf("%s waits for the budget of %s", a.AssignmentID, budget.Label(stop.Scope)))
@@ -59,7 +59,7 @@ func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activitie
 	})
 }
 
-// requestFor asks a person about a budget that is spent.
+// requestFor returns the request about an exceeded budget.
 func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.Request {
 	var ways []string
 	if stop.Unsettled {
@@ -77,14 +77,14 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 	}
 }
 
-// register lets people add to a budget at any time: by an update, which
-// answers, or by a signal, which needs no worker to be at hand.
+// register registers the handlers that add to a budget at any time: an update, which returns
+// a result, and a signal, which works without a running worker.
 func (b *budgets) register(ctx workflow.Context, all *signals) error {
 	received := 0
 	onSignal(ctx, all, RaiseUpdate, b.requests.publisher.admitted, func(ctx workflow.Context, r Raise) {
 		received++
 		if r.ID == "" {
-			// The ledger outlives the run. A reset has its signals again.
+			// The ledger is kept after a reset, which applies signals again.
 			r.ID = fmt.Sprintf("signal-%s-%d", workflow.GetInfo(ctx).OriginalRunID, received)
 		}
 		err := b.validate(r)
@@ -103,7 +103,7 @@ func (b *budgets) register(ctx workflow.Context, all *signals) error {
 			if err != nil {
 				return raised, err
 			}
-			// Answered once everybody can see that the session continues.
+			// Return after the visible status has changed.
 			return raised, workflow.Await(ctx, func() bool { return b.resumed >= all })
 		},
 		workflow.UpdateHandlerOptions{
@@ -127,8 +127,8 @@ func (b *budgets) raise(ctx workflow.Context, r Raise) (activities.Raised, error
 	return raised, nil
 }
 
-// scopeOf names the budget that is raised: the one that is named or, if none is, the
-// one that the session waits for.
+// scopeOf returns the budget to raise: the one that the raise names, or else the one that
+// the session waits for.
 func (b *budgets) scopeOf(r Raise) string {
 	switch {
 	case r.Persona != "":
@@ -144,7 +144,7 @@ func (b *budgets) scopeOf(r Raise) string {
 	return budget.SessionScope
 }
 
-// validate refuses what would add nothing to any budget.
+// validate refuses a raise that would add nothing to a budget.
 func (b *budgets) validate(r Raise) error {
 	scope := b.scopeOf(r)
 	limit, of := b.limits.of(scope), textfmt.Shorten(budget.Label(scope), 80)
@@ -191,7 +191,7 @@ func (b *budgets) ambiguous(r Raise) error {
 	return notRaised("the session waits for several budgets; choose one: " + strings.Join(ways, " or "))
 }
 
-// command is the command line that raises the budget that a request is about.
+// command returns the command that raises the budget of a request.
 func (b *budgets) command(r *request, several bool) string {
 	return "maestro " + b.requests.advice.raise(*r.stop).Command(b.requests.status.Session, several)
 }

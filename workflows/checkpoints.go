@@ -13,7 +13,7 @@ import (
 type checkpoints struct {
 	course session.Course
 	status *session.Status
-	// mutex lets one boundary at a time add to the chain.
+	// mutex serialises the boundaries, which add to the chain.
 	mutex workflow.Mutex
 	// complete: the newest checkpoint is that of a complete session. closed: the status says
 	// how the session ended, and nothing replaces that.
@@ -22,8 +22,8 @@ type checkpoints struct {
 	empty spec.Digest
 }
 
-// boundary is what every step between phases sends: a copy of the status, since a local
-// activity gets the very value.
+// boundary returns the common input of the steps between phases. It has a copy of the status,
+// because a local activity gets the value without encoding it.
 func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
 	info := workflow.GetInfo(ctx)
 	return activities.Boundary{
@@ -36,7 +36,7 @@ func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
 	c.status.Checkpoint, c.status.Decisions = head, decisions
 }
 
-// ended reports whether the status in the store is the last one.
+// ended reports whether the stored status is final.
 func (c *checkpoints) ended() bool { return c.complete || c.closed }
 
 // mark writes the status, and the answer that the session continues with, if there is one. The

@@ -11,10 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Continued is what a run of a session hands over to the next one, besides what the store
-// has: where phases, assignments and requests stand.
+// Continued is the state with which a session continues as new, besides the store's data:
+// phases, assignments and requests.
 type Continued struct {
-	// Run is the run id by which rounds of all these runs are known.
+	// Run is the run id in the keys of the rounds of all these runs.
 	Run    string         `json:"run"`
 	Team   spec.Team      `json:"team"`
 	Status session.Status `json:"status"`
@@ -31,14 +31,14 @@ type Continued struct {
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// Ended are the last attempts, the oldest first: true for each that failed.
 	Ended []bool `json:"ended,omitempty"`
-	// Unreported are outcomes of rounds that breakers have yet to be told.
+	// Unreported are outcomes of rounds that were not delivered to breakers.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Phases are in the team's order; Requests are the open ones, oldest first.
 	Phases   []ContinuedPhase   `json:"phases"`
 	Requests []ContinuedRequest `json:"requests,omitempty"`
 }
 
-// ContinuedPhase is where a phase stands between two runs.
+// ContinuedPhase is the state of a phase between two runs.
 type ContinuedPhase struct {
 	Name string `json:"name"`
 	Todo bool   `json:"todo,omitempty"`
@@ -54,13 +54,13 @@ type ContinuedPhase struct {
 	Assignments []ContinuedAssignment `json:"assignments,omitempty"`
 }
 
-// ContinuedConflict is what side by side phases disagree on.
+// ContinuedConflict has the conflicts of concurrent phases.
 type ContinuedConflict struct {
 	Failure failures.Failure `json:"failure"`
 	Merged  spec.Digest      `json:"merged,omitempty"`
 }
 
-// ContinuedAssignment is where an assignment stands between two runs.
+// ContinuedAssignment is the state of an assignment between two runs.
 type ContinuedAssignment struct {
 	Rounds   int                      `json:"rounds,omitempty"`
 	Waits    int                      `json:"waits,omitempty"`
@@ -82,12 +82,12 @@ type ContinuedRequest struct {
 	Alerted  int                    `json:"alerted,omitempty"`
 	// Unsaved are approvals that the store does not have yet.
 	Unsaved []session.Answer `json:"unsaved,omitempty"`
-	// Answer was accepted, and the next run applies it.
+	// Answer is an accepted answer that the next run applies.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// nextRun is what the session continues with, once no phase is at work; nil: it ends in this
-// run.
+// nextRun returns the input with which the session continues as new, when no phase is at work;
+// nil: it ends in this run.
 func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
 	over := func() bool { return !s.ending.handsOver() || ctx.Err() != nil || s.publisher.allDone() }
 	if over() {
@@ -105,7 +105,7 @@ func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
 	return &in
 }
 
-// continued is the state of the session for its next run.
+// continued returns the state of the session for its next run.
 func (s *teamSession) continued(run string) *Continued {
 	c := &Continued{
 		Run: cmp.Or(s.schedule.run, run), Team: s.team, Status: s.status, Attributes: s.publisher.attributes, Fallbacks: s.agents.fallbacks,
@@ -121,7 +121,7 @@ func (s *teamSession) continued(run string) *Continued {
 	return c
 }
 
-// continued is where a phase stands.
+// continued returns the state of a phase.
 func (s *schedule) continued(p *phase) ContinuedPhase {
 	c := ContinuedPhase{
 		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
@@ -140,7 +140,7 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 	return c
 }
 
-// takeOver takes the state of the run before. People can answer from then on.
+// takeOver restores the state of the previous run. People can answer requests after it.
 func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 	if info := workflow.GetInfo(ctx); info.OriginalRunID == info.WorkflowExecution.RunID { // a reset run begins its rounds itself
 		s.schedule.run = c.Run
@@ -159,10 +159,10 @@ func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 			unsaved: r.Unsaved, answer: r.Answer,
 		})
 	}
-	s.requests.list()
+	s.requests.updateStatus()
 }
 
-// takeOverRequest opens a request of the run before again, as it was.
+// takeOverRequest restores a request of the previous run.
 func (s *teamSession) takeOverRequest(r *request) {
 	s.requests.open = append(s.requests.open, r)
 	switch r.Kind {
@@ -176,7 +176,7 @@ func (s *teamSession) takeOverRequest(r *request) {
 	}
 }
 
-// takeOver takes where the phases stood in the run before.
+// takeOver restores the state of the phases in the previous run.
 func (s *schedule) takeOver(c *Continued) {
 	s.byName = map[string]*phase{}
 	for i, before := range c.Phases {

@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// publisher keeps the status, and shows it in the session's search attributes, its memo
+// publisher has the status, and publishes it in the session's search attributes, its memo
 // and its page in the Web UI.
 type publisher struct {
 	team     *spec.Team
@@ -33,14 +33,14 @@ type publisher struct {
 	published time.Time
 	shown     session.State
 	behind    bool
-	// pause ends when what was left for later may be published; nil: nothing waits for that.
+	// pause is ready when a delayed change may be published; nil: there is none.
 	pause workflow.Future
-	// pages say what people have to look at; rows are those of the work on the page.
+	// pages are the pages of open requests; rows are the rows of the work on the page.
 	pages func() []string
 	rows  []workRow
 }
 
-// workRow is what the page says of an assignment: rendered again only where it changes.
+// workRow is the row of an assignment on the page. It is rendered again only if it changes.
 type workRow struct {
 	workFacts
 	text string
@@ -55,39 +55,39 @@ type workFacts struct {
 	summary        string
 }
 
-// admitted reports whether the session knows its team, which every answer refers to.
+// admitted reports whether the session has loaded its team.
 func (p *publisher) admitted() bool { return p.status.Session != "" }
 
-// phase returns where a phase stands, for changing.
+// phase returns the status of a phase, for changing.
 func (p *publisher) phase(name string) *session.PhaseStatus {
 	i := slices.IndexFunc(p.status.Phases, func(ps session.PhaseStatus) bool { return ps.Name == name })
 	return &p.status.Phases[i]
 }
 
-// setPhase takes a phase's new state into the status.
+// setPhase sets a phase's state in the status.
 func (p *publisher) setPhase(name string, state session.State) { p.phase(name).Status = state }
 
-// update takes an assignment's new state into the status, and shows it.
+// update sets an assignment's state in the status, and shows it.
 func (p *publisher) update(ctx workflow.Context, a *assignment, state session.State) {
 	now := session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary, Awaits: a.awaits}
 	now.Status, now.Agent = state, cmp.Or(a.Substitute, a.Agent)
 	*p.status.Assignment(a.AssignmentID) = now
 	p.status.Usage = p.status.Sum()
-	p.alerts.spent(ctx)
+	p.alerts.checkUsage(ctx)
 	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
 		refresh(p.status)
 	}
 	p.show(ctx)
 }
 
-// announce publishes where the session stands, after a change that people wait for.
+// announce publishes the status at once, after a change that people wait for.
 func (p *publisher) announce(ctx workflow.Context) {
 	refresh(p.status)
 	p.publish(ctx)
 	p.saveMemo(ctx)
 }
 
-// refresh finds out whether a session waits for a person or a breaker, or works.
+// refresh sets the session's state: it waits for a person or a breaker, or works.
 func refresh(s *session.Status) {
 	s.Reason = ""
 	s.Stand()
@@ -109,7 +109,7 @@ func refresh(s *session.Status) {
 	}
 }
 
-// mostUrgent is the open request that a person should look at first: one about failed work
+// mostUrgent returns the open request that a person should answer first: one about failed work
 // before one about a finished phase, and a notice last; nil: there is none.
 func mostUrgent(help []session.Request) *session.Request {
 	rank := func(k session.RequestKind) int {
@@ -149,14 +149,14 @@ func (p *publisher) publish(ctx workflow.Context) {
 	p.setAttributes(ctx, state)
 }
 
-// late reports whether catchUp has something to do.
-func (p *publisher) late(ctx workflow.Context) bool {
+// hasPending reports whether catchUp has something to do.
+func (p *publisher) hasPending(ctx workflow.Context) bool {
 	return p.behind && ctx.Err() == nil && (p.pause == nil || p.pause.IsReady())
 }
 
-// catchUp publishes what publish has left for later, or begins to wait until it may.
+// catchUp publishes a change that publish has delayed, or starts the timer for it.
 func (p *publisher) catchUp(ctx workflow.Context) {
-	if !p.late(ctx) {
+	if !p.hasPending(ctx) {
 		return
 	}
 	if p.pause == nil {
@@ -167,7 +167,7 @@ func (p *publisher) catchUp(ctx workflow.Context) {
 	p.publish(ctx)
 }
 
-// state is the session's as people see it.
+// state returns the session's state for people.
 func (p *publisher) state() session.State {
 	if p.status.Status == session.Running && p.allDone() {
 		return session.Completed
@@ -197,7 +197,7 @@ func (p *publisher) setAttributes(ctx workflow.Context, state session.State) {
 // allDone reports whether every phase that was to run is done, and the session does not fail.
 func (p *publisher) allDone() bool { return !p.ending.failed() && p.schedule.done() }
 
-// saveMemo leaves where the session stands in its memo, for listings.
+// saveMemo writes the session's status to its memo, for listings.
 func (p *publisher) saveMemo(ctx workflow.Context) {
 	err := workflow.UpsertMemo(ctx, map[string]any{MemoStatus: MemoSummary{
 		Status: p.status.Status, Reason: textfmt.Shorten(p.status.Reason, session.MaxMessage),
@@ -208,9 +208,8 @@ func (p *publisher) saveMemo(ctx workflow.Context) {
 	}
 }
 
-// show writes the page that the Web UI has on the session, for somebody who has
-// never seen it: what a person is needed for, and then where the session stands. It
-// costs no event.
+// show writes the session's page in the Web UI: first the open requests, then the status.
+// It costs no event.
 func (p *publisher) show(ctx workflow.Context) {
 	lines := p.pages()
 	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", p.status.Session, p.status.Team, p.status.Status), "")
@@ -243,7 +242,7 @@ func (p *publisher) row(i int, f workFacts) string {
 	return p.rows[i].text
 }
 
-// summaryOf is what an assignment has done, or why it failed last.
+// summaryOf returns the summary of an assignment, or its last failure.
 func summaryOf(a session.AssignmentStatus) string {
 	if a.Status.Done() || len(a.Failures) == 0 {
 		return a.Summary
@@ -252,8 +251,8 @@ func summaryOf(a session.AssignmentStatus) string {
 	return string(last.Category) + ": " + last.Message
 }
 
-// spending is a sentence on what was used of what is allowed; a warning once
-// one of the budget's thresholds is passed.
+// spending returns a sentence on the session's usage and budget, with a warning if a
+// threshold of the budget is exceeded.
 func (p *publisher) spending() string {
 	used, limit := p.status.Usage, p.limits.of(budget.SessionScope)
 	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD.Rounded())

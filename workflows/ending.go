@@ -11,10 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// errSessionEnds ends a wait, because nothing new may start in this run.
+// errSessionEnds ends a wait: nothing new may start in this run.
 var errSessionEnds = errors.New("the session ends")
 
-// ignoreSessionEnd leaves out the error that only says that the session ends.
+// ignoreSessionEnd returns nil for errSessionEnds, and any other error unchanged.
 func ignoreSessionEnd(err error) error {
 	if errors.Is(err, errSessionEnds) {
 		return nil
@@ -22,16 +22,16 @@ func ignoreSessionEnd(err error) error {
 	return err
 }
 
-// ending says whether the session ends, and why. Its zero value: it does not.
+// ending has the reason why the session ends. Zero: it does not end.
 type ending struct {
 	// failing: an assignment has failed for good, so nothing new starts.
 	failing bool
-	// request is the one that ended the session, and why says how; nil: none did.
+	// request is the request that ended the session, and why says how; nil: none did.
 	request *request
 	why     string
-	// fault is an error of the machinery that ends the session.
+	// fault is an internal error that ends the session.
 	fault error
-	// closing: it is decided how the session ends, and nothing changes that.
+	// closing: the end of the session is decided and cannot change.
 	closing bool
 	// continues: the run is to continue as new once nothing is at work.
 	continues bool
@@ -43,11 +43,11 @@ func (e *ending) stopping() bool { return e.failed() || e.continues }
 // failed reports whether the session ends because something has failed for good.
 func (e *ending) failed() bool { return e.failing || e.fault != nil }
 
-// handsOver reports whether the next run continues what waits in this one.
+// handsOver reports whether the next run continues the waits of this one.
 func (e *ending) handsOver() bool { return e.continues && !e.failed() }
 
-// pause waits on a timer that the Web UI's timeline explains, or until the next run is to
-// wait.
+// pause waits on a timer that the Web UI's timeline explains, or until the session continues as
+// new.
 func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) error {
 	timing, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -58,7 +58,7 @@ func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) er
 // fail ends the session because of a request.
 func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }
 
-// answer is what a person answered to the request that ended the session; nil: nothing.
+// answer returns the answer to the request that ended the session; nil: none.
 func (e *ending) answer() *session.Answer {
 	if e.request == nil {
 		return nil
@@ -66,8 +66,8 @@ func (e *ending) answer() *session.Answer {
 	return e.request.answer
 }
 
-// outcome is how a session ends whose phases are not all done: its state, the reason for
-// people, and the error of its workflow. cancelled: the session was.
+// outcome returns how a session with unfinished phases ends: its state, the reason for people,
+// and the error of its workflow. cancelled: the session was cancelled.
 func (e *ending) outcome(cancelled bool, help []session.Request) (session.State, string, error) {
 	switch {
 	case cancelled:
@@ -86,8 +86,8 @@ func (e *ending) outcome(cancelled bool, help []session.Request) (session.State,
 	}
 }
 
-// faultOrUnknown is the error that ends a session for which nothing else does. A
-// CanceledError would end the workflow as cancelled, which nobody has asked for.
+// faultOrUnknown returns the error that ends a session without another reason. It is not a
+// CanceledError, which would end the workflow as cancelled although no one has cancelled it.
 func (e *ending) faultOrUnknown() error {
 	switch {
 	case e.fault == nil:

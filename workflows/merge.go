@@ -13,14 +13,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// merges merges the work of a phase's personas, and has it verified.
+// merges merges and verifies the work of a phase's personas.
 type merges struct {
 	rounds *rounds
 }
 
-// run merges a phase. While the merged tree
-// does not hold together, the integrator gets a further round on it, told what
-// is wrong.
+// run merges a phase. While the merged tree has a failure, the integrator gets a further
+// round on it, with the failure as feedback.
 func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 	integrator := p.work[len(p.work)-1]
 	for _, a := range p.work {
@@ -29,8 +28,8 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 		}
 	}
 	for {
-		if !integrator.pending() { // else an earlier run has left it there
-			if merged, again, err := m.once(ctx, p, integrator); err != nil || !again {
+		if !integrator.pending() { // otherwise an earlier run has merged, and the integrator has a round to do
+			if merged, again, err := m.runOnce(ctx, p, integrator); err != nil || !again {
 				return merged, err
 			}
 		}
@@ -41,8 +40,8 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 	}
 }
 
-// once executes one merge. again: the tree needs another round of the integrator first.
-func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (merged, again bool, err error) {
+// runOnce executes one merge. again: the tree needs another round of the integrator first.
+func (m *merges) runOnce(ctx workflow.Context, p *pass, integrator *assignment) (merged, again bool, err error) {
 	if m.rounds.ending.handsOver() {
 		return false, false, nil
 	}
@@ -64,8 +63,8 @@ func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (me
 	return ok, ok && !integrator.accepted, err
 }
 
-// waitForRound waits until the integrator has its next round: for a while, or for a
-// person if its rounds are spent. It returns false in a session that ends.
+// waitForRound waits until the integrator may begin its next round: for the retry wait, or for
+// a person if its rounds are used up. It returns false in a session that ends.
 func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f failures.Failure) (bool, error) {
 	wait, again := afterRound(f, integrator.Round, m.rounds.team.Retry)
 	if !again {
@@ -80,9 +79,9 @@ func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f fa
 	return true, m.rounds.pause(ctx, integrator, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)", integrator.Phase, f.Category))
 }
 
-// execute executes a merge, in as many activities as its host makes of it: trouble of the
-// host is waited out, and people are notified of it after the team's patience.
-// errSessionEnds says that the session ends.
+// execute executes a merge. A failure of the host is waited out, with a further activity after
+// each wait, and people are notified after the team's patience. errSessionEnds means that the
+// session ends.
 func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment, in activities.MergeInput) (activities.MergeResult, error) {
 	outages := m.rounds.outages
 	if integrator.notice != nil { // an earlier run's
@@ -102,7 +101,7 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 		case errors.Is(err, errSessionEnds) && m.rounds.ending.handsOver():
 			return result, err
 		default:
-			outages.over(ctx, integrator.AssignmentID)
+			outages.withdraw(ctx, integrator.AssignmentID)
 			m.rounds.publisher.update(ctx, integrator, integrator.Status)
 			return result, err
 		}

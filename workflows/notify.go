@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// lastNoticeLimit bounds what a session that ends spends on notifying people.
+// lastNoticeLimit bounds how long a session that ends waits for its notices.
 const lastNoticeLimit = time.Minute
 
 // notifier notifies people outside of Temporal, in order.
@@ -24,12 +24,12 @@ type notifier struct {
 	webhook         bool
 	// fingerprints are those of the failures that tickets were made for.
 	fingerprints []string
-	// mutex keeps notices in order; sent counts them, and pending those under way.
+	// mutex keeps notices in order; sent counts them, and pending those in flight.
 	mutex         workflow.Mutex
 	sent, pending int
 }
 
-// wanted reports whether anybody outside is to be notified.
+// wanted reports whether a ticket or the webhook is to be notified.
 func (n *notifier) wanted() bool {
 	return n.team.Help.Jira != nil || n.webhook || n.reportTo != ""
 }
@@ -91,7 +91,7 @@ func (n *notifier) notifyEnd(ctx workflow.Context, event session.Event, answer *
 	}
 }
 
-// input is the notice of an event.
+// input returns the notice of an event.
 func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.Request, answer *session.Answer) activities.NotifyInput {
 	info := workflow.GetInfo(ctx)
 	n.sent++
@@ -115,7 +115,7 @@ func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.R
 	return in
 }
 
-// commandsFor are what a person can type about a request, the most useful one first.
+// commandsFor returns the commands for a request, the most useful one first.
 func commandsFor(id string, h session.Request) []string {
 	var commands []string
 	for _, c := range h.LastingCommands(id) {

@@ -15,20 +15,20 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// OutageSignal tells a session that an assignment's agent meets an outage that lasts, or
+// OutageSignal reports to a session that the outage of an assignment's agent lasts, or
 // that it is over. Its argument is an [activities.OutageNews].
 const OutageSignal = "outage"
 
-// How a wait for a provider or its breaker ends early.
+// Errors that end a wait for a provider or its breaker early.
 var (
-	// errTryNow: a person wants it tried at once.
+	// errTryNow: a person has requested a try at once.
 	errTryNow = errors.New("retried by a person")
-	// errPatienceOver: the round is to fail, because the team's patience is over.
+	// errPatienceOver: the round must fail, because the team's patience is over.
 	errPatienceOver = errors.New("the team's patience is over")
 )
 
-// outages has assignments wait for providers, breakers and hosts that fail, and notifies
-// people where that takes long.
+// outages handles the waits of assignments for providers, breakers and hosts that fail, and
+// notifies people of long ones.
 type outages struct {
 	team        *spec.Team
 	schedule    *schedule
@@ -39,12 +39,12 @@ type outages struct {
 	checkpoints *checkpoints
 }
 
-// register has rounds tell the session when they wait for a provider, and withdraws notices
-// of outages that are over while the round still works.
+// register handles the signals of rounds that wait for a provider. It withdraws notices of
+// outages that are over while the round still works.
 func (o *outages) register(ctx workflow.Context, all *signals) {
 	onSignal(ctx, all, OutageSignal, func() bool { return true }, func(ctx workflow.Context, news activities.OutageNews) {
 		if news.Over {
-			o.over(ctx, news.AssignmentID)
+			o.withdraw(ctx, news.AssignmentID)
 			return
 		}
 		o.schedule.assignment(news.AssignmentID).outage = &news
@@ -52,29 +52,29 @@ func (o *outages) register(ctx workflow.Context, all *signals) {
 	})
 }
 
-// after decides what a round does whose provider has been away for longer than the
-// team's patience: it continues waiting, and people are notified, who may answer.
+// after handles a round whose provider has failed for longer than the team's patience: the
+// round continues waiting, and people are notified, who may answer.
 func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Action) error {
 	a.setUsage(stop.RoundReport)
-	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
+	o.withdraw(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
 	return o.notice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
 }
 
-// failingSince says what an outage is.
+// failingSince returns a sentence on an outage.
 func failingSince(since time.Time, f session.AttemptFailure) string {
 	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime), f.Category, f.Message)
 }
 
-// notice notifies people that an assignment waits for its provider. Nobody has to
-// answer: it continues by itself. errSessionEnds says that the session ends.
+// notice notifies people that an assignment waits for its provider. No answer is needed:
+// the assignment continues by itself. errSessionEnds means that the session ends.
 func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Action) error {
 	if o.ending.stopping() {
 		return errSessionEnds
 	}
 	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), Request: session.Request{
 		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
-		Suggestion: goesOn(c),
+		Suggestion: continuesByItself(c),
 		Actions:    answers,
 		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}})
@@ -87,24 +87,24 @@ func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Categor
 	return nil
 }
 
-func goesOn(c failures.Category) string {
+func continuesByItself(c failures.Category) string {
 	return fmt.Sprintf("the session continues by itself once the %s is available again; no attempt is counted until then", c.Awaited())
 }
 
-// update has the notice of an outage say what its cause is by now.
+// update sets the current cause in the notice of an outage.
 func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
 	r := o.schedule.assignment(news.AssignmentID).notice
 	if r == nil || r.answer != nil || r.Category == news.Failure.Category {
 		return
 	}
 	r.Category, r.Message = news.Failure.Category, textfmt.Shorten(failingSince(news.Since, news.Failure), session.MaxMessage)
-	r.Suggestion = goesOn(r.Category)
+	r.Suggestion = continuesByItself(r.Category)
 	r.Advice = o.requests.advice.howToAnswer(r)
-	o.requests.list()
+	o.requests.updateStatus()
 	o.announce(ctx)
 }
 
-// announce publishes and stores what has become of the notices of outages.
+// announce publishes and stores a change of the notices of outages.
 func (o *outages) announce(ctx workflow.Context) {
 	o.publisher.announce(ctx)
 	if err := o.checkpoints.mark(ctx, nil); err != nil {
@@ -112,8 +112,8 @@ func (o *outages) announce(ctx workflow.Context) {
 	}
 }
 
-// over withdraws the notice of an assignment's outage, if there is one.
-func (o *outages) over(ctx workflow.Context, id spec.AssignmentID) {
+// withdraw withdraws the notice of an assignment's outage, if there is one.
+func (o *outages) withdraw(ctx workflow.Context, id spec.AssignmentID) {
 	state := o.schedule.assignment(id)
 	r := state.notice
 	state.outage, state.notice = nil, nil
@@ -124,9 +124,9 @@ func (o *outages) over(ctx workflow.Context, id spec.AssignmentID) {
 	o.announce(ctx)
 }
 
-// await waits for an activity of an assignment. Where people know of an outage, an answer
-// of theirs, the end of the team's patience with all people, and that of the session end
-// the activity. It returns nil if the activity's own end counts.
+// await waits for an activity of an assignment. If people were notified of an outage, their
+// answer, the end of the time for answers and the end of the session cancel the activity. It
+// returns nil if the activity's own result counts.
 func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
 	r := a.notice
 	if r == nil {
@@ -162,8 +162,8 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 	return errSessionEnds
 }
 
-// awaitUnnoticed is await where nobody has been notified: a session that ends does not
-// wait for the end of an outage. What is really at work is finished.
+// awaitUnnoticed is await without a notice: a session that ends does not wait for the end
+// of an outage. A round that works is finished.
 func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
 	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && o.ending.stopping() })
 	if err != nil || doing.IsReady() {
@@ -187,7 +187,7 @@ func stopped(ctx workflow.Context, doing workflow.Future, stop func()) error {
 	return doing.Get(patient, nil)
 }
 
-// apply does what a person has answered to the notice of an outage.
+// apply applies a person's answer to the notice of an outage.
 func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 	defer func() { r.closed = true }()
 	a.outage, a.notice = nil, nil
@@ -203,8 +203,8 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 	return &answered{*r.answer}
 }
 
-// patience is ready when people are to be notified of an assignment that waits for a
-// breaker, or when its round is to fail; nil: never.
+// patience returns a future that is ready at the end of the team's patience with a breaker:
+// then people are notified or the round fails; nil: never.
 func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.BreakerStop) workflow.Future {
 	fails := o.team.Retry.OnOutage == spec.OutageFail
 	if turned.PatienceUntil.IsZero() || a.notice != nil || fails && turned.Outage == nil {
@@ -215,7 +215,7 @@ func (o *outages) patience(ctx workflow.Context, a *assignment, turned activitie
 	})
 }
 
-// order says how the next activity of a round continues with an outage.
+// order returns how the next activity of a round continues in an outage.
 func (o *outages) order(a *assignment, err error) activities.OutageOrder {
 	switch {
 	case errors.Is(err, errTryNow):

@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// phases takes phases from their input to their checkpoint.
+// phases executes phases, from their input to their checkpoint.
 type phases struct {
 	team        *spec.Team
 	course      session.Course
@@ -29,8 +29,8 @@ type phases struct {
 	reworks     *reworks
 }
 
-// step is a part of a pass. It returns false where the pass ends for now: the phase needs
-// help in vain, or has sent work back.
+// step is a part of a pass. It returns false if the pass ends early: the phase has no result,
+// or has sent work back.
 type step func(workflow.Context, *pass) (bool, error)
 
 // run has each phase done whenever there is something to do for it, in a coroutine that lasts
@@ -51,7 +51,7 @@ func (ps *phases) run(ctx workflow.Context) {
 		err := workflow.Await(ctx, func() bool {
 			ps.ending.continues = workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 			waiting = ps.schedule.waiting()
-			return len(waiting) > 0 || ps.ending.stopping() || ps.schedule.idle() || ps.publisher.late(ctx)
+			return len(waiting) > 0 || ps.ending.stopping() || ps.schedule.idle() || ps.publisher.hasPending(ctx)
 		})
 		if err != nil {
 			break
@@ -59,14 +59,14 @@ func (ps *phases) run(ctx workflow.Context) {
 		ps.publisher.catchUp(ctx)
 	}
 	for running > 0 {
-		if workflow.Await(patient, func() bool { return running == 0 || ps.publisher.late(ctx) }) != nil {
+		if workflow.Await(patient, func() bool { return running == 0 || ps.publisher.hasPending(ctx) }) != nil {
 			return
 		}
 		ps.publisher.catchUp(ctx)
 	}
 }
 
-// begin has a phase's next pass done. It calls done when the pass has ended.
+// begin starts a phase's next pass. It calls done when the pass has ended.
 func (ps *phases) begin(ctx workflow.Context, p *phase, done func()) {
 	working, cancel := workflow.WithCancel(ctx)
 	p.cancel = cancel
@@ -77,14 +77,14 @@ func (ps *phases) begin(ctx workflow.Context, p *phase, done func()) {
 		cancel()
 		switch {
 		case err == nil, ctx.Err() != nil, ps.ending.fault != nil:
-		case p.recalled && temporal.IsCanceledError(err): // what the phase builds on was sent back
+		case p.recalled && temporal.IsCanceledError(err): // work that the phase depends on was sent back
 		default:
 			ps.ending.fault = err
 		}
 	})
 }
 
-// pass does what is to be done for a phase now.
+// pass executes the next pass of a phase.
 func (ps *phases) pass(ctx workflow.Context, p *pass) error {
 	for _, next := range ps.steps(p.phase) {
 		if ok, err := next(ctx, p); err != nil || !ok {
@@ -94,7 +94,7 @@ func (ps *phases) pass(ctx workflow.Context, p *pass) error {
 	return nil
 }
 
-// steps are those of a phase's next pass.
+// steps returns the steps of a phase's next pass.
 func (ps *phases) steps(p *phase) []step {
 	switch {
 	case p.conflict != nil:
@@ -107,7 +107,7 @@ func (ps *phases) steps(p *phase) []step {
 	return []step{ps.produce, ps.merges.run, ps.advance, ps.awaitApproval}
 }
 
-// produce has the phase's personas do their work.
+// produce executes the assignments of the phase.
 func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 	ps.publisher.setPhase(p.Name, session.Running)
 	if p.work == nil { // an earlier run has not begun it either
@@ -124,15 +124,15 @@ func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 		if i < 0 {
 			return true, nil
 		}
-		// What a person accepts that one of them sends back, the others continue from.
+		// If a person accepts work that one of them sends back, the others continue from it.
 		if accepted, err := ps.reworks.sendBack(ctx, p, p.work[i]); err != nil || !accepted {
 			return false, err
 		}
 	}
 }
 
-// advance adds the finished phase to the chain of checkpoints and lets the
-// phases start that waited for it.
+// advance adds the finished phase to the chain of checkpoints, and unlocks the phases
+// that depend on it.
 func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	if err := ps.checkpoints.mutex.Lock(ctx); err != nil {
 		return false, err
@@ -142,7 +142,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 		Phase: p.Name, Assignments: entries(p.work), Park: ps.course.PausesAfter(p.Phase), Unreported: ps.reports.pending,
 	}
 	in.Ready, in.Last = ps.schedule.unlockedBy(p.phase)
-	in.Complete = in.Last && !in.Park && ps.schedule.onlyAtWork(p.phase)
+	in.Complete = in.Last && !in.Park && ps.schedule.isOnlyRunning(p.phase)
 	var approval *request
 	if in.Park {
 		approval = ps.openApproval(ctx, p.phase)
@@ -172,7 +172,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	return true, nil
 }
 
-// markDone has the status of a boundary show a phase as done.
+// markDone sets a phase to done in the status of a boundary.
 func markDone(in *activities.AdvanceInput, name string) {
 	for i, p := range in.Status.Phases {
 		switch {
@@ -186,7 +186,7 @@ func markDone(in *activities.AdvanceInput, name string) {
 	refresh(&in.Status)
 }
 
-// unlock sets what a phase starts from, or why it cannot.
+// unlock sets the input of a phase, or the conflict because of which it cannot start.
 func (ps *phases) unlock(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
 	p := ps.schedule.byName[name]
 	p.input = cmp.Or(input, p.input)

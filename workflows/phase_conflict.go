@@ -11,8 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// setConflict notes that what a phase builds on, or all work at the end, does not
-// fit together. A team that does not want to be asked has its session end.
+// setConflict notes a conflict in the input of a phase, or in all work at the end. If the
+// team has `help.mode: fail`, the session ends.
 func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest, conflicts []session.Conflict) {
 	what := "the input of phase " + p.Name
 	if ps.publisher.phase(p.Name).Status.Done() {
@@ -28,8 +28,8 @@ func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest
 	})
 }
 
-// resolveConflict asks a person what becomes of a conflict: the phase's personas make one
-// version of both, told what does not fit, or the later version stands.
+// resolveConflict opens a request on a conflict. A person decides that the phase's personas
+// merge both versions, with the conflict as feedback, or that the later version is kept.
 func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	c := *p.conflict
 	id := spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}

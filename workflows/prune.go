@@ -13,8 +13,8 @@ import (
 // PruneStoreName is the wire name of [PruneStore].
 const PruneStoreName = "prune-store"
 
-// PruneID is the id of the schedule that prunes a store, and the beginning of the
-// ids of the workflows that it starts.
+// PruneID returns the id of the schedule that prunes a store. It is also the prefix of
+// the ids of the workflows that the schedule starts.
 func PruneID(store string) string { return "maestro-prune/" + store }
 
 // How long one prune may take, and how often it is tried again before the next

@@ -20,38 +20,38 @@ import (
 //	-       -        yes     was withdrawn or has expired, or the session ends
 //	set     -        -       is answered, and what waits for it continues
 //	set     yes      any     is done: the session has done as the answer says
-//	set     -        yes     is answered in vain: the session ends, or the phase is done again
+//	set     -        yes     is answered, but not applied: the session ends, or the phase is repeated
 //
-// A session that continues as new hands over the first and the third. They are then continued
-// until what waits for them takes them up.
+// A session that continues as new passes the first and the third kind to the next run. They are
+// then continued until the waiting work takes them over.
 type request struct {
 	session.Request
-	// stop is how a budget has stopped the assignment; nil: the request is about none.
+	// stop is the exceeded budget; nil: the request is not about a budget.
 	stop *activities.BudgetStop
-	// files says what a phase has left that waits for approval.
+	// files is a short list of the files of a phase that waits for approval.
 	files string
 	// ownWork: it is about the assignment's own work, and not about how that fits
 	// together with others'.
 	ownWork bool
-	// obsolete tells that an answer is not needed any more; funded is ready when a daily
-	// budget may pay again. Either may be nil.
+	// obsolete reports whether an answer is no longer needed; funded is ready when a budget may
+	// permit calls again. Either may be nil.
 	obsolete func() bool
 	funded   func(ctx workflow.Context) workflow.Future
 	// raises is how many raises of budgets there had been when it was opened.
 	raises int
 	// continued: an earlier run has opened it, and nothing in this one waits for it yet.
 	continued bool
-	// unsaved are approvals that leave others to be given, and that the store does not have yet.
+	// unsaved are approvals after which others are needed, and that are not stored yet.
 	unsaved []session.Answer
-	// answer is a person's; nil: none has come yet.
+	// answer is a person's answer; nil: none yet.
 	answer *session.Answer
 	// notified: people outside were notified of the request. alerted counts the alert rules about
 	// waiting that it has reached.
 	notified bool
 	alerted  int
-	// applied: the session has done as the answer says, and everybody can see it.
+	// applied: the answer is applied, and the visible status shows it.
 	applied bool
-	// closed: nobody waits for an answer any more.
+	// closed: no work waits for an answer any more.
 	closed bool
 }
 
@@ -60,17 +60,17 @@ func (r *request) hasUnsaved(a session.Answer) bool {
 	return slices.ContainsFunc(r.unsaved, func(b session.Answer) bool { return b.Person == a.Person })
 }
 
-// answered is the error of a round that ends because a person has said what
-// becomes of the assignment.
+// answered is the error of a round that ends because a person has decided on the
+// assignment.
 type answered struct{ session.Answer }
 
 func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Action) }
 
-// takeable refuses an answer that the request does not take. The answer refers to it.
-func (r *request) takeable(a session.Answer, sessionID string) error {
+// checkAnswer refuses an answer that the request does not accept. The answer is for this request.
+func (r *request) checkAnswer(a session.Answer, sessionID string) error {
 	switch {
 	case !r.Takes(a.Action):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), list(r.Actions))
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Action), 40), actionList(r.Actions))
 	case len(a.Note) > session.MaxNote:
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
@@ -89,14 +89,14 @@ func (r *request) takeable(a session.Answer, sessionID string) error {
 	return nil
 }
 
-// notAdmittedYet refuses updates that come before the session is admitted.
+// notAdmittedYet is the message for updates before the session is admitted.
 const notAdmittedYet = "the session is not admitted yet: it is still loading its team from the store; try again in a moment"
 
 func notAwaited(format string, args ...any) error {
 	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-func list(actions []session.Action) string {
+func actionList(actions []session.Action) string {
 	var words []string
 	for _, a := range actions {
 		words = append(words, string(a))
@@ -104,8 +104,8 @@ func list(actions []session.Action) string {
 	return strings.Join(words, ", ")
 }
 
-// requestSuffix keeps answers to a request of one incarnation, or of a run that was
-// reset, from being taken for answers to the same request of another.
+// requestSuffix is part of request ids. It prevents an answer to a request of one incarnation,
+// or of a run before a reset, from being applied to the same request of another.
 func requestSuffix(info *workflow.Info, incarnation int) string {
 	suffix := ""
 	if incarnation > 1 {

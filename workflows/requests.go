@@ -17,8 +17,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// requests are the session's questions to people: it opens, answers, withdraws and
-// expires them, and has assignments wait for the answers.
+// requests opens, answers, withdraws and expires the session's requests to people. Assignments
+// wait here for answers.
 type requests struct {
 	team        *spec.Team
 	status      *session.Status
@@ -33,8 +33,8 @@ type requests struct {
 	opened map[string]int
 }
 
-// register lets people answer requests: by an update, which
-// answers, or by a signal, which needs no worker to be at hand.
+// register registers the handlers of answers to requests: an update, which returns a result,
+// and a signal, which works without a running worker.
 func (rs *requests) register(ctx workflow.Context, all *signals) error {
 	onSignal(ctx, all, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a session.Answer) {
 		if err := rs.validate(a); err != nil {
@@ -47,7 +47,7 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r, taken := rs.accept(ctx, a)
 			stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
-			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
+			patient, _ := workflow.NewDisconnectedContext(ctx) // the update also returns in a cancelled session
 			if err := workflow.Await(patient, func() bool { return r.closed || stored() || rs.ending.handsOver() }); err != nil {
 				return *taken, err
 			}
@@ -64,8 +64,8 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 		})
 }
 
-// registerApproval lets people approve a phase by its name: the short form of answering
-// its request.
+// registerApproval registers the handlers that approve a phase by its name, the short form of
+// an answer to its request.
 func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
 	onSignal(ctx, all, ApprovePhaseUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval ApprovePhase) {
 		if err := rs.validateApproval(approval); err != nil {
@@ -95,7 +95,7 @@ func (rs *requests) validateApproval(approval ApprovePhase) error {
 		return notAwaited(notAdmittedYet)
 	}
 	if r := rs.schedule.approval(approval.Phase); rs.awaits(r) {
-		return r.takeable(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note}, rs.status.Session)
+		return r.checkAnswer(session.Answer{Request: r.ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note}, rs.status.Session)
 	}
 	waiting := "no phase waits for approval"
 	for _, p := range rs.schedule.phases {
@@ -106,7 +106,7 @@ func (rs *requests) validateApproval(approval ApprovePhase) error {
 	return notAwaited("phase %q does not wait for approval: %s", approval.Phase, waiting)
 }
 
-// validate refuses an answer that nobody waits for, or that is none.
+// validate refuses an answer without an open request, or an empty one.
 func (rs *requests) validate(a session.Answer) error {
 	r := rs.find(a.Request)
 	switch {
@@ -121,10 +121,10 @@ func (rs *requests) validate(a session.Answer) error {
 	case !rs.awaits(r):
 		return notAwaited("request %s is closed: the session is ending", r.ID)
 	}
-	return r.takeable(a, rs.status.Session)
+	return r.checkAnswer(a, rs.status.Session)
 }
 
-// accept takes an answer; what waits for it continues, unless others have to approve, too.
+// accept stores an answer in its request. The waiting work continues, unless more approvals are needed.
 func (rs *requests) accept(ctx workflow.Context, a session.Answer) (*request, *session.Answer) {
 	r := rs.find(a.Request)
 	a.Phase, a.Persona, a.Since, a.At = r.Phase, r.Persona, r.Since, workflow.Now(ctx).UTC()
@@ -134,7 +134,7 @@ func (rs *requests) accept(ctx workflow.Context, a session.Answer) (*request, *s
 	if r.Quorum != nil && a.Action == session.AnswerApprove {
 		r.Quorum = r.Quorum.With(a)
 		r.Message, a.Left = approvalMessage(r), r.Quorum.Left()
-		rs.list()
+		rs.updateStatus()
 		if a.Left > 0 {
 			r.unsaved = append(r.unsaved, a)
 			return r, &a
@@ -158,12 +158,12 @@ func (rs *requests) awaits(r *request) bool {
 	return r != nil && r.answer == nil && !r.closed && !rs.ending.failed()
 }
 
-// waitsFor says which requests are open.
+// waitsFor returns a sentence on the open requests.
 func (rs *requests) waitsFor() string {
 	var open []string
 	for _, r := range rs.open {
 		if rs.awaits(r) {
-			open = append(open, fmt.Sprintf("%s (%s)", r.ID, list(r.Actions)))
+			open = append(open, fmt.Sprintf("%s (%s)", r.ID, actionList(r.Actions)))
 		}
 	}
 	if len(open) == 0 {
@@ -195,7 +195,7 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	r.Command = rs.advice.command(r, len(rs.budgets()) > 1)
 	r.Advice = rs.advice.howToAnswer(r)
 	rs.open = append(rs.open, r)
-	rs.list()
+	rs.updateStatus()
 	rs.publisher.alerts.watch(ctx, r)
 	return r
 }
@@ -236,15 +236,15 @@ func (rs *requests) budgets() []*request {
 	return all
 }
 
-// list brings the status up to date with the open requests.
-func (rs *requests) list() {
+// updateStatus sets the open requests in the status.
+func (rs *requests) updateStatus() {
 	rs.status.Help = []session.Request{}
 	for _, r := range rs.open {
 		rs.status.Help = append(rs.status.Help, r.Request)
 	}
 }
 
-// pages says what people have to look at, in the Web UI.
+// pages returns the pages of the open requests in the Web UI.
 func (rs *requests) pages() []string {
 	var lines []string
 	for _, r := range rs.open {
@@ -256,10 +256,10 @@ func (rs *requests) pages() []string {
 // remove takes a request out of the status.
 func (rs *requests) remove(r *request) {
 	rs.open = slices.DeleteFunc(rs.open, func(other *request) bool { return other == r })
-	rs.list()
+	rs.updateStatus()
 }
 
-// withdraw removes a request that nobody needs to answer any more.
+// withdraw removes a request that needs no answer any more.
 func (rs *requests) withdraw(ctx workflow.Context, r *request) {
 	r.closed = true
 	rs.remove(r)
@@ -268,7 +268,7 @@ func (rs *requests) withdraw(ctx workflow.Context, r *request) {
 	}
 }
 
-// withdrawAll removes all requests that a condition holds for.
+// withdrawAll removes all requests for which needless returns true.
 func (rs *requests) withdrawAll(ctx workflow.Context, needless func(*request) bool) {
 	for _, r := range slices.Clone(rs.open) {
 		if needless(r) {
@@ -284,11 +284,10 @@ func (rs *requests) close() {
 	}
 }
 
-// ask has an assignment wait until a person has answered, or until an answer is not
-// needed any more: nil then. Everything that does not build on the assignment goes
-// on meanwhile. errSessionEnds: nobody has answered in
-// time, or somebody has aborted it, or something else has failed for good; or the next
-// run waits for the answer.
+// ask makes an assignment wait until a person has answered, or until an answer is not needed
+// any more: then it returns nil. Work that does not depend on the assignment continues
+// meanwhile. errSessionEnds means that no answer came in time, that a person has aborted the
+// session, that other work has failed for good, or that the next run waits for the answer.
 func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (_ *session.Answer, err error) {
 	defer func() { r.closed = !rs.ending.handsOver() || !errors.Is(err, errSessionEnds) }()
 	if r.notified { // by an earlier run
@@ -307,8 +306,8 @@ func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (_ *ses
 	return r.answer, rs.resume(ctx, a, r)
 }
 
-// interrupted withdraws a request whose phase is to be done again, and leaves that of
-// a session that ends: its end says what nobody has helped with.
+// interrupted withdraws a request whose phase is repeated. It keeps the request of a session
+// that ends: the end of the session reports it.
 func (rs *requests) interrupted(ctx workflow.Context, r *request, err error) error {
 	if temporal.IsCanceledError(err) && rs.schedule.recalled(r.Phase) {
 		rs.withdraw(ctx, r)
@@ -316,7 +315,7 @@ func (rs *requests) interrupted(ctx workflow.Context, r *request, err error) err
 	return err
 }
 
-// await waits for as long as the team lets a request be open.
+// await waits for an answer, at most as long as the team permits a request to be open.
 func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -346,7 +345,7 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	return errSessionEnds
 }
 
-// timeLeft is how long the team still lets a request be open.
+// timeLeft returns how long the team permits a request to be open from now on.
 func (rs *requests) timeLeft(ctx workflow.Context, r *request) time.Duration {
 	if r.Until.IsZero() {
 		return rs.team.Help.GiveUpAfter.Std()
@@ -354,8 +353,8 @@ func (rs *requests) timeLeft(ctx workflow.Context, r *request) time.Duration {
 	return max(r.Until.Sub(workflow.Now(ctx)), 0)
 }
 
-// resume ends a request: an abort ends the session; otherwise the assignment continues,
-// as the answer says if there is one.
+// resume closes a request. An abort ends the session; otherwise the assignment continues with
+// the answer, if there is one.
 func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) error {
 	if r.answer != nil && r.answer.Action == session.AnswerAbort {
 		return rs.abort(ctx, a, r)
@@ -380,7 +379,7 @@ func (rs *requests) end(ctx workflow.Context, a *assignment, r *request, why str
 	rs.publisher.setPhase(a.Phase, session.Failed)
 }
 
-// abort ends the session because a person wants it, whose answer is kept.
+// abort ends the session on a person's answer, and stores the answer.
 func (rs *requests) abort(ctx workflow.Context, a *assignment, r *request) error {
 	why := "aborted by " + r.answer.By
 	if r.answer.Note != "" {
@@ -402,10 +401,10 @@ func (rs *requests) save(ctx workflow.Context, a *assignment, state session.Stat
 	return rs.checkpoints.mark(ctx, answer)
 }
 
-// outcome is what becomes of an assignment after a person was asked.
+// outcome is the result of a request for help.
 type outcome int
 
-// What becomes of it.
+// The outcomes.
 const (
 	// outcomeEnded: the session ends, or the phase is done again.
 	outcomeEnded outcome = iota
@@ -415,8 +414,8 @@ const (
 	outcomeDone
 )
 
-// askForHelp asks a person what becomes of an assignment that has failed for good. A
-// team that does not want to be asked has its session end.
+// askForHelp opens a request for help with an assignment that has failed for good. If the
+// team has `help.mode: fail`, the session ends.
 func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
 	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
@@ -437,12 +436,12 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 	return rs.apply(ctx, a, *answer), nil
 }
 
-// failAtOnce fails the session, which does not wait for a person: because its team does
-// not want it to, or because it ends already.
+// failAtOnce fails the session without waiting for a person: because its team has
+// `help.mode: fail`, or because it already ends.
 func (rs *requests) failAtOnce(ctx workflow.Context, h session.Request) {
 	r := rs.add(ctx, &request{Request: h})
 	r.Until = time.Time{} // nothing is left to answer
-	rs.list()
+	rs.updateStatus()
 	rs.publisher.setPhase(h.Phase, session.Failed)
 	rs.ending.failing = true
 	if rs.ending.request == nil {
@@ -450,7 +449,7 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.Request) {
 	}
 }
 
-// apply does with an assignment what a person has said.
+// apply applies a person's answer to an assignment.
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
 	a.Supplied, a.SuppliedBy, a.SuppliedWhole, a.nextStep = "", "", false, nextStep{}
 	switch answer.Action {
@@ -467,14 +466,14 @@ func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.An
 	}
 }
 
-// setTicket takes over which ticket was made for a request.
+// setTicket sets the ticket of a request.
 func (rs *requests) setTicket(ctx workflow.Context, news TicketNews) {
 	r := rs.find(news.Request)
 	if r == nil || r.Ticket != nil && *r.Ticket == news.Ticket {
 		return
 	}
 	r.Ticket = &news.Ticket
-	rs.list()
+	rs.updateStatus()
 	rs.publisher.show(ctx)
 	err := rs.checkpoints.mark(ctx, nil)
 	if err == nil && rs.checkpoints.ended() {

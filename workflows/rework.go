@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// reworks has phases do their work again, because another phase or a person wants it.
+// reworks makes phases repeat their work, because another phase or a person sent it back.
 type reworks struct {
 	status      *session.Status
 	schedule    *schedule
@@ -26,9 +26,9 @@ type reworks struct {
 	rounds      *rounds
 }
 
-// sendBack has an earlier phase do its work again, for the reasons that a persona
-// gives. Once that has happened as often as it may, a person decides: to send the
-// work back once more, or to accept it as it is, which is when it returns true.
+// sendBack makes an earlier phase repeat its work, for the reasons that a persona gives.
+// After the permitted number of times, a person decides to send the work back once more,
+// or to accept it. accepted: the person accepts it.
 func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (accepted bool, err error) {
 	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.sentBack + 1, Of: p.SendsBack.Times}
 	runs := rw.schedule.course.Selects(rework.To)
@@ -62,7 +62,7 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 	return false, ignoreSessionEnd(rw.redo(ctx, p.phase, rework, left, nil))
 }
 
-// reasons are those of the persona that sends work back, and of all others of its
+// reasons returns the reasons of the persona that sends work back, and of all others of its
 // phase that do.
 func reasons(sender *assignment, work []*assignment) []string {
 	all := slices.Clone(sender.SendsBack)
@@ -77,7 +77,7 @@ func reasons(sender *assignment, work []*assignment) []string {
 	return all
 }
 
-// reject has a phase do its work again, because a person rejects it.
+// reject makes a phase repeat its work, because a person rejects it.
 func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
 	p.approval = nil
 	rw.requests.remove(r)
@@ -89,9 +89,9 @@ func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
 	return ignoreSessionEnd(err)
 }
 
-// redo undoes a phase and all that builds on it, and lets them begin again. left
-// is the work of the phase by that wants it, which no checkpoint has. errSessionEnds says
-// that the session ends first.
+// redo undoes a phase and all phases that depend on it, so that they begin again. by is the
+// phase that sends the work back; left is its work, which is in no checkpoint. errSessionEnds
+// means that the session ends first.
 func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment, answer *session.Answer) error {
 	if err := rw.checkpoints.mutex.Lock(ctx); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, 
 	return nil
 }
 
-// recall cancels the work of phases that are to be done again, and waits until their
-// agents are gone.
+// recall cancels the work of phases that are to be repeated, and waits until their agents
+// have ended.
 func recall(ctx workflow.Context, phases []*phase, but *phase) error {
 	for _, p := range phases {
 		if p.cancel != nil && p != but {
@@ -146,7 +146,7 @@ func recall(ctx workflow.Context, phases []*phase, but *phase) error {
 	return err
 }
 
-// reopen has a phase done again. What it has cost stays.
+// reopen makes a phase repeat its work. Its cost is kept.
 func (rw *reworks) reopen(ctx workflow.Context, p *phase) {
 	if approval := rw.schedule.reopen(p); approval != nil {
 		rw.requests.withdraw(ctx, approval)

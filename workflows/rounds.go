@@ -80,9 +80,9 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 	return failed == nil && done == len(work), failed
 }
 
-// run executes rounds of one assignment until one succeeds. Once they are spent, or
-// another is useless, a person decides how it continues. It returns false
-// for an assignment without a result in a session that ends.
+// run executes rounds of one assignment until one succeeds. When they are used up, or another
+// one is useless, a person decides how it continues. It returns false for an assignment without a
+// result in a session that ends.
 func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
 		if a.Failure == nil {
@@ -122,7 +122,7 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 		if err == nil {
 			rs.reports.add(result.Unreported)
 			a.add(result)
-			rs.publisher.alerts.ended(ctx, len(result.Failures), result.Attempts-len(result.Failures))
+			rs.publisher.alerts.countAttempts(ctx, len(result.Failures), result.Attempts-len(result.Failures))
 			rs.publisher.update(ctx, a, a.Status)
 			return true, nil
 		}
@@ -143,7 +143,7 @@ func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error)
 			return false, err
 		}
 		a.charge(report)
-		rs.publisher.alerts.ended(ctx, len(report.Attempts), 0)
+		rs.publisher.alerts.countAttempts(ctx, len(report.Attempts), 0)
 		rs.reports.add(report.Unreported)
 		wait, again := afterRound(report.Failure, a.Round, rs.team.Retry)
 		if again && a.Supplied == "" {
@@ -192,8 +192,8 @@ type execution struct {
 	lease lease
 }
 
-// execute has one round done, by one activity or several: after a refusal by the breaker, a
-// spent budget or an outage of the provider, another activity continues the round, and no round
+// execute executes one round, with one activity or several: after a refusal by the breaker, an
+// exceeded budget or an outage of the provider, another activity continues the round, and no round
 // or attempt is counted. a.Next tells a continued run of the workflow where to continue.
 func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
 	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
@@ -222,7 +222,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		if !refused && !broke && !impatient && !errors.Is(err, errTryNow) && !rs.leftToNextRun(err) {
 			a.outage = nil
 			if !rs.ending.failed() && (ctx.Err() == nil || rs.schedule.recalled(a.Phase)) {
-				rs.outages.over(ctx, a.AssignmentID)
+				rs.outages.withdraw(ctx, a.AssignmentID)
 			}
 			return result, err
 		}
@@ -231,7 +231,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		case refused:
 			probe, err = rs.afterRefusal(ctx, a, turned)
 		case broke:
-			rs.outages.over(ctx, a.AssignmentID)
+			rs.outages.withdraw(ctx, a.AssignmentID)
 			if err = rs.afterBudgetSpent(ctx, a, stop); rs.leftToNextRun(err) {
 				a.nextStep = sameRound(e)
 				return result, err

@@ -11,64 +11,64 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// schedule says which phase may start, and what has to be done again when work is sent
-// back. It is a function of its state: it waits for nothing and executes nothing.
+// schedule decides which phases may start, and which are repeated when work is sent back.
+// It is pure state: it neither waits nor executes anything.
 type schedule struct {
 	team   *spec.Team
 	course session.Course
-	// run is the run id by which rounds are known: that of the first of several runs that
+	// run is the run id in the keys of rounds: that of the first of several runs that
 	// continue each other.
 	run string
 	// phases are in the team's order.
 	phases []*phase
 	byName map[string]*phase
-	// above has the phases that each builds on, as far as somebody has looked.
+	// above caches the phases that each phase depends on.
 	above       map[string][]string
 	assignments map[spec.AssignmentID]*assignmentState
 }
 
-// phase is where a phase of the team stands.
+// phase is the state of a phase of the team.
 type phase struct {
 	spec.Phase
 	// todo: it has yet to be recorded.
 	todo bool
-	// input is the manifest that it starts from; empty: it may not start yet.
+	// input is its input manifest; empty: it may not start yet.
 	input spec.Digest
-	// cancel ends its work under way; nil: none is.
+	// cancel cancels its running work; nil: none runs.
 	cancel workflow.CancelFunc
-	// approval is the request whose answer is awaited; nil: none. unapproved: a new one
+	// approval is the open request for its approval; nil: none. unapproved: a new one
 	// has to be opened, because an earlier incarnation left the phase without an answer.
 	approval   *request
 	unapproved bool
-	// approvals are those of its work before the request is opened.
+	// approvals are the approvals of its work from before the request was opened.
 	approvals []session.Approval
-	// conflict is what its input, or at the end the work of all phases, disagrees on.
+	// conflict has the conflicts of its input or, at the end, of the work of all phases.
 	conflict *mergeConflict
-	// rework says why it is done again; recalled: its work is being cancelled for that.
+	// rework is why it repeats its work; recalled: its running work is being cancelled for that.
 	rework   *session.Rework
 	recalled bool
-	// work is that of the pass under way; nil: none has begun.
+	// work is the work of the running pass; nil: none has begun.
 	work []*assignment
 	// sentBack counts how often it has sent work back; merges its merge activities.
 	sentBack, merges int
 }
 
-// mergeConflict is what side by side phases disagree on, before a phase that builds on
-// them all, or at the end.
+// mergeConflict has the conflicts of concurrent phases, in the input of a phase that
+// depends on them, or at the end.
 type mergeConflict struct {
 	failure failures.Failure
-	// merged is what the phase would start from, with the later version of
-	// everything; empty: the phase is done, and no other builds on the others.
+	// merged is the input of the phase with the later version of each conflict; empty:
+	// the phase is done, and the conflict is in the work of all phases.
 	merged spec.Digest
 }
 
-// pass is a phase that is done once, with the work of its personas.
+// pass is one execution of a phase, with the work of its personas.
 type pass struct {
 	*phase
 	input spec.Digest
 }
 
-// load takes over where the phases stand at admission. Their inputs follow.
+// load takes over the state of the phases at admission, without their inputs.
 func (s *schedule) load(a activities.Admission) {
 	s.byName = map[string]*phase{}
 	for _, p := range s.team.Phases {
@@ -96,7 +96,7 @@ func (s *schedule) load(a activities.Admission) {
 	}
 }
 
-// assignment is what is kept of an assignment over the passes of its phase.
+// assignment returns the state of an assignment over all passes of its phase.
 func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
 	if s.assignments[id] == nil {
 		s.assignments[id] = &assignmentState{}
@@ -104,7 +104,7 @@ func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
 	return s.assignments[id]
 }
 
-// approval is the request for the approval of a phase; nil: none is open.
+// approval returns the request for the approval of a phase; nil: none is open.
 func (s *schedule) approval(name string) *request {
 	if p := s.byName[name]; p != nil {
 		return p.approval
@@ -112,7 +112,7 @@ func (s *schedule) approval(name string) *request {
 	return nil
 }
 
-// recalled reports whether the work of a phase is being cancelled, to be done again.
+// recalled reports whether the work of a phase is being cancelled, to be repeated.
 func (s *schedule) recalled(name string) bool {
 	p := s.byName[name]
 	return p != nil && p.recalled
@@ -137,7 +137,7 @@ func (s *schedule) waiting() (out []*phase) {
 // open reports whether a phase is at work, may start, or waits for a person.
 func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) }
 
-// heldBack reports whether a phase builds on one that has yet to be approved.
+// heldBack reports whether a phase depends on one that has yet to be approved.
 func (s *schedule) heldBack(p *phase) bool {
 	return slices.ContainsFunc(s.ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
@@ -145,7 +145,7 @@ func (s *schedule) heldBack(p *phase) bool {
 	})
 }
 
-// ancestors is that of the team, found once: it looks at all phases.
+// ancestors returns the team's ancestors of a phase, with a cache: finding them reads all phases.
 func (s *schedule) ancestors(name string) []string {
 	above, known := s.above[name]
 	if !known {
@@ -174,16 +174,16 @@ func (s *schedule) done() bool {
 // undecided reports whether a person has something to decide about the phase.
 func (p *phase) undecided() bool { return p.approval != nil || p.unapproved || p.conflict != nil }
 
-// onlyAtWork reports whether no other phase is at work, and a person has nothing to
-// decide about any.
-func (s *schedule) onlyAtWork(p *phase) bool {
+// isOnlyRunning reports whether no other phase is running, and no phase waits for a
+// person's decision.
+func (s *schedule) isOnlyRunning(p *phase) bool {
 	return !slices.ContainsFunc(s.phases, func(other *phase) bool {
 		return other.undecided() || other != p && other.cancel != nil
 	})
 }
 
-// unlockedBy lists the phases that may start once p is recorded, and tells
-// whether p is the last. What is not to run keeps nothing waiting.
+// unlockedBy lists the phases that may start once p is recorded, and reports
+// whether p is the last. Phases outside the session's course block nothing.
 func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 	last = true
 	for _, next := range s.phases {
@@ -199,7 +199,7 @@ func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
 	return ready, last
 }
 
-// maySendBack is how often a phase may still send work back.
+// maySendBack returns how often a phase may still send work back.
 func (s *schedule) maySendBack(p *phase) int {
 	if p.SendsBack == nil {
 		return 0
@@ -207,9 +207,9 @@ func (s *schedule) maySendBack(p *phase) int {
 	return max(p.SendsBack.Times-p.sentBack, 0)
 }
 
-// undo takes back the inputs of a phase and of all that build on it, and lists those that
-// have begun: what has not has nothing to do again. What did not fit together at the end
-// may do so once some of it was done again.
+// undo clears the inputs of a phase and of all phases that depend on it, and lists those that
+// have begun: only these repeat work. It also clears a conflict at the end, which may not
+// occur again.
 func (s *schedule) undo(to string) []*phase {
 	var begun []*phase
 	for _, p := range s.phases {
@@ -234,8 +234,8 @@ func (s *schedule) hasWork(p *phase) bool {
 	})
 }
 
-// reopen has a phase done again. It returns the request for its approval, which nobody
-// needs to answer any more; nil: there is none.
+// reopen makes a phase repeat its work. It returns the request for its approval, which needs
+// no answer any more; nil: there is none.
 func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
 	p.todo, p.unapproved, p.approval, p.approvals, p.work = true, false, nil, nil, nil
@@ -247,7 +247,7 @@ func (s *schedule) reopen(p *phase) *request {
 	return approval
 }
 
-// names are those of phases.
+// names returns the names of phases.
 func names(phases []*phase) []string {
 	var out []string
 	for _, p := range phases {

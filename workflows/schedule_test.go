@@ -123,9 +123,9 @@ func TestWhatAFinishedPhaseUnlocks(t *testing.T) {
 	s := finished("top", "left", "right")
 	bottom := s.byName["bottom"]
 	bottom.cancel = noCancel
-	require.True(t, s.onlyAtWork(bottom))
+	require.True(t, s.isOnlyRunning(bottom))
 	s.byName["left"].approval = &request{}
-	require.False(t, s.onlyAtWork(bottom), "a person has something to decide")
+	require.False(t, s.isOnlyRunning(bottom), "a person has something to decide")
 }
 
 // TestWhatIsDoneAgain sends work back: what builds on it and has begun is done again.

@@ -24,7 +24,7 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	if in.Continued != nil {
 		s.takeOver(ctx, in.Continued)
 	}
-	// Before anything waits: an update that comes early gets an answer of ours.
+	// Before any wait, so that early updates get a clear error.
 	if err := s.register(ctx); err != nil {
 		return SessionResult{}, err
 	}
@@ -99,7 +99,7 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 	return s
 }
 
-// register lets people and activities talk to the session.
+// register registers the handlers of queries, updates and signals.
 func (s *teamSession) register(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
 		func() (session.Status, error) { return s.status, nil },
@@ -118,8 +118,8 @@ func (s *teamSession) register(ctx workflow.Context) error {
 	return nil
 }
 
-// admit asks whether the team can work here and what of its work is at hand, and
-// takes the first checkpoint.
+// admit executes the admission: whether the session may start, and which of its work is
+// reused. It takes over the first checkpoint.
 func (s *teamSession) admit(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
@@ -167,7 +167,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	return nil
 }
 
-// run lets all phases run, and says how it ended.
+// run executes all phases, and returns the result of the session.
 func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	s.phases.run(ctx)
 	patient, _ := workflow.NewDisconnectedContext(ctx)
@@ -182,7 +182,7 @@ func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	return s.close(ctx, patient)
 }
 
-// close writes how the session ended, and ends it that way.
+// close writes how the session ended, and returns the result of the workflow.
 func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error) {
 	s.reports.flush(patient)
 	if s.publisher.allDone() {
@@ -206,7 +206,7 @@ func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error
 	return SessionResult{}, end
 }
 
-// complete writes that the session is complete, unless its last checkpoint has.
+// complete writes that the session is complete, unless its last checkpoint says so.
 func (s *teamSession) complete(ctx workflow.Context) (SessionResult, error) {
 	s.status.Status = session.Completed
 	if !s.checkpoints.complete {

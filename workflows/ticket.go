@@ -18,12 +18,12 @@ const TicketName = "ticket"
 
 // The activities that read and write a ticket's record.
 var (
-	loadTicket = typed(activities.LoadTicketName, (*activities.TicketRecords).Load)
-	saveTicket = typedNoResult(activities.SaveTicketName, (*activities.TicketRecords).Save)
+	loadTicket = newStub(activities.LoadTicketName, (*activities.TicketRecords).Load)
+	saveTicket = newStubNoResult(activities.SaveTicketName, (*activities.TicketRecords).Save)
 )
 
-// TicketID is the workflow id of a ticket: that of a failure, by its fingerprint, or
-// one that is known, by its key. There is one for all sessions of a store.
+// TicketID returns the workflow id of a ticket: name is the fingerprint of a failure, or the
+// key of an existing ticket. All sessions of a store share it.
 func TicketID(store, name string) string { return "ticket/" + store + "/" + name }
 
 // TicketLabel is the label that the ticket of a failure carries.
@@ -39,7 +39,7 @@ const (
 	TicketQuery = "ticket"
 )
 
-// MemoTicket is where a ticket's memo has its [TicketView].
+// MemoTicket is the memo key of a ticket's [TicketView].
 const MemoTicket = "ticket"
 
 // TicketState says whether a ticket is up to date.
@@ -55,7 +55,7 @@ const (
 	TicketInTrouble TicketState = "trouble"
 )
 
-// TicketView is what a ticket's workflow shows of it.
+// TicketView is the visible state of a ticket.
 type TicketView struct {
 	session.Ticket
 	State TicketState `json:"state"`
@@ -155,7 +155,7 @@ func (t *ticket) load(ctx workflow.Context) error {
 	return nil
 }
 
-// save has the store keep what the next run of the ticket has to know.
+// save writes the ticket's record to the store, for its next run.
 func (t *ticket) save(ctx workflow.Context) error {
 	t.changed = false
 	t.outbox.Record.Revision++
@@ -205,7 +205,7 @@ func (t *ticket) retry(workflow.Context) (TicketView, error) {
 	return t.outbox.view(), nil
 }
 
-// validate rejects what no session sends.
+// validate rejects an incomplete notice.
 func (t *ticket) validate(in activities.TicketNotice) error {
 	why := ""
 	switch {
@@ -220,7 +220,7 @@ func (t *ticket) validate(in activities.TicketNotice) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-// show brings the memo up to date.
+// show updates the memo.
 func (t *ticket) show(ctx workflow.Context) error {
 	view := t.outbox.view()
 	if view == t.shown {
@@ -230,8 +230,8 @@ func (t *ticket) show(ctx workflow.Context) error {
 	return workflow.UpsertMemo(ctx, map[string]any{MemoTicket: view})
 }
 
-// notifyFollowers signals to every session that waits for a person what becomes known
-// of the ticket. A session that is gone is dropped.
+// notifyFollowers signals changes of the ticket to every session that waits for a person.
+// A session that has ended is dropped.
 func (t *ticket) notifyFollowers(ctx workflow.Context) {
 	for {
 		if workflow.Await(ctx, func() bool { return t.outbox.toNotify() != nil }) != nil {
@@ -248,7 +248,7 @@ func (t *ticket) notifyFollowers(ctx workflow.Context) {
 	}
 }
 
-// deliver has one try at the first pending notice, and waits if it fails.
+// deliver tries once to deliver the first pending notice, and waits if that fails.
 func (t *ticket) deliver(ctx workflow.Context) error {
 	if len(t.outbox.Pending) == 0 {
 		return nil
@@ -256,7 +256,7 @@ func (t *ticket) deliver(ctx workflow.Context) error {
 	t.noticed, t.retryNow = false, false
 	var err error
 	if t.outbox.Record.Ticket.Key == "" {
-		err = t.establish(ctx)
+		err = t.findOrCreate(ctx)
 	} else {
 		err = t.comment(ctx)
 	}
@@ -273,8 +273,8 @@ func (t *ticket) deliver(ctx workflow.Context) error {
 // errUnsure: the search has not found a ticket that may exist.
 var errUnsure = errors.New("it is not known whether there is a ticket")
 
-// establish finds the failure's ticket, or creates one of the first pending notice.
-func (t *ticket) establish(ctx workflow.Context) error {
+// findOrCreate finds the failure's ticket, or creates one from the first pending notice.
+func (t *ticket) findOrCreate(ctx workflow.Context) error {
 	o, began := &t.outbox, workflow.Now(ctx)
 	var found activities.FoundTicket
 	err := t.call(ctx, activities.FindTicketName, activities.FindTicket{Project: o.How.Project, Label: TicketLabel(t.Fingerprint)}, &found)
@@ -286,7 +286,7 @@ func (t *ticket) establish(ctx workflow.Context) error {
 	switch {
 	case found.Found && found.Ticket.Key != o.Record.Deleted:
 		t.setTicket(found.Ticket)
-		if !o.Doubt.IsZero() { // it was created of the first notice
+		if !o.Doubt.IsZero() { // it was created from the first notice
 			o.Doubt = time.Time{}
 			o.delivered()
 		}
@@ -294,7 +294,7 @@ func (t *ticket) establish(ctx workflow.Context) error {
 	case began.Before(o.Doubt.Add(o.IndexDelay.Std())):
 		return errUnsure
 	case !first.Asks():
-		o.delivered() // nobody has to look at a ticket for that
+		o.delivered() // this event needs no ticket
 		return nil
 	}
 	var created session.Ticket
@@ -332,12 +332,12 @@ func (t *ticket) comment(ctx workflow.Context) error {
 		o.Record.Deleted = o.Record.Ticket.Key
 		t.setTicket(session.Ticket{})
 	case fault.Kind == session.Gone && workflow.Now(ctx).Sub(in.Notice.At) > goneLimit:
-		o.delivered() // nobody will ever read it
+		o.delivered() // the ticket does not exist
 	}
 	return err
 }
 
-// call has one try at an activity of [spec.TicketQueue].
+// call executes one try of an activity of [spec.TicketQueue].
 func (t *ticket) call(ctx workflow.Context, name activities.Name, in, out any) error {
 	timeout := pollerTimeout
 	if t.outbox.Failed > 0 {

@@ -7,17 +7,16 @@ import (
 )
 
 // LogicVersion is the version of the logic that new sessions run with. A change of the
-// commands that a session issues raises it by one, and asks [since] for the number: sessions
-// that began before keep the logic that they began with, however long they wait. In place of
-// workflow.GetVersion, which adds an event for each change to each session, the input has
-// the number once.
+// commands that a session issues raises it by one, and is gated by [since]: sessions that
+// began before keep the logic with which they began. The number is in the input once.
+// workflow.GetVersion would add an event for each change to each session instead.
 const LogicVersion = 1
 
 type versionKey struct{}
 
-// withVersion has everything under a context run with the logic of a version. It panics if
-// this code does not know the version: the workflow task is tried again until a worker
-// takes it that does.
+// withVersion returns a context for code that runs with the logic of a version. It panics if
+// this code does not have the version: then Temporal retries the workflow task until a newer
+// worker executes it.
 func withVersion(ctx workflow.Context, version int) workflow.Context {
 	if version > LogicVersion {
 		panic(fmt.Sprintf("the session runs with version %d of the session logic, and this worker knows versions up to %d: upgrade the worker", version, LogicVersion))

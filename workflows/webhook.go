@@ -15,10 +15,10 @@ import (
 // WebhookName is the wire name of [Webhook].
 const WebhookName = "webhook"
 
-// WebhookID is the workflow id of what hands one notice to the webhook.
+// WebhookID returns the id of the workflow that delivers one notice to the webhook.
 func WebhookID(store, notice string) string { return "webhook/" + store + "/" + notice }
 
-// WebhookOf is the workflow that hands a notice to the webhook: one for each id of a notice.
+// WebhookOf returns the workflow that delivers a notice to the webhook. Each notice id has one.
 func WebhookOf(store string, n session.Notice) entityworkflow.Workflow {
 	return entityworkflow.Workflow{
 		ID: WebhookID(store, n.ID), Queue: spec.WorkflowQueue(store), Name: WebhookName, Input: WebhookInput{Store: store, Notice: n},
@@ -33,7 +33,7 @@ func webhookSummary(n session.Notice) string {
 	return string(n.Event) + " of session " + n.Session
 }
 
-// How long, and how often, a notice is handed to the webhook.
+// How long, and how often, the delivery of a notice is tried.
 const (
 	webhookLimit     = 24 * time.Hour
 	webhookCallLimit = 2 * time.Minute
@@ -41,15 +41,14 @@ const (
 	webhookLastWait  = 5 * time.Minute
 )
 
-// WebhookInput says what the webhook is told.
+// WebhookInput is the input of [Webhook].
 type WebhookInput struct {
 	Store  string         `json:"store"`
 	Notice session.Notice `json:"notice"`
 }
 
-// Webhook hands one notice to the webhook, as often as it takes within a day. It fails
-// when the webhook refuses the notice, or when the day is over; the session that the
-// notice is about does not notice.
+// Webhook delivers one notice to the webhook, with retries for a day. It fails when the webhook
+// refuses the notice, or when the day is over. Its failure has no effect on the notice's session.
 func Webhook(ctx workflow.Context, in WebhookInput) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              spec.WebhookQueue(in.Store),
