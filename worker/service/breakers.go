@@ -11,9 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
-// breakers are the store's breakers, with what is learnt of them written to
-// breakers/<name>.json. That copy may lag, so a failure to write it is only
-// logged.
+// breakers are the store's breakers. Each answer is copied to breakers/<name>.json.
+// The copy may be out of date, so a failure to write it is only logged.
 type breakers struct {
 	*breaker.Client
 	store *store.Store
@@ -22,12 +21,12 @@ type breakers struct {
 	logger   *slog.Logger
 }
 
-// Read returns a breaker as of its last acknowledged change.
+// Read returns a breaker after its last acknowledged change.
 func (b *breakers) Read(ctx context.Context, name string) (breaker.View, error) {
 	return b.record(b.Client.Read(ctx, name))
 }
 
-// Recent is Read, or an answer of a moment ago: see [breaker.Client.Recent].
+// Recent is Read with a cache: see [breaker.Client.Recent].
 func (b *breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
 	return b.record(b.Client.Recent(ctx, name))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// Process is what the worker command needs of the process that it runs in.
+// Process has the process's resources for the worker command.
 type Process struct {
 	Stderr io.Writer
 	Env    temporalutil.Environment
@@ -84,7 +84,7 @@ uses it; if not, the error is logged and nothing changes.`,
 	return cmd
 }
 
-// serve makes a worker and runs it, once Temporal answers.
+// serve waits for Temporal, then makes a worker and runs it.
 func (p Process) serve(ctx context.Context, s serving) error {
 	reloads, stop := Reloads()
 	defer stop()
@@ -158,8 +158,7 @@ func loadAgents(path string, getenv func(string) string) (file string, cfg agent
 }
 
 // Main runs the worker command in this process and returns its exit code. It
-// has to be called first in main: the same executable also is the shim that
-// agents run behind.
+// must be called first in main: the same executable is also the shim of agents.
 func Main() int {
 	room.Shim()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// How a worker that starts waits for Temporal.
+// The waits of a starting worker for Temporal.
 const (
 	// connectWait doubles up to connectWaitMax between two tries.
 	connectWait    = time.Second
@@ -20,8 +20,8 @@ const (
 	connectReminder = 10 * time.Minute
 )
 
-// connecting is a worker that waits for Temporal; once there is a worker, that answers
-// for it.
+// connecting is a worker that waits for Temporal. It answers health checks until the worker
+// exists.
 type connecting struct {
 	// timeout bounds the wait; 0: it has no bound.
 	timeout         time.Duration
@@ -32,12 +32,12 @@ type connecting struct {
 	worker          atomic.Pointer[Worker]
 
 	mu sync.Mutex
-	// away is why Temporal could not be reached at the last try.
-	away error
+	// lastError is why Temporal could not be reached at the last try.
+	lastError error
 }
 
-// dial tries to connect until Temporal answers. It returns nil, and no error, where ctx
-// ends first. Wrong options and refused credentials end it at once.
+// dial tries to connect until Temporal answers. It returns nil and no error if ctx ends
+// first. Wrong options and refused credentials are errors at once.
 func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connection, error)) (*temporalutil.Connection, error) {
 	began, reminded := c.clock(), time.Time{}
 	for wait := connectWait; ; wait = min(2*wait, connectWaitMax) {
@@ -57,7 +57,7 @@ func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connec
 			return nil, err
 		}
 		c.mu.Lock()
-		c.away = err
+		c.lastError = err
 		c.mu.Unlock()
 		if c.clock().Sub(reminded) > connectReminder {
 			reminded = c.clock()
@@ -85,8 +85,8 @@ func (c *connecting) readiness(ctx context.Context) Readiness {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	failed := FailedCheck{Check: "polling", Trouble: "the worker does not poll yet", Remedy: "wait; the log shows the reason"}
-	if c.away != nil {
-		failed = FailedCheck{Check: "temporal", Trouble: c.away.Error(), Remedy: "start Temporal, or give its address; the worker connects when Temporal answers"}
+	if c.lastError != nil {
+		failed = FailedCheck{Check: "temporal", Trouble: c.lastError.Error(), Remedy: "start Temporal, or give its address; the worker connects when Temporal answers"}
 	}
 	return Readiness{Status: string(Starting), Failed: []FailedCheck{failed}}
 }

@@ -9,7 +9,7 @@ import (
 // drainLogInterval is the interval of log lines about the rounds that a drain waits for.
 const drainLogInterval = 5 * time.Second
 
-// drain stops polling, and returns when the running work has ended or is handed over, or at the
+// drain stops polling, and returns when all running work has ended or was handed over, or at the
 // time limit.
 func (w *Worker) drain() error {
 	o, clock := w.options, w.options.Clock

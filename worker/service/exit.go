@@ -13,8 +13,8 @@ const (
 	exitUnreachable = 4
 )
 
-// exitCode tells a Temporal that cannot be reached from a worker that could not
-// be set up, which is always a matter of its input.
+// exitCode distinguishes an unreachable Temporal from a worker that could not be set up
+// because of wrong input.
 func exitCode(err error) int {
 	var unreachable *temporalutil.UnreachableError
 	var refused *temporalutil.RefusedError

@@ -15,15 +15,15 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// When a worker that is measured looks around, and how long it takes at most.
+// The times of a worker's gauges.
 const (
-	// gaugesSoon is the first time: when its pollers have been heard of.
+	// gaugesSoon is the time until the first update: then Temporal shows the worker's pollers.
 	gaugesSoon  = time.Second
 	gaugesEvery = 15 * time.Second
 	gaugesLimit = 5 * time.Second
 )
 
-// polledWithin is how fresh a poller has to be to count as one. A poll takes up
+// polledWithin is how old the last poll of a poller may be. A poll takes up
 // to a minute.
 const polledWithin = 2 * time.Minute
 
@@ -34,7 +34,7 @@ type gauges struct {
 	clock                      func() time.Time
 	offers                     func(context.Context) ([]spec.Offer, error)
 	breakers                   *breakers
-	// agents are those that the worker has at the moment.
+	// agents returns the current agents of the worker.
 	agents   func() map[string]spec.OfferedAgent
 	recorder *telemetry.Recorder
 }
@@ -58,14 +58,14 @@ func (g *gauges) update(ctx context.Context) {
 			g.recorder.Look(telemetry.Fleet{}) // a stopped worker has no values
 			return
 		case <-timer.C:
-			g.look(ctx)
+			g.collect(ctx)
 			timer.Reset(gaugesEvery)
 		}
 	}
 }
 
-// look updates the metrics once. Values that cannot be read are omitted.
-func (g *gauges) look(ctx context.Context) {
+// collect updates the metrics once. Values that cannot be read are omitted.
+func (g *gauges) collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesLimit)
 	defer cancel()
 	names := map[string]bool{}
@@ -105,8 +105,8 @@ func (g *gauges) count(ctx context.Context, query string) (int64, error) {
 	return answer.GetCount(), err
 }
 
-// liveWorkers counts, for every agent that the store knows of, the live workers
-// that offer it: none, if those that did have died.
+// liveWorkers counts the live workers that offer each agent. Agents of dead workers
+// have the count 0.
 func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
 	offers, err := g.offers(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // The paths of the health checks.
 const (
-	// HealthPath answers 200 while the process is worth keeping.
+	// HealthPath answers 200 unless the process should be restarted.
 	HealthPath = "/healthz"
 	// ReadyPath answers 200 while the worker takes work.
 	ReadyPath = "/readyz"
@@ -27,7 +27,7 @@ const (
 const (
 	// stuckAfter bounds one iteration of the worker's main loop.
 	stuckAfter = time.Minute
-	// answerWithin bounds an answer: probes often have a timeout of a second.
+	// answerWithin bounds an answer: Kubernetes probes have a timeout of a second by default.
 	answerWithin = 700 * time.Millisecond
 	// lookLimit is the timeout of a check of Temporal or the store, and lookAgain the time for
 	// which its result is reused.
@@ -64,7 +64,7 @@ type Readiness struct {
 	Status string `json:"status"`
 	// Failed lists what keeps the worker from taking work.
 	Failed []FailedCheck `json:"failed,omitempty"`
-	// File is the worker file that the worker goes by.
+	// File is the loaded worker file.
 	File WorkerFile `json:"worker_file"`
 }
 
@@ -78,15 +78,15 @@ type FailedCheck struct {
 
 // health answers the health checks of a worker.
 type health struct {
-	// about is what does not change.
+	// about has the constant part of the answers.
 	about Health
-	// dir is the store's directory, and address that of Temporal: remedies name them.
+	// dir is the store's directory, and address that of Temporal, for remedies.
 	dir, address string
 	clock        func() time.Time
 	recorder     *telemetry.Recorder
 	// askTemporal and writeStore try what the worker needs.
-	askTemporal, writeStore func(context.Context) error
-	temporal, store         probe
+	checkTemporal, writeStore func(context.Context) error
+	temporal, store           probe
 
 	mu    sync.Mutex
 	stage Stage
@@ -123,7 +123,7 @@ func (h *health) fileRead(err error) {
 	}
 }
 
-// stuck is why the process should be started again; nil: there is no reason.
+// stuck returns why the process should be restarted; nil: there is no reason.
 func (h *health) stuck() error {
 	now := h.clock()
 	h.mu.Lock()
@@ -134,18 +134,18 @@ func (h *health) stuck() error {
 	return nil
 }
 
-// probe looks at something outside, one look at a time, and believes for a
-// while what it found.
+// probe checks a dependency, one check at a time, and reuses the result for
+// lookAgain.
 type probe struct {
 	mu   sync.Mutex
 	at   time.Time
 	err  error
-	done chan struct{} // of the look under way
+	done chan struct{} // of the running check
 }
 
-// look starts a check, unless a recent result exists. The returned function waits for the
+// check starts a check, unless a recent result exists. The returned function waits for the
 // result until ctx ends.
-func (p *probe) look(clock func() time.Time, see func(context.Context) error) func(ctx context.Context) error {
+func (p *probe) check(clock func() time.Time, see func(context.Context) error) func(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done == nil && (p.at.IsZero() || clock().Sub(p.at) >= lookAgain) {
@@ -176,15 +176,15 @@ func (p *probe) look(clock func() time.Time, see func(context.Context) error) fu
 	}
 }
 
-// ServeHealth answers HealthPath and ReadyPath until it is stopped: on the server
-// of the metrics if that has the port, else on all interfaces. Port 0 takes a
-// free one. It returns the port. That it cannot is an [ErrServing].
+// ServeHealth serves HealthPath and ReadyPath until it is stopped: on the server
+// of the metrics if that has the port, else on all interfaces. Port 0 is a free
+// one. It returns the port. If it cannot listen, the error is an [ErrServing].
 func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
 	return serveHealth(ctx, port, t, w.options.Logger, w.health.report, w.health.readiness)
 }
 
-// serveHealth serves what health and readiness answer: those of a worker, or of a process
-// that has yet to become one.
+// serveHealth serves the results of health and readiness, of a worker or of a process that
+// still waits for Temporal.
 func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger,
 	health func() Health, readiness func(context.Context) Readiness,
 ) (served int, stop func(), err error) {
@@ -199,11 +199,11 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 			_ = server.Close(ctx) // the process ends
 		}
 	}
-	server.Handle("GET "+HealthPath, answering(func(context.Context) (any, bool) {
+	server.Handle("GET "+HealthPath, documentHandler(func(context.Context) (any, bool) {
 		h := health()
 		return h, h.Trouble == ""
 	}))
-	server.Handle("GET "+ReadyPath, answering(func(ctx context.Context) (any, bool) {
+	server.Handle("GET "+ReadyPath, documentHandler(func(ctx context.Context) (any, bool) {
 		r := readiness(ctx)
 		return r, r.Status == ready
 	}))
@@ -211,8 +211,8 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 	return server.Port(), stop, nil
 }
 
-// answering serves a document, with status 200 or 503.
-func answering(ask func(context.Context) (document any, ok bool)) http.Handler {
+// documentHandler serves a document, with status 200 or 503.
+func documentHandler(ask func(context.Context) (document any, ok bool)) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		document, ok := ask(r.Context())
 		rw.Header().Set("Content-Type", "application/json")
@@ -220,7 +220,7 @@ func answering(ask func(context.Context) (document any, ok bool)) http.Handler {
 		if !ok {
 			rw.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(rw).Encode(document) // a client that is gone needs no answer
+		_ = json.NewEncoder(rw).Encode(document) // the client may have disconnected
 	})
 }
 
@@ -235,8 +235,8 @@ func (h *health) report() Health {
 
 const ready = "ready"
 
-// readiness looks whether the worker can take work. It answers within a second,
-// whatever does not.
+// readiness checks whether the worker can take work. It answers within a second, also
+// if Temporal or the store does not.
 func (h *health) readiness(ctx context.Context) Readiness {
 	h.mu.Lock()
 	stage, file := h.stage, h.file
@@ -260,7 +260,7 @@ func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	temporal, store := h.temporal.look(h.clock, h.askTemporal), h.store.look(h.clock, h.writeStore)
+	temporal, store := h.temporal.check(h.clock, h.checkTemporal), h.store.check(h.clock, h.writeStore)
 	if err := h.stuck(); err != nil {
 		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "restart the worker"})
 	}

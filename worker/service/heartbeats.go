@@ -15,8 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 )
 
-// heartbeats reports activities to Temporal, apart from the SDK: that takes every
-// failure to report for the end of the activity.
+// heartbeats sends heartbeats to Temporal without the SDK, which cancels the activity
+// after every error of a heartbeat.
 type heartbeats struct{ client client.Client }
 
 var _ activities.Heartbeats = heartbeats{}
@@ -31,17 +31,17 @@ func (h heartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &gone):
-		return h.stillWanted(ctx, info)
+		return h.checkWanted(ctx, info)
 	case temporal.IsCanceledError(err), errors.Is(err, activity.ErrActivityPaused), errors.Is(err, activity.ErrActivityReset), errors.As(err, &nowhere):
 		return fmt.Errorf("%w: %w", activities.ErrUnwanted, err)
 	}
 	return err
 }
 
-// stillWanted is ErrReplaced if Temporal has only given up this execution of the
-// activity, as it does when it hears nothing for too long. The one that it starts in its
-// place waits for the assignment's lock, and takes over what this one comes to.
-func (h heartbeats) stillWanted(ctx context.Context, info activity.Info) error {
+// checkWanted returns ErrReplaced if Temporal has timed out only this execution of the
+// activity, because heartbeats were missing. The next execution waits for the assignment's
+// lock, and takes over the result of this one.
+func (h heartbeats) checkWanted(ctx context.Context, info activity.Info) error {
 	described, err := h.client.DescribeWorkflowExecution(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID)
 	var gone *serviceerror.NotFound
 	switch {
@@ -49,14 +49,14 @@ func (h heartbeats) stillWanted(ctx context.Context, info activity.Info) error {
 		return fmt.Errorf("%w: %w", activities.ErrUnwanted, err)
 	case err != nil:
 		return err
-	case awaits(described.GetPendingActivities(), info.ActivityID):
+	case isPending(described.GetPendingActivities(), info.ActivityID):
 		return activities.ErrReplaced
 	}
 	return fmt.Errorf("%w: the session does not wait for it", activities.ErrUnwanted)
 }
 
-// awaits reports whether a workflow waits for the end of an activity.
-func awaits(pending []*workflowpb.PendingActivityInfo, id string) bool {
+// isPending reports whether a workflow still waits for an activity.
+func isPending(pending []*workflowpb.PendingActivityInfo, id string) bool {
 	for _, p := range pending {
 		if p.GetActivityId() == id {
 			return p.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED

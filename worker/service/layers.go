@@ -16,13 +16,13 @@ import (
 // collectLayersEvery is how often unused layers are removed while layers are acquired.
 const collectLayersEvery = 10 * time.Minute
 
-// layered is what the agents of a worker say of layers; see [agent.Set.HasLayers].
+// layered reports whether the agents of a worker use layers; see [agent.Set.HasLayers].
 type layered interface {
 	HasLayers() bool
 	User() *room.Account
 }
 
-// layerCache has the layers of a worker. It removes unused ones now and then.
+// layerCache has the layers of a worker. It removes unused ones every collectLayersEvery.
 type layerCache struct {
 	layers *layers.Layers
 	logger *slog.Logger
@@ -56,7 +56,7 @@ func (t *layerCache) acquire(ctx context.Context, manifest spec.Digest, near ...
 	return stack.Dirs, stack.Release, nil
 }
 
-// due reports whether it is time to collect, and notes that it is done.
+// due reports whether it is time to collect, and sets the next time.
 func (t *layerCache) due() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,7 +24,7 @@ type LogOptions struct {
 	otherwise string
 }
 
-// AddFlags adds the flags that say how to log. level is what there is without.
+// AddFlags adds the flags for logging. level is the default level.
 func (o *LogOptions) AddFlags(flags *pflag.FlagSet, level string) {
 	o.otherwise = level
 	flags.StringVar(&o.Format, "log-format", "", "text or json (default $"+LogFormatVariable+", else text)")
@@ -40,7 +40,7 @@ func (o LogOptions) New(w io.Writer, getenv func(string) string) (*logs.Log, err
 	return log, nil
 }
 
-// AtLeast is the level that lines have at least.
+// AtLeast returns the lowest level that is logged.
 func (o LogOptions) AtLeast(getenv func(string) string) string {
 	return cmp.Or(o.Level, getenv(LogLevelVariable), o.otherwise, "info")
 }

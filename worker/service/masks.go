@@ -17,8 +17,8 @@ func (m *masks) Mask(text string) string {
 	return text
 }
 
-// add has the secrets of agents masked. Those before them stay as far as they
-// know others: work that has begun with these may still speak of them.
+// add adds the secrets of new agents. Agents before them are kept if they have other
+// secrets: running work may still contain these.
 func (m *masks) add(newest Agents) {
 	all, known := []Agents{newest}, newest.Secrets()
 	if before := m.agents.Load(); before != nil {

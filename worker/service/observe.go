@@ -13,9 +13,9 @@ import (
 // ServiceName is a worker's service.name, unless OTEL_SERVICE_NAME is another.
 const ServiceName = "maestro-worker"
 
-// StartTelemetry begins to export what the environment asks for, and serves
-// metrics on an address, if one is given. That it cannot listen there is an
-// [ErrServing].
+// StartTelemetry starts the exporters that the environment configures, and serves
+// metrics on an address, if one is given. If it cannot listen there, the error is
+// an [ErrServing].
 func StartTelemetry(ctx context.Context, o telemetry.Options) (*telemetry.Telemetry, error) {
 	t, err := telemetry.Start(ctx, o)
 	if errors.Is(err, httpserver.ErrListen) {
@@ -35,7 +35,7 @@ func (o options) observer() activities.Observer {
 	return nil
 }
 
-// inSlot has an activity count as one of its agent's slots in use.
+// inSlot counts an activity as one of its agent's slots in use.
 func inSlot[In, Out any](r *telemetry.Recorder, agent string, do func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
 	if r == nil {
 		return do

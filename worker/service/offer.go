@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// publishedOffer is what a worker offers, as the store has it for new sessions.
+// publishedOffer is the worker's offer in the store, for new sessions.
 type publishedOffer struct {
 	store  *store.Store
 	clock  func() time.Time
@@ -18,7 +18,7 @@ type publishedOffer struct {
 
 	mu    sync.Mutex
 	offer spec.Offer
-	// withdrawn: the offer is not renewed any more.
+	// withdrawn: the offer is no longer renewed.
 	withdrawn bool
 }
 
@@ -62,7 +62,7 @@ func (p *publishedOffer) renew(ctx context.Context) {
 	}
 }
 
-// withdraw removes the offer, also when the worker's own context is over.
+// withdraw removes the offer, also after the end of the worker's context.
 func (p *publishedOffer) withdraw() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

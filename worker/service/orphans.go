@@ -11,12 +11,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// orphanLimit bounds what a worker that starts spends on looking for sessions
-// that Temporal has lost.
+// orphanLimit bounds how long a starting worker searches for sessions that
+// Temporal has lost.
 const orphanLimit = time.Minute
 
-// listOrphans lists the sessions of the store that had not ended and are gone from
-// Temporal, and how each continues.
+// listOrphans logs the unfinished sessions of the store that Temporal does not have,
+// and the command that resumes each.
 func listOrphans(ctx context.Context, o options) {
 	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()

@@ -12,20 +12,20 @@ import (
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// plan is what one reading of the worker file has made. Work that begins goes by
-// the newest, and to its end by the one that it has begun with.
+// plan is one version of the worker file, with the objects made from it. New work uses
+// the newest plan, and keeps it until its end.
 type plan struct {
 	config agent.Config
 	agents Agents
 	// files is the store, with the worker file's limits on trees.
 	files *store.Store
-	// workDirs are the directories that agents work in, with the worker file's limit.
+	// workDirs are the working directories of agents, with the worker file's limits.
 	workDirs *workdir.Dirs
-	// tickets is the ticket system, and hook who else hears of sessions; nil:
-	// the worker does not talk to them.
+	// tickets is the ticket system, and hook the webhook; nil: the worker does
+	// not call it.
 	tickets activities.Tickets
 	hook    activities.Webhook
-	// webUI is the address of Temporal's Web UI; empty where it is not known.
+	// webUI is the address of Temporal's Web UI; empty: unknown.
 	webUI string
 }
 
@@ -55,7 +55,7 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	return p, nil
 }
 
-// indexDelay is how long the search of the ticket system may lag.
+// indexDelay returns how long after its creation the ticket system may not find a ticket.
 func (p *plan) indexDelay() textfmt.Duration {
 	if p.config.Jira == nil {
 		return 0
@@ -63,7 +63,7 @@ func (p *plan) indexDelay() textfmt.Duration {
 	return p.config.Jira.IndexDelay
 }
 
-// offer fills in what the plan has to offer.
+// offer adds the plan's agents and checks to an offer.
 func (p *plan) offer(o spec.Offer) spec.Offer {
 	o.Agents, o.Checks = p.agents.OfferedAgents(), p.agents.OfferedChecks()
 	o.Isolation = p.agents.Isolation()
@@ -71,7 +71,7 @@ func (p *plan) offer(o spec.Offer) spec.Offer {
 	return o
 }
 
-// slots is how many rounds of each agent may be at work.
+// slots returns how many rounds of each agent may run at a time.
 func (p *plan) slots() map[string]int {
 	slots := map[string]int{}
 	for name, offered := range p.agents.OfferedAgents() {

@@ -25,26 +25,26 @@ import (
 // queue is one task queue that the worker polls.
 type queue struct {
 	worker.Worker
-	// plan is what work that begins goes by; a queue that is polled no more
-	// keeps the last that it had.
+	// plan is the plan for new work. A queue that is no longer polled keeps its
+	// last one.
 	plan atomic.Pointer[plan]
-	// concurrency is how many rounds may be at work; 0: it is no agent's queue.
+	// concurrency is how many rounds may run at a time; 0: it is no agent's queue.
 	concurrency int
-	// share is what an agent's queue takes its slots by.
-	share *share
+	// supplier supplies the slots of an agent's queue.
+	supplier *slotSupplier
 }
 
-// queues are those that the worker polls, by name, and those that it has polled
-// and that still have work.
+// queues are the queues that the worker polls, by name, and those that it no longer
+// polls and that still have running work.
 type queues struct {
 	polled map[string]*queue
-	// slots bounds each agent's rounds over all queues that it has had.
+	// slots bounds each agent's rounds over all its queues, including earlier ones.
 	slots    map[string]*slots
 	retiring sync.WaitGroup
 }
 
-// newest does each piece of work with what holds when it begins, to its end.
-func newest[With, In, Out any](make func() With, do func(With, context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+// withNewest makes an activity that uses the newest object at its begin, until its end.
+func withNewest[With, In, Out any](make func() With, do func(With, context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
 	return func(ctx context.Context, in In) (Out, error) { return do(make(), ctx, in) }
 }
 
@@ -52,7 +52,7 @@ func register(q worker.Worker, name activities.Name, fn any) {
 	q.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 }
 
-// WorkflowQueueOptions are those of the queue that sessions run on.
+// WorkflowQueueOptions returns the options of the queue of sessions.
 func WorkflowQueueOptions(identity string) worker.Options {
 	return worker.Options{
 		Identity:                           identity,
@@ -66,23 +66,23 @@ func WorkflowQueueOptions(identity string) worker.Options {
 	}
 }
 
-// newQueue makes a queue that goes by a plan.
+// newQueue makes a queue that uses a plan.
 func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
-	o.OnFatalError = func(err error) { w.gaveUp(name, err) }
+	o.OnFatalError = func(err error) { w.pollsRefused(name, err) }
 	q := &queue{Worker: worker.New(w.options.Client, name, o)}
 	q.plan.Store(p)
 	return q
 }
 
-// gaveUp ends the worker, because Temporal has refused a queue's polls for good.
-func (w *Worker) gaveUp(queue string, err error) {
+// pollsRefused ends the worker, because Temporal has refused a queue's polls permanently.
+func (w *Worker) pollsRefused(queue string, err error) {
 	select {
 	case w.refused <- fmt.Errorf("queue %s is no longer polled: %w", queue, err):
 	default: // one is enough
 	}
 }
 
-// workflowQueue serves the sessions themselves and what is between phases.
+// workflowQueue serves the workflows and the steps between phases.
 func (w *Worker) workflowQueue(p *plan) *queue {
 	o := w.options
 	options := WorkflowQueueOptions(o.Identity)
@@ -102,7 +102,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	register(q, activities.RaiseName, boundaries.Raise)
 	register(q, activities.CloseName, boundaries.Close)
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
-	register(q, activities.PruneName, newest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
+	register(q, activities.PruneName, withNewest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
 	register(q, activities.AwaitBreakerName, waits.Await)
 	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{Ledgers: o.Store, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
@@ -110,8 +110,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	return q
 }
 
-// programUsage reads what agent programs have noted, with the agents that the worker
-// has by then.
+// programUsage reads the usage that agent programs have noted, with the worker's current
+// agents.
 type programUsage struct{ worker *Worker }
 
 func (p programUsage) Reported(name string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
@@ -129,9 +129,9 @@ func (w *Worker) pruning(p *plan) *activities.Pruning {
 	}
 }
 
-// agentQueue serves one agent's rounds and the checks that go with them. When it
-// is stopped it takes no new work, and what is under way continues to its end: only
-// the worker's own stop has rounds hand over what they have.
+// agentQueue serves one agent's rounds and merges. When it is stopped it takes no new
+// work, and running work continues to its end: rounds hand over only when the worker
+// itself stops.
 func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, error) {
 	o := w.options
 	taken := w.queues.slots[name]
@@ -139,7 +139,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		taken = newSlots(concurrency)
 		w.queues.slots[name] = taken
 	}
-	mine := taken.share()
+	mine := taken.newSupplier()
 	tuner, err := mine.tuner()
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", name, err)
@@ -153,15 +153,15 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		DisableRegistrationAliasing:      true,
 		Interceptors:                     []interceptor.WorkerInterceptor{&activityInterceptor{worker: w, agent: name}},
 	})
-	q.concurrency, q.share = concurrency, mine
+	q.concurrency, q.supplier = concurrency, mine
 	rounds := func() *activities.Rounds { return w.rounds(q.plan.Load()) }
 	merges := func() *activities.Merges { return &activities.Merges{Rounds: rounds()} }
-	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, newest(rounds, (*activities.Rounds).Run)))
-	register(q, activities.MergeName, inSlot(o.Telemetry.Recorder(), name, newest(merges, (*activities.Merges).Merge)))
+	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, withNewest(rounds, (*activities.Rounds).Run)))
+	register(q, activities.MergeName, inSlot(o.Telemetry.Recorder(), name, withNewest(merges, (*activities.Merges).Merge)))
 	return q, nil
 }
 
-// rounds works by a plan.
+// rounds returns the activities of rounds with a plan.
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
@@ -170,7 +170,7 @@ func (w *Worker) rounds(p *plan) *activities.Rounds {
 	}
 }
 
-// callQueue serves short calls. A worker that stops lets them end.
+// callQueue serves short calls. A stopping worker waits for their end.
 func (w *Worker) callQueue(name string, slots int, p *plan) *queue {
 	return w.newQueue(name, p, worker.Options{
 		Identity:                           w.options.Identity,

@@ -19,7 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Recipients hands notices to the workflows of one store that deliver them.
+// Recipients passes notices to the workflows of one store that deliver them.
 type Recipients struct {
 	Temporal client.Client
 	Store    string
@@ -58,14 +58,14 @@ const (
 	webhookSlots = 4
 )
 
-// registerNotices makes the workflow queue serve the delivery of notices.
+// registerNotices registers the workflows and activities that deliver notices.
 func (w *Worker) registerNotices(q *queue) {
 	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
 	records := &activities.TicketRecords{Store: w.options.Store, Namespace: w.options.Namespace}
 	register(q, activities.LoadTicketName, records.Load)
 	register(q, activities.SaveTicketName, records.Save)
-	register(q, activities.NotifyName, newest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
+	register(q, activities.NotifyName, withNewest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
 }
 
 // notices makes the activity that takes notices.
@@ -84,9 +84,9 @@ func (w *Worker) ticketQueue(p *plan) *queue {
 		p := q.plan.Load()
 		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.indexDelay(), Observer: w.options.observer()}
 	}
-	register(q, activities.FindTicketName, newest(calls, (*activities.TicketCalls).Find))
-	register(q, activities.CreateTicketName, newest(calls, (*activities.TicketCalls).Create))
-	register(q, activities.CommentTicketName, newest(calls, (*activities.TicketCalls).Comment))
+	register(q, activities.FindTicketName, withNewest(calls, (*activities.TicketCalls).Find))
+	register(q, activities.CreateTicketName, withNewest(calls, (*activities.TicketCalls).Create))
+	register(q, activities.CommentTicketName, withNewest(calls, (*activities.TicketCalls).Comment))
 	return q
 }
 

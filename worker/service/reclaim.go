@@ -20,20 +20,19 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// reclaimLimit bounds what a worker that starts spends on the work that it had
-// under way when it died. What it does not get to waits for its heartbeat's
-// timeout.
+// reclaimLimit bounds how long a starting worker reclaims the activities that it ran
+// when it crashed. Temporal retries the others after their heartbeat timeout.
 const reclaimLimit = 10 * time.Second
 
-// reclaimer finds the work of a process that had a worker's slot when it died.
+// reclaimer finds the activities of a crashed process that had the same worker slot.
 type reclaimer struct {
 	client                     client.Client
 	namespace, store, identity string
 	logger                     *slog.Logger
 }
 
-// reclaim makes Temporal retry, at once, the activities that a process with this
-// worker's slot had started when it died. It is correct because the worker holds the
+// reclaim makes Temporal retry, at once, the activities that a crashed process with this
+// worker's slot had started. It is correct because the worker holds the
 // lock on its slot: no other process uses the same identity. A workflow task of that
 // process waits for [entityworkflow.WorkflowTaskTimeout].
 func (r *reclaimer) reclaim(ctx context.Context) {
@@ -72,16 +71,16 @@ func (r *reclaimer) reclaimAll(ctx context.Context) (n int, err error) {
 	return n, failed
 }
 
-// reclaimFrom fails a workflow's activities that were started from this worker's
-// slot, so that Temporal, or the workflow itself, starts them again. What has ended
-// meanwhile is no error, and the error of one activity keeps no other waiting.
+// reclaimFrom fails a workflow's activities that were started from this worker's slot,
+// so that Temporal, or the workflow itself, starts them again. It ignores activities that
+// have ended meanwhile, and continues after the error of one activity.
 func (r *reclaimer) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
 	d, err := r.client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
 		return 0, unlessEnded(err)
 	}
 	for _, a := range d.GetPendingActivities() {
-		if !r.had(a) {
+		if !r.isOwn(a) {
 			continue
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker was restarted", session.HandedOver,
@@ -95,14 +94,14 @@ func (r *reclaimer) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecu
 	if n == 0 {
 		return 0, err
 	}
-	// The workflow's next step need not wait for the dead worker's cache either.
+	// The next workflow task need not wait for the sticky queue of the dead worker either.
 	_, failed := r.client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
 		Namespace: r.namespace, Execution: cut,
 	})
 	return n, errors.Join(err, unlessEnded(failed))
 }
 
-// unlessEnded leaves out the error of a workflow or activity that is over.
+// unlessEnded returns nil for the error of a workflow or activity that has ended.
 func unlessEnded(err error) error {
 	var over *serviceerror.NotFound
 	if errors.As(err, &over) {
@@ -111,8 +110,8 @@ func unlessEnded(err error) error {
 	return err
 }
 
-// had reports whether an activity was started from this worker's slot: by a process
-// that is gone, perhaps of another version.
-func (r *reclaimer) had(a *workflowpb.PendingActivityInfo) bool {
+// isOwn reports whether an activity was started from this worker's slot: by an earlier
+// process, maybe of another version.
+func (r *reclaimer) isOwn(a *workflowpb.PendingActivityInfo) bool {
 	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), r.identity)
 }

@@ -30,8 +30,8 @@ func TestAWorkerWhosePollsAreRefusedEnds(t *testing.T) {
 	}.Build()
 	require.NoError(t, err)
 	gone := errors.New("the namespace is gone")
-	w.gaveUp("coder", gone)
-	w.gaveUp("reviewer", gone) // which nobody waits for
+	w.pollsRefused("coder", gone)
+	w.pollsRefused("reviewer", gone) // which nobody waits for
 	err = w.Run(t.Context())
 	require.ErrorIs(t, err, ErrServing)
 	require.ErrorIs(t, err, gone)

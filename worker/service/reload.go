@@ -24,8 +24,8 @@ type WorkerFile struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// reread loads the worker file again and makes a plan of it that replaces now.
-func (s Setup) reread(now *plan) (*plan, error) {
+// reloadPlan loads the worker file again and makes the plan that replaces now.
+func (s Setup) reloadPlan(now *plan) (*plan, error) {
 	cfg, err := config.LoadWorker(s.File)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s Setup) reread(now *plan) (*plan, error) {
 	return s.plan(cfg, files)
 }
 
-// trees are the limits of trees, which the store enforces.
+// trees returns the limits of trees, which the store enforces.
 func trees(l agent.Limits) agent.Limits {
 	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes}
 }
@@ -58,7 +58,7 @@ func (w *Worker) reload(ctx context.Context) {
 	p, err := o.Reread(old)
 	var begun map[string]*queue
 	if err == nil {
-		begun, err = w.missing(p)
+		begun, err = w.missingQueues(p)
 	}
 	if err == nil {
 		w.masks.add(p.agents)
@@ -92,9 +92,9 @@ func logProblems(logger *slog.Logger, file string, err error) {
 	}
 }
 
-// missing makes the queues that a plan needs and that are not polled yet, or not
-// with its concurrency.
-func (w *Worker) missing(p *plan) (map[string]*queue, error) {
+// missingQueues makes the queues of a plan that are not polled yet, or with another
+// concurrency.
+func (w *Worker) missingQueues(p *plan) (map[string]*queue, error) {
 	made := map[string]*queue{}
 	store, polled := w.options.Store.ID(), w.queues.polled
 	for name, build := range map[string]func(*plan) *queue{
@@ -118,7 +118,7 @@ func (w *Worker) missing(p *plan) (map[string]*queue, error) {
 	return made, nil
 }
 
-// start has queues polled: all of them, or none.
+// start starts to poll queues: all of them, or none.
 func (w *Worker) start(made map[string]*queue) error {
 	var begun []*queue
 	for name, q := range made {
@@ -133,7 +133,7 @@ func (w *Worker) start(made map[string]*queue) error {
 	return nil
 }
 
-// needs reports whether a plan has work for a queue that is no agent's.
+// needs reports whether a plan needs a queue that is no agent's.
 func (w *Worker) needs(p *plan, name string) bool {
 	switch store := w.options.Store.ID(); name {
 	case spec.TicketQueue(store):
@@ -145,8 +145,8 @@ func (w *Worker) needs(p *plan, name string) bool {
 	}
 }
 
-// follow has what begins from now on go by a plan, and returns the queues that
-// are not to be polled any more.
+// follow makes new work use a plan, and returns the queues that must no longer be
+// polled.
 func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 	slots, store := p.slots(), w.options.Store.ID()
 	agents := map[string]bool{}
@@ -155,8 +155,8 @@ func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 	}
 	for name, q := range w.queues.polled {
 		if begun[name] != nil || !agents[name] && !w.needs(p, name) {
-			if q.share != nil {
-				q.share.end() // before slots become free by a larger bound
+			if q.supplier != nil {
+				q.supplier.end() // before slots become free by a larger bound
 			}
 			over = append(over, q)
 			delete(w.queues.polled, name)
@@ -214,8 +214,8 @@ func differences(old, p *plan) (attributes []any) {
 	return attributes
 }
 
-// compare names what one set of definitions has and the other has not, and what
-// is defined differently, or offered so because of a file that it refers to.
+// compare names the definitions that were added, removed and changed. A definition is
+// also changed if its offer differs because of a file that it refers to.
 func compare[D, O any](was, is map[string]D, offered, offers map[string]O) (added, removed, changed []string) {
 	for name, d := range is {
 		before, known := was[name]

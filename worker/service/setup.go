@@ -23,30 +23,29 @@ const DefaultDrain = 20 * time.Second
 type Setup struct {
 	// Config is the parsed worker file.
 	Config agent.Config
-	// File is the worker file's path, to read it again at a signal from Reloads;
-	// empty: the worker goes by Config for good.
+	// File is the worker file's path, to reload it at a signal from Reloads; empty:
+	// it is never reloaded.
 	File    string
 	Reloads <-chan os.Signal
-	// Agents works in the place of the worker file's agents and checks; nil:
-	// they do.
+	// Agents replaces the worker file's agents and checks; nil: they are used.
 	Agents Agents
-	// WebUI is the address of Temporal's Web UI, where the worker file has none.
+	// WebUI is the address of Temporal's Web UI, if the worker file has none.
 	WebUI string
-	// StateDir is the store's directory; the store is made if there is none.
+	// StateDir is the store's directory. The store is created if it does not exist.
 	StateDir string
-	// Connection to Temporal. Closing it is the caller's.
+	// Connection to Temporal. The caller closes it.
 	Connection *temporalutil.Connection
-	// Getenv reads the worker's environment, which agents get parts of.
+	// Getenv reads the worker's environment. Agents get parts of it.
 	Getenv func(string) string
-	// Host and PID name the process; Version is the build's, in one word, and
-	// Commit the one that it was made of, if it is known.
+	// Host and PID name the process. Version is the version of the build, without
+	// blanks, and Commit its commit, if that is known.
 	Host            string
 	PID             int
 	Version, Commit string
 	// Drain is how long attempts may continue after a stop.
 	Drain time.Duration
-	// Telemetry takes what the worker does; nil: nobody measures. It has to
-	// have instrumented the connection, too. Closing it is the caller's.
+	// Telemetry records metrics and traces; nil: none. It must have instrumented
+	// the connection, too. The caller closes it.
 	Telemetry *telemetry.Telemetry
 	// Clock returns the current time.
 	Clock  func() time.Time
@@ -55,8 +54,8 @@ type Setup struct {
 	gateway *agent.Gateway
 }
 
-// Build makes the worker: its store, its agents and its place among the store's
-// workers. Nothing runs yet.
+// Build makes the worker: its store, its agents and its slot among the store's
+// workers. It starts nothing.
 func (s Setup) Build() (*Worker, error) {
 	cfg := s.Config.WithDefaults()
 	s.gateway = agent.NewGateway(s.Clock, s.Logger)
@@ -80,13 +79,13 @@ func (s Setup) Build() (*Worker, error) {
 		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger, Gateway: s.gateway,
 	}
 	if s.File != "" {
-		o.Reread = s.reread
+		o.Reread = s.reloadPlan
 	}
 	return newWorker(o), nil
 }
 
-// indexFrom is the size of a tree, in files, from which on it pays to remember
-// what a directory was filled with: below, that takes longer than to read it.
+// indexFrom is the smallest tree, in files, whose directory gets an index: for smaller
+// ones the index takes longer than reading the files.
 const indexFrom = 64
 
 // OpenStore opens the store in dir, making it if there is none, with the worker
@@ -95,7 +94,7 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 	return store.Create(dir, StoreOptions(cfg, clock))
 }
 
-// StoreOptions are those of a store with the worker file's limits.
+// StoreOptions returns the options of a store with the worker file's limits.
 func StoreOptions(cfg agent.Config, clock func() time.Time) store.Options {
 	return store.Options{
 		Clock:     clock,
@@ -146,8 +145,8 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.
 	return workdir.New(o), nil
 }
 
-// workBeside is where agents work and caches are: in the store or, if agents run
-// as another user, who cannot enter the store, in a directory beside it.
+// workBeside returns the directory of working directories and caches: in the store or, if
+// agents run as another user, who cannot enter the store, beside it.
 func workBeside(dir string, cfg agent.Config) string {
 	if cfg.RunAs == "" {
 		return dir

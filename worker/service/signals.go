@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// Reloads sends something when the worker file is to be read again: at SIGHUP,
-// until it is stopped. A process that has lost its terminal is told so by SIGHUP,
-// too: that is taken for a SIGTERM, once, though shell and kernel may both tell of
-// it. Where SIGHUP was ignored at the start, as nohup has it, the process is to
-// outlive its terminal, and reads the file again.
+// Reloads returns a channel that gets a value at each SIGHUP, when the worker file must be
+// reloaded, until it is stopped. A process that has lost its terminal also gets SIGHUP,
+// maybe from both shell and kernel: then it sends itself SIGTERM once instead. If SIGHUP was
+// ignored at the start, as with nohup, the process must outlive its terminal, and SIGHUP
+// always reloads.
 func Reloads() (reloads <-chan os.Signal, stop func()) {
 	hangups, asked := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	had := !signal.Ignored(syscall.SIGHUP) && hasTerminal()
@@ -27,12 +27,12 @@ func Reloads() (reloads <-chan os.Signal, stop func()) {
 					continue
 				}
 				if lost = had && !hasTerminal(); lost {
-					_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // one may always signal oneself
+					_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // signals to this process are always permitted
 					continue
 				}
 				select {
 				case asked <- s:
-				default: // the one that waits will read the same
+				default: // a reload is pending already
 				}
 			}
 		}

@@ -17,8 +17,8 @@ type sessionSignals struct{ client client.Client }
 
 var _ activities.Signals = sessionSignals{}
 
-// Outage tells the session that ctx's activity belongs to. A session that has ended
-// need not know.
+// Outage signals an outage to the session of ctx's activity. It ignores that the session has
+// ended.
 func (s sessionSignals) Outage(ctx context.Context, news activities.OutageNews) error {
 	at := activity.GetInfo(ctx).WorkflowExecution
 	err := s.client.SignalWorkflow(ctx, at.ID, at.RunID, workflows.OutageSignal, news)

@@ -7,8 +7,8 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// slots bounds how many rounds of one agent are at work in this process, also
-// where a queue that is polled no more still has some.
+// slots bounds how many rounds of one agent run in this process, including those of
+// queues that are no longer polled.
 type slots struct {
 	mu           sync.Mutex
 	limit, taken int
@@ -18,7 +18,7 @@ type slots struct {
 
 func newSlots(limit int) *slots { return &slots{limit: limit, changed: make(chan struct{})} }
 
-// resize sets the bound. What is at work beyond it continues.
+// resize sets the bound. Running rounds above it continue.
 func (s *slots) resize(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,26 +31,26 @@ func (s *slots) wake() {
 	s.changed = make(chan struct{})
 }
 
-// share is what one queue takes slots by. It is a [worker.SlotSupplier].
-type share struct {
+// slotSupplier supplies the slots of one queue. It is a [worker.SlotSupplier].
+type slotSupplier struct {
 	*slots
-	// over: the queue is to be polled no more. The slots' lock guards it.
+	// over: the queue is no longer polled. The slots' lock guards it.
 	over bool
 }
 
-func (s *slots) share() *share { return &share{slots: s} }
+func (s *slots) newSupplier() *slotSupplier { return &slotSupplier{slots: s} }
 
-// end has the queue begin no further poll. A poller that waited for a slot and got
-// one just before its queue stops would be handed a task by Temporal and drop it:
-// nobody would work on that until its heartbeat is missed.
-func (s *share) end() {
+// end prevents further polls of the queue. Otherwise a poller could get a slot just before
+// its queue stops, receive a task from Temporal and drop it. Temporal would retry that task
+// only after its heartbeat timeout.
+func (s *slotSupplier) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 }
 
-// take takes a slot, or returns what is closed when it is worth another try.
-func (s *share) take() (ok bool, again <-chan struct{}) {
+// take takes a slot, or returns a channel that is closed when a slot may have become free.
+func (s *slotSupplier) take() (ok bool, again <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.taken >= s.limit {
@@ -61,7 +61,7 @@ func (s *share) take() (ok bool, again <-chan struct{}) {
 }
 
 // ReserveSlot waits for a slot.
-func (s *share) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+func (s *slotSupplier) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
 		ok, again := s.take()
 		if ok {
@@ -76,14 +76,14 @@ func (s *share) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (
 }
 
 // TryReserveSlot takes a slot if one is free.
-func (s *share) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
+func (s *slotSupplier) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
 	if ok, _ := s.take(); ok {
 		return &worker.SlotPermit{}
 	}
 	return nil
 }
 
-// MarkSlotUsed makes no difference: a poll for work takes a slot, too.
+// MarkSlotUsed does nothing: a poll already holds a slot.
 func (s *slots) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
 
 // ReleaseSlot gives a slot back.
@@ -94,15 +94,15 @@ func (s *slots) ReleaseSlot(worker.SlotReleaseInfo) {
 	s.wake()
 }
 
-// MaxSlots is the bound.
+// MaxSlots returns the bound.
 func (s *slots) MaxSlots() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit
 }
 
-// tuner has a worker's activities take these slots.
-func (s *share) tuner() (worker.WorkerTuner, error) {
+// tuner returns a tuner with these slots for activities.
+func (s *slotSupplier) tuner() (worker.WorkerTuner, error) {
 	fixed, err := worker.NewFixedSizeSlotSupplier(1) // for what such a queue does not serve
 	if err != nil {
 		return nil, err

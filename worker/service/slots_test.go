@@ -10,7 +10,7 @@ import (
 
 func TestSlotsAreBoundedHoweverTheyAreResized(t *testing.T) {
 	t.Parallel()
-	s := newSlots(2).share()
+	s := newSlots(2).newSupplier()
 	require.NotNil(t, s.TryReserveSlot(nil))
 	require.NotNil(t, s.TryReserveSlot(nil))
 	require.Nil(t, s.TryReserveSlot(nil))
@@ -41,11 +41,11 @@ func TestSlotsAreBoundedHoweverTheyAreResized(t *testing.T) {
 func TestAQueueThatIsPolledNoMoreTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	all := newSlots(1)
-	old, next := all.share(), all.share()
+	old, next := all.newSupplier(), all.newSupplier()
 	require.NotNil(t, old.TryReserveSlot(nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	reserved := make(chan error, 2)
-	reserve := func(ctx context.Context, s *share) {
+	reserve := func(ctx context.Context, s *slotSupplier) {
 		_, err := s.ReserveSlot(ctx, nil)
 		reserved <- err
 	}

@@ -1,6 +1,6 @@
-// Package service wires a worker: it puts the store and the agents behind the
-// ports that the activities declare, serves the task queues of one store, says
-// in the store what it offers, and drains when it is told to stop.
+// Package service is the worker. It implements the ports of the activities with the
+// store and the agents, serves the task queues of one store, publishes the worker's
+// offer in the store, and drains when it is stopped.
 package service
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
-// Agents is what a worker needs of its agents: that they work, and what it may
-// publish of them.
+// Agents are a worker's agents: they do the work of activities, and describe what the
+// worker publishes of them.
 type Agents interface {
 	activities.Agents
 	// OfferedAgents and OfferedChecks describe them by name.
 	OfferedAgents() map[string]spec.OfferedAgent
 	OfferedChecks() map[string]spec.Digest
-	// Isolation is how they and checks are separated from the host.
+	// Isolation describes how agents and checks are isolated from the host.
 	Isolation() spec.Isolation
 }
 
@@ -65,7 +65,7 @@ type options struct {
 	// Drain is how long attempts may continue after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
-	// Gateway is what agents reach their providers through. The worker closes it.
+	// Gateway is the gateway to providers for agents. The worker closes it.
 	Gateway *agent.Gateway
 	// Telemetry records metrics and traces; nil: none.
 	Telemetry *telemetry.Telemetry
@@ -121,7 +121,7 @@ func newWorker(o options) *Worker {
 	w.health = health{
 		about: Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: now},
 		dir:   o.Store.Dir(), address: o.Address, clock: o.Clock, recorder: o.Telemetry.Recorder(),
-		askTemporal: func(ctx context.Context) error {
+		checkTemporal: func(ctx context.Context) error {
 			_, err := o.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{}) // the cheapest request
 			return err
 		},
@@ -142,11 +142,11 @@ func (w *Worker) Mask(text string) string { return w.masks.Mask(text) }
 // ErrServing marks errors of a worker that had been set up: not of its input.
 var ErrServing = errors.New("worker")
 
-// Run serves until ctx ends, then drains: it takes back its offer, takes no new
-// work, lets attempts continue for the drain time and hands over what is left. It
-// returns nil after a complete drain. Where Temporal refuses its polls for good, as
-// those of a namespace that is gone, it drains as well, and returns an [ErrServing]:
-// whoever supervises it may start it again.
+// Run serves until ctx ends, then drains: it withdraws its offer, takes no new work,
+// lets attempts continue for the drain time and hands over the others. It returns nil
+// after a complete drain. If Temporal refuses its polls permanently, like those of a
+// deleted namespace, it also drains, and returns an [ErrServing]: a supervisor may
+// restart it.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.options.Gateway.Close() //nolint:errcheck // no attempt is under way
 	if os.Getenv("GOGC") == "" {
@@ -154,16 +154,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	// Asked early, so that a namespace without the attributes has had time to
-	// get them when the first session asks.
+	// Called early, so that a namespace without the attributes has them when the
+	// first session starts.
 	w.options.Attributes.Ready(ctx)
-	// Made before anybody knows of the worker, who would wait for it to poll.
-	polled, err := w.missing(w.plan.Load())
+	// Before the offer is published: otherwise sessions could wait for a worker that fails to start.
+	polled, err := w.missingQueues(w.plan.Load())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
 	switch err := w.offer.publish(ctx); {
-	case storage.IsFull(err): // it may be its work to make room
+	case storage.IsFull(err): // the worker may have to free space
 		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
@@ -184,17 +184,17 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.health.beat()
 	w.health.enter(Serving)
 	beside.Go(func() { w.offer.renew(ctx) })
-	refused := w.goOn(ctx)
+	refused := w.mainLoop(ctx)
 	end()
 	w.health.enter(Draining)
 	return errors.Join(refused, w.offer.withdraw(), w.drain(), w.options.Slot.release())
 }
 
-// pulse is how often the main loop comes round at least.
+// pulse bounds the time of one iteration of the main loop.
 const pulse = time.Second
 
-// goOn is the main loop, until ctx ends or Temporal refuses to be polled.
-func (w *Worker) goOn(ctx context.Context) error {
+// mainLoop runs until ctx ends or Temporal refuses polls.
+func (w *Worker) mainLoop(ctx context.Context) error {
 	ticker := time.NewTicker(pulse)
 	defer ticker.Stop()
 	for {

@@ -22,8 +22,8 @@ const HealthPortVariable = "MAESTRO_HEALTH_PORT"
 // HealthPortUsage is the help of --health-port.
 const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath + " on, on all interfaces; 0: a free port (default $" + HealthPortVariable + ", else none)"
 
-// HealthPort is the port that a flag or the environment names; ok is false where
-// neither does.
+// HealthPort returns the port of a flag or the environment; ok is false if neither
+// has one.
 func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err error) {
 	value, source := flag, "--health-port"
 	if value == "" {
@@ -40,15 +40,15 @@ func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err
 }
 
 // askLimit is the timeout of a readiness request.
-const askLimit = 2 * time.Second
+const readyTimeout = 2 * time.Second
 
-// answerSize bounds what is read of an answer, in bytes.
+// answerSize bounds how much of an answer is read, in bytes.
 const answerSize = 64 << 10
 
 // ErrNotReady means that the worker on this host takes no work.
 var ErrNotReady = errors.New("not ready")
 
-// newHealth returns the command that asks the worker on this host whether it is
+// newHealth returns the command that checks whether the worker on this host is
 // ready.
 func (p Process) newHealth() *cobra.Command {
 	var flag string
@@ -66,7 +66,7 @@ func (p Process) newHealth() *cobra.Command {
 			if !ok || port == 0 {
 				return fmt.Errorf("missing port; give the worker's with --health-port or %s", HealthPortVariable)
 			}
-			return askReady(cmd.Context(), port)
+			return checkReady(cmd.Context(), port)
 		},
 	}
 	cmd.Flags().StringVar(&flag, "health-port", "", "the worker's --health-port (default $"+HealthPortVariable+")")
@@ -74,8 +74,8 @@ func (p Process) newHealth() *cobra.Command {
 }
 
 // askReady returns nil if the worker on a port of this host is ready.
-func askReady(ctx context.Context, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+func checkReady(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + ReadyPath
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
