@@ -63,8 +63,8 @@ func TestNobodyMayDoAnything(t *testing.T) {
 		for _, p := range []access.Permission{access.View, access.Approve, access.Operate, access.Admin, "", "unknown"} {
 			for _, team := range []string{access.NoTeam, access.AllTeams, "web"} {
 				err := access.Check(ctx, p, team)
-				require.ErrorIs(t, err, access.ErrNobody)
-				require.EqualError(t, err, "nobody is signed in; sign in, or send a token")
+				require.ErrorIs(t, err, access.ErrNotSignedIn)
+				require.EqualError(t, err, "not signed in; sign in, or send a token")
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestADenialSaysWhichRoleIsMissing(t *testing.T) {
 		var denied *access.DeniedError
 		require.ErrorAs(t, err, &denied)
 		require.Equal(t, []access.Role{access.RoleOperator, access.RoleAdmin}, denied.Roles)
-		require.NotErrorIs(t, err, access.ErrNobody)
+		require.NotErrorIs(t, err, access.ErrNotSignedIn)
 		require.EqualError(t, err, text)
 	}
 }

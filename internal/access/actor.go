@@ -10,10 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
-// Via is how an actor came in.
+// Via is how an actor was authenticated.
 type Via string
 
-// The ways in.
+// The ways of authentication.
 const (
 	ViaCLI   Via = "cli"
 	ViaLink  Via = "link" // a one-time link
@@ -22,19 +22,19 @@ const (
 	ViaHook  Via = "hook" // a signed call from another system
 )
 
-// Actor is who does something.
+// Actor is the person, token or hook that makes a request.
 type Actor struct {
-	// Name is who it is, for people and records: user@host, an address of mail, the name of
+	// Name identifies the actor for people and records: user@host, an email address, the name of
 	// a token.
 	Name string `json:"name"`
 	// Owner is the person who made the token, where the actor is one; empty: the actor is
 	// that person.
 	Owner string `json:"owner,omitempty"`
 	Via   Via    `json:"via"`
-	// From is the address that a request came from; empty: from this process.
+	// From is the client address of a request; empty: the actor is in this process.
 	From  string `json:"from,omitempty"`
 	Roles Roles  `json:"roles"`
-	// Groups are those that the provider of sign-ins states, or that a token was given.
+	// Groups are the groups from the OIDC provider, or those of a token.
 	Groups []string `json:"groups,omitempty"`
 	// ReadOnly: nothing but [View] is allowed, whatever the roles are.
 	ReadOnly bool `json:"read_only,omitempty"`
@@ -46,7 +46,7 @@ func Local(name string) Actor {
 	return Actor{Name: name, Via: ViaCLI, Roles: Roles{AllTeams: {RoleAdmin}}}
 }
 
-// Person is the person behind an actor: two tokens of one person are one person.
+// Person returns the person of an actor: the owner of a token, otherwise the actor.
 func (a Actor) Person() string { return cmp.Or(a.Owner, a.Name) }
 
 // OnHost reports whether an actor is a user of a host of the store, who can write its files: by
@@ -55,31 +55,31 @@ func (a Actor) OnHost() bool { return a.Via == ViaCLI || a.Via == ViaLink }
 
 type actorKey struct{}
 
-// With returns a context in which the actor acts.
+// With returns a context with an actor.
 func With(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// Of returns who acts in a context; ok is false if nobody does.
+// Of returns the actor of a context; ok is false if there is none.
 func Of(ctx context.Context) (a Actor, ok bool) {
 	a, ok = ctx.Value(actorKey{}).(Actor)
 	return a, ok && a.Name != ""
 }
 
-// ErrNobody says that nobody is signed in.
-var ErrNobody = errors.New("nobody is signed in")
+// ErrNotSignedIn means that the request has no credential.
+var ErrNotSignedIn = errors.New("not signed in")
 
-// DeniedError says that somebody may not do something.
+// DeniedError means that an actor does not have a permission.
 type DeniedError struct {
-	// Actor is who may not; empty: nobody is signed in.
+	// Actor is who is denied; empty: not signed in.
 	Actor      string
 	Permission Permission
-	// Team is the one that it concerns, [NoTeam] or [AllTeams].
+	// Team is the team of the operation, [NoTeam] or [AllTeams].
 	Team string
-	// Roles are those of which one would be enough; none where ReadOnly denies it.
+	// Roles are the sufficient roles: one of them is needed. None if ReadOnly denies it.
 	Roles    []Role
 	ReadOnly bool
-	// Groups are those of which a member is needed, whatever the roles are.
+	// Groups are the groups of which a member is needed, besides the roles.
 	Groups []string
 }
 
@@ -98,7 +98,7 @@ func (e *DeniedError) Error() string {
 	}
 	switch {
 	case e.Actor == "":
-		return ErrNobody.Error() + "; sign in, or send a token"
+		return ErrNotSignedIn.Error() + "; sign in, or send a token"
 	case len(e.Groups) > 0:
 		return fmt.Sprintf("%s may not %s here: a member of %s is needed", safetext.Clip(e.Actor, 80), e.Permission, safetext.Clip(strings.Join(e.Groups, " or "), 300))
 	case e.ReadOnly:
@@ -112,8 +112,8 @@ func (e *DeniedError) Error() string {
 		safetext.Clip(e.Actor, 80), e.Permission, strings.Join(words, " or "), of)
 }
 
-// Is reports that an error of nobody is [ErrNobody].
-func (e *DeniedError) Is(target error) bool { return target == ErrNobody && e.Actor == "" }
+// Is reports that a denial without an actor is [ErrNotSignedIn].
+func (e *DeniedError) Is(target error) bool { return target == ErrNotSignedIn && e.Actor == "" }
 
 // Check returns a [*DeniedError] unless the actor in the context has a permission for a team,
 // [NoTeam] or [AllTeams].

@@ -17,13 +17,13 @@ const (
 	auditDir    = "audit"
 	auditSuffix = ".jsonl"
 
-	// Of denials to one actor, one a minute is recorded, for so many actors and actions.
+	// For each actor and action, one denial a minute is recorded. These bound the remembered ones.
 	deniedEvery = time.Minute
 	deniedKeys  = 4096
 )
 
 // Audit is the audit log of a store: a journal for each day, by UTC. Nothing removes its
-// entries. A nil Audit, of those who have no store, records nothing.
+// entries. A nil Audit, for callers without a store, records nothing.
 type Audit struct {
 	docs   storage.Storage
 	now    func() time.Time
@@ -36,9 +36,10 @@ func NewAudit(docs storage.Storage, now func() time.Time) *Audit {
 }
 
 // Change makes a change if the actor in the context has the permission for the event's team,
-// and records it: the intent before the change, which is refused if that cannot be written, and
-// the outcome after it. A denial is a [*DeniedError], which is recorded too. The event needs
-// its action and what it is about; who, when and from where are added.
+// and records it. It records the intent before the change, and refuses the change if that
+// cannot be written. It records the outcome after it. A denial is a [*DeniedError], which is
+// also recorded. The caller sets the event's action and subject; Change adds the actor, the
+// time and the client address.
 func (a *Audit) Change(ctx context.Context, p Permission, e Event, change func(context.Context) error) error {
 	if err := a.Check(ctx, p, e); err != nil {
 		return err
@@ -55,12 +56,12 @@ func (a *Audit) Check(ctx context.Context, p Permission, e Event) error {
 	return err
 }
 
-// do is Change for an actor who may.
+// do is Change without the check of the permission.
 func (a *Audit) do(ctx context.Context, e Event, change func(context.Context) error) error {
 	if a == nil {
 		return change(ctx)
 	}
-	e = e.filled(ctx, a.now())
+	e = e.withActor(ctx, a.now())
 	e.Outcome = ""
 	if err := a.append(ctx, e.At, line{Event: &e}); err != nil {
 		return fmt.Errorf("nothing was changed, because the audit log cannot be written: %w", err)
@@ -91,7 +92,7 @@ func (a *Audit) Record(ctx context.Context, e Event) error {
 	if a == nil {
 		return nil
 	}
-	e = e.filled(ctx, a.now())
+	e = e.withActor(ctx, a.now())
 	return a.append(ctx, e.At, line{Event: &e})
 }
 
@@ -111,8 +112,8 @@ func (a *Audit) append(ctx context.Context, day time.Time, l line) error {
 
 func auditKey(day string) string { return auditDir + "/" + day + auditSuffix }
 
-// wholeLines are the lines of a journal; what follows the last line's end was being written
-// when its writer ended.
+// wholeLines returns the complete lines of a journal. An incomplete last line is from a writer
+// that was interrupted.
 func wholeLines(data []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for {

@@ -111,7 +111,7 @@ func TestDenialsAreRecordedOnceAMinute(t *testing.T) {
 			err := a.Change(ann("viewer"), access.Operate, access.Event{Action: action, Team: "web"}, never)
 			require.ErrorAs(t, err, new(*access.DeniedError))
 		}
-		require.ErrorIs(t, a.Change(context.Background(), access.View, access.Event{Action: "session.start"}, never), access.ErrNobody)
+		require.ErrorIs(t, a.Change(context.Background(), access.View, access.Event{Action: "session.start"}, never), access.ErrNotSignedIn)
 	}
 	events := eventsOf(t, a, access.EventFilter{})
 	require.Len(t, events, 3)

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// pace is how often a body is looked at, and paceBytes what has to come of it meanwhile.
-	pace      = 30 * time.Second
-	paceBytes = 512 << 10
+	// bodyCheckInterval is how often a body is checked, and paceBytes how much of it must be received in between.
+	bodyCheckInterval = 30 * time.Second
+	paceBytes         = 512 << 10
 )
 
-// errSlow ends a body that comes too slowly, or whose sender may send it no more.
-var errSlow = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded}
+// errSlowBody ends a body that is too slow, or whose sender's credential has ended.
+var errSlowBody = &RefusedError{Status: http.StatusRequestTimeout, Title: "Too slow", Text: "the body of the request came too slowly", Err: os.ErrDeadlineExceeded}
 
-// pacedBody is the body of a request, which ends with an error when too little of it comes: senders
-// that send nothing would otherwise keep what the server reserves for them.
+// pacedBody is the body of a request that ends with an error if it is received too slowly. Otherwise
+// clients that send nothing would hold the server's resources.
 type pacedBody struct {
 	io.ReadCloser
 	conn  *http.ResponseController
 	every time.Duration
 	mu    sync.Mutex
 	timer *time.Timer
-	// came counts the bytes since the last look.
-	came int
+	// received counts the bytes since the last check.
+	received int
 	// ended: nothing of it is waited for; refused: because of what came of it, or because of its sender.
 	ended, refused bool
 }
@@ -36,7 +36,7 @@ func newPacedBody(w http.ResponseWriter, body io.ReadCloser, every time.Duration
 	b := &pacedBody{ReadCloser: body, conn: http.NewResponseController(w), every: every, ended: body == http.NoBody}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.timer = time.AfterFunc(every, b.look)
+	b.timer = time.AfterFunc(every, b.check)
 	return b
 }
 
@@ -45,26 +45,26 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	refused := b.refused
 	b.mu.Unlock()
 	if refused { // whoever reads may have set another deadline
-		return 0, errSlow
+		return 0, errSlowBody
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
-	b.came += n
+	b.received += n
 	b.mu.Unlock()
 	if err != nil {
 		b.stop() // a deadline after the end would cancel the request
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errSlow
+		err = errSlowBody
 	}
 	return n, err
 }
 
-// look ends the body if too little came of it.
-func (b *pacedBody) look() {
+// check ends the body if too little of it was received.
+func (b *pacedBody) check() {
 	b.mu.Lock()
-	enough := b.came >= paceBytes
-	b.came = 0
+	enough := b.received >= paceBytes
+	b.received = 0
 	if enough && !b.ended {
 		b.timer.Reset(b.every)
 	}
@@ -74,7 +74,7 @@ func (b *pacedBody) look() {
 	}
 }
 
-// end ends a read that waits, and all that follow.
+// end ends a waiting read and all later ones.
 func (b *pacedBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

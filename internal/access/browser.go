@@ -36,7 +36,7 @@ type browser struct {
 	Expires time.Time `json:"expires"`
 }
 
-func (b browser) live(now time.Time) bool {
+func (b browser) isSignedIn(now time.Time) bool {
 	return b.Name != "" && now.Before(b.Expires) && now.Sub(b.Seen) < browserIdle
 }
 
@@ -59,7 +59,7 @@ func (b browsers) create(who browser, lifetime time.Duration, old string) (id st
 	id = newSecret()
 	return id, b.known.change(func(all map[string]browser) error {
 		delete(all, hashOf(old))
-		maps.DeleteFunc(all, func(_ string, b browser) bool { return !b.live(now) })
+		maps.DeleteFunc(all, func(_ string, b browser) bool { return !b.isSignedIn(now) })
 		byUse := slices.SortedFunc(maps.Keys(all), func(x, y string) int { return all[x].Seen.Compare(all[y].Seen) })
 		for len(all) >= maxBrowsers {
 			delete(all, byUse[0])
@@ -73,7 +73,7 @@ func (b browsers) create(who browser, lifetime time.Duration, old string) (id st
 // find returns who is signed in; ok is false for an id that is unknown or has expired.
 func (b browsers) find(id string) (who browser, ok bool, err error) {
 	now, hash := b.now(), hashOf(id)
-	if who, _, err = b.known.find(hash); err != nil || !who.live(now) {
+	if who, _, err = b.known.find(hash); err != nil || !who.isSignedIn(now) {
 		return who, false, err
 	}
 	if now.Sub(who.Seen) > browserSeen {

@@ -1,7 +1,7 @@
-// Package access decides who may do what, and keeps the audit log of who did. An [Actor]
-// travels in the context; whatever changes or shows something asks [Check] or [Audit.Change]
-// first. Without an actor everything is denied. A [Guard] finds out who sends a request over
-// HTTP: by a one-time link, a token, or a provider of sign-ins (OpenID Connect).
+// Package access has authentication, permissions and the audit log. The context has the
+// [Actor]. Every operation must call [Check] or [Audit.Change] first. Without an actor
+// everything is denied. A [Guard] authenticates HTTP requests by a one-time link, a token, a
+// signature, or an OpenID Connect provider.
 //
 //	audit/<date>.jsonl      the audit log of a day, by UTC: a line for each event or outcome
 //	access/links.json       one-time links, by the hashes of their codes

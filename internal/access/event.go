@@ -72,7 +72,7 @@ const (
 )
 
 // filled is an event with who acts in the context, its time and bounded texts.
-func (e Event) filled(ctx context.Context, now time.Time) Event {
+func (e Event) withActor(ctx context.Context, now time.Time) Event {
 	if a, ok := Of(ctx); ok {
 		e.Actor, e.Owner, e.Via, e.From = a.Name, a.Owner, a.Via, a.From
 	}
@@ -91,7 +91,7 @@ func (e *Event) texts() []*string {
 
 // shown is an event as it was read, fit to be shown: what would not be seen in its texts is
 // written as Go does in strings.
-func (e Event) shown() Event {
+func (e Event) printable() Event {
 	for _, text := range append(e.texts(), &e.Detail, &e.Error) {
 		*text = safetext.Name(*text)
 	}

@@ -119,7 +119,7 @@ func (f EventFilter) take(page *EventPage, day string, data []byte, before place
 			page.Cursor = place{day, lines[i] + 1}.cursor()
 			return true
 		}
-		page.Events = append(page.Events, e.shown())
+		page.Events = append(page.Events, e.printable())
 	}
 	return false
 }

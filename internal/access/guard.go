@@ -18,13 +18,13 @@ import (
 // DefaultBody is the largest body of a request, in bytes, where Options says nothing else.
 const DefaultBody = 1 << 20
 
-// Options says what a guard guards.
+// Options are the settings of a [Guard].
 type Options struct {
 	// Docs is the storage of the store.
 	Docs  storage.Storage
 	Audit *Audit
 	Now   func() time.Time
-	// User is who one-time links sign in: the user of the server's process, as user@host.
+	// User is the user whom one-time links sign in: the user of the server's process, as user@host.
 	User string
 	// Addresses are those that the server listens on, host:port. Hosts are other names by
 	// which it may be called, with or without a port; the first is the one in links.
@@ -32,7 +32,7 @@ type Options struct {
 	Hosts     []string
 	// TLS: the server speaks https itself.
 	TLS bool
-	// Proxies are networks whose X-Forwarded headers are believed.
+	// Proxies are networks whose X-Forwarded headers are trusted.
 	Proxies []netip.Prefix
 	// ReadOnly: nothing can be changed.
 	ReadOnly bool
@@ -41,10 +41,10 @@ type Options struct {
 	Public []string
 	// API are paths of programs, which get no pages for people. As Public.
 	API []string
-	// Signed are paths that only calls reach which Signature accepts, as Public.
+	// Signed are paths for calls that Signature accepts, in the format of Public.
 	Signed []string
-	// Signature returns who has signed a call, and the request for the handler; [ErrSignature]:
-	// nobody whom this server knows.
+	// Signature returns the actor that has signed a call, and the request for the handler. The
+	// error is [ErrSignature] if the signature is not valid.
 	Signature func(*http.Request) (Actor, *http.Request, error)
 	// OIDC is the provider by which people sign in; nil: there is none.
 	OIDC *OIDCOptions
@@ -57,13 +57,13 @@ type Options struct {
 	Pace time.Duration
 }
 
-// RefusedError says why a request is refused although its sender may make it.
+// RefusedError means that a request is refused although its actor has the permission.
 type RefusedError struct {
 	Status      int
 	Title, Text string
-	// After is what to wait before another try; zero: nothing is known.
+	// After is the time to wait before a retry; zero: unknown.
 	After time.Duration
-	// Err is the cause; nil: there is none besides.
+	// Err is the cause; nil: none.
 	Err error
 }
 
@@ -75,10 +75,10 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // errTooLarge refuses a body that is longer than it may be.
 var errTooLarge = &RefusedError{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Text: "the body of the request is too large"}
 
-// Guard lets only those in who may, and says to handlers who it is; see [Of].
+// Guard authenticates requests, and passes the actor to handlers; see [Of].
 type Guard struct {
 	options  Options
-	doors    doors
+	doors    serverNames
 	browsers browsers
 	links    links
 	tokens   *Tokens
@@ -91,7 +91,7 @@ type Guard struct {
 // NewGuard returns a guard.
 func NewGuard(o Options) *Guard {
 	return &Guard{
-		options: o, doors: newDoors(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
+		options: o, doors: newServerNames(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
 		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
@@ -192,7 +192,7 @@ func (g *Guard) body(w http.ResponseWriter, r *http.Request, body io.ReadCloser)
 		release()
 		return nil, errTooLarge
 	}
-	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, pace))
+	paced := newPacedBody(w, body, cmp.Or(g.options.Pace, bodyCheckInterval))
 	stop := context.AfterFunc(r.Context(), paced.end)
 	r.Body = http.MaxBytesReader(w, paced, limit)
 	return func() {
@@ -211,10 +211,10 @@ func removeFiles(r *http.Request) {
 	}
 }
 
-// ErrSignedOut ends what a credential has begun that is good no more.
+// ErrSignedOut is the cause of the end of a request whose credential has become invalid.
 var ErrSignedOut = errors.New("signed out, revoked or expired")
 
-// watchEvery is how often the credential of a request that takes long is looked at again.
+// watchEvery is how often the credential of a long request is checked again.
 const watchEvery = 500 * time.Millisecond
 
 // watch ends a request whose credential ends meanwhile: streams of events take long. The
@@ -228,7 +228,7 @@ func (g *Guard) watch(c credential, cancel context.CancelCauseFunc) (stop func()
 			return
 		default:
 		}
-		if !c.again() {
+		if !c.recheck() {
 			cancel(ErrSignedOut)
 			return
 		}

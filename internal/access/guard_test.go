@@ -369,7 +369,7 @@ func TestWhoIsNotSignedInGetsAPageOrAProblem(t *testing.T) {
 		require.Equal(t, 401, got.StatusCode)
 		require.Equal(t, "application/problem+json", got.Header.Get("Content-Type"))
 		require.Equal(t, `Bearer realm="maestro"`, got.Header.Get("WWW-Authenticate"))
-		require.JSONEq(t, `{"type":"about:blank","title":"Sign in","status":401,"detail":"nobody is signed in"}`, got.text)
+		require.JSONEq(t, `{"type":"about:blank","title":"Sign in","status":401,"detail":"not signed in"}`, got.text)
 	}
 	require.Equal(t, 401, u.get("/").StatusCode)
 	require.Empty(t, u.get("/health").seen(t).Actor.Name)

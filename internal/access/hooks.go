@@ -25,7 +25,7 @@ const (
 	maxSecrets = 5
 )
 
-// HookKind says who calls a hook, and how it signs.
+// HookKind is the format of a hook's calls and signatures.
 type HookKind string
 
 // The kinds of hooks.
@@ -36,8 +36,8 @@ const (
 	HookGitHub HookKind = "github"
 )
 
-// Hook is what is known of a hook, besides its secret: an address by which another system starts
-// sessions of one team with signed calls.
+// Hook is an address at which another system starts sessions of one team with signed calls. It does
+// not have the hook's secrets.
 type Hook struct {
 	Name string   `json:"name"`
 	Kind HookKind `json:"kind"`
@@ -63,15 +63,15 @@ func (h Hook) TeamName() string {
 	return name
 }
 
-// Actor is who a hook acts as: an operator of its team.
+// Actor returns the actor of a hook's calls: an operator of its team.
 func (h Hook) Actor() Actor {
 	return Actor{Name: "hook " + h.Name, Via: ViaHook, Roles: Roles{h.TeamName(): {RoleOperator}}}
 }
 
-// ErrSignature says that a call has no signature of a hook that there is. It does not say more.
+// ErrSignature means that a call has no valid signature of an existing hook. It has no details on purpose.
 var ErrSignature = errors.New("the hook is unknown, or the signature or its time is wrong")
 
-// HookError says that there is no such hook, or that a new one cannot be as it is asked for.
+// HookError means that a hook does not exist, or that a new one is not valid.
 type HookError struct {
 	// Unknown: there is no such hook.
 	Unknown bool
@@ -85,7 +85,7 @@ func (e *HookError) Error() string { return e.text }
 // its hash is not enough.
 type SecretHook struct {
 	Hook
-	// Key names the hook's sessions. It stays when the secret changes, and is shown to nobody.
+	// Key is part of the ids of the hook's sessions. It stays when the secret changes, and is never shown.
 	Key string `json:"key"`
 	// Secrets are those that sign, the newest first.
 	Secrets []HookSecret `json:"secrets"`
@@ -178,7 +178,7 @@ func (h *Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) 
 			if old.Until.IsZero() || old.Until.After(until) {
 				old.Until = until
 			}
-			if old.good(h.now()) {
+			if old.isAccepted(h.now()) {
 				kept = append(kept, old)
 			}
 		}
@@ -193,7 +193,7 @@ func (h *Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) 
 }
 
 // good reports whether the secret is accepted.
-func (s HookSecret) good(now time.Time) bool { return s.Until.IsZero() || now.Before(s.Until) }
+func (s HookSecret) isAccepted(now time.Time) bool { return s.Until.IsZero() || now.Before(s.Until) }
 
 // change changes a hook, for an admin of its team. A hook of another team looks like none.
 func (h *Hooks) change(ctx context.Context, action, name string, change func(map[string]SecretHook) error) (Hook, error) {
@@ -232,6 +232,6 @@ func (h *Hooks) Find(name string) (found SecretHook, err error) {
 		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secrets: []HookSecret{{Secret: newHookSecret()}}}, nil
 	}
 	now := h.now()
-	found.Secrets = slices.DeleteFunc(slices.Clone(found.Secrets), func(s HookSecret) bool { return !s.good(now) })
+	found.Secrets = slices.DeleteFunc(slices.Clone(found.Secrets), func(s HookSecret) bool { return !s.isAccepted(now) })
 	return found, nil
 }

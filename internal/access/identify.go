@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// credential is what a request has shown of who sends it.
+// credential is the credential of a request.
 type credential struct {
 	actor Actor
 	// csrf is the token of the browser's session; empty: it is no browser.
 	csrf string
-	// again reports whether it is still good.
-	again func() bool
+	// recheck reports whether it is still valid.
+	recheck func() bool
 }
 
-// What is wrong with a request: there is no credential, there is one that is not good, too many come
-// at once, or a browser was led to it from elsewhere.
+// The errors of authentication: no credential, an invalid one, too many requests, or a cross-site
+// request of a browser.
 var (
-	errNone    = errors.New("sign in, or send a token")
-	errInvalid = errors.New("the token is unknown, revoked or expired")
-	errTooMany = errors.New("too many calls at once come from this address")
-	errForged  = errors.New("the request does not come from a page of this server; load the page again and repeat it")
+	errNoCredential = errors.New("sign in, or send a token")
+	errInvalid      = errors.New("the token is unknown, revoked or expired")
+	errTooMany      = errors.New("too many calls at once come from this address")
+	errForged       = errors.New("the request does not come from a page of this server; load the page again and repeat it")
 )
 
 // identify returns who sends a request, which no page of another server has led a browser to.
@@ -45,17 +45,17 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	}
 	id := v.cookie(r)
 	if id == "" {
-		return credential{}, errNone
+		return credential{}, errNoCredential
 	}
 	who, ok, err := g.browsers.find(id)
 	if err != nil {
 		return credential{}, err
 	}
 	if !ok {
-		return credential{}, errNone
+		return credential{}, errNoCredential
 	}
 	c := credential{actor: g.actor(who, v), csrf: csrfOf(id)}
-	c.again = func() bool {
+	c.recheck = func() bool {
 		_, ok, err := g.browsers.find(id)
 		return ok || err != nil
 	}
@@ -77,7 +77,7 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 		return credential{}, errInvalid
 	}
 	actor := Actor{Name: token.Name, Owner: token.By, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
-	return credential{actor: actor, again: func() bool {
+	return credential{actor: actor, recheck: func() bool {
 		_, ok, err := g.tokens.find(secret)
 		return ok || err != nil
 	}}, nil
@@ -113,7 +113,7 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 		return credential{}, r, err
 	}
 	actor.From, actor.ReadOnly = v.client, g.options.ReadOnly
-	return credential{actor: actor, again: func() bool { return true }}, verified, nil
+	return credential{actor: actor, recheck: func() bool { return true }}, verified, nil
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {
@@ -139,7 +139,7 @@ func checkBrowser(r *http.Request, v visit, token string) error {
 		}
 		return errForged
 	}
-	if site != "" && site != "same-origin" || !fromHere(r, v, site) {
+	if site != "" && site != "same-origin" || !isSameOrigin(r, v, site) {
 		return errForged
 	}
 	given, err := givenToken(r)
@@ -161,7 +161,7 @@ func isSafe(method string) bool {
 
 // fromHere reports whether the browser says that a page of this server sends the request. A
 // browser that says nothing is not believed.
-func fromHere(r *http.Request, v visit, site string) bool {
+func isSameOrigin(r *http.Request, v visit, site string) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
 		return len(origins) == 1 && strings.EqualFold(origins[0], v.origin())
 	}

@@ -199,7 +199,7 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 		return who, fmt.Errorf("%w: it is for another client", errIdentity)
 	}
 	if claims[p.options.GroupsClaim] == nil {
-		if err := p.more(ctx, found, token, id.Subject, claims); err != nil {
+		if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 			return who, err
 		}
 	}
@@ -207,7 +207,7 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 }
 
 // more adds the claims that the provider states on request only.
-func (p *oidcProvider) more(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string, claims map[string]json.RawMessage) error {
+func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string, claims map[string]json.RawMessage) error {
 	if found.UserInfoEndpoint() == "" {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota lets each key do something so many times at once, and then once in a while. It
-// remembers a fixed number of keys and forgets those that it saw longest ago.
+// quota is a rate limit for each key: a burst, and then one in each interval. It has a fixed
+// number of keys, and drops the least recently used one.
 type quota struct {
 	keys  *lru.Cache[string, *rate.Limiter]
 	every rate.Limit

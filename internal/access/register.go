@@ -11,9 +11,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// believed is for how long a register is believed that was read: what another process removes
-// from it is effective after that.
-const believed = 300 * time.Millisecond
+// cacheTime is how long a register is cached: an entry that another process removes is invalid
+// after this time.
+const cacheTime = 300 * time.Millisecond
 
 // register is a document of entries by the hash of a secret, or by an id.
 type register[E any] struct {
@@ -64,7 +64,7 @@ func (r *register[E]) recent(newest bool) (map[string]E, error) {
 			return nil, fmt.Errorf("read %s: %w", r.key, err)
 		}
 	}
-	if r.entries != nil && age >= 0 && age < believed && written.Equal(r.written) {
+	if r.entries != nil && age >= 0 && age < cacheTime && written.Equal(r.written) {
 		return r.entries, nil
 	}
 	entries, _, err := r.load()

@@ -9,7 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Role is what somebody is to a team.
+// Role is the role of an actor for a team.
 type Role string
 
 // The roles. Each may view; an admin may do everything.
@@ -28,7 +28,7 @@ type Permission string
 
 // The permissions.
 const (
-	// View shows what there is.
+	// View permits reading.
 	View Permission = "view"
 	// Approve approves and rejects phases.
 	Approve Permission = "approve"
@@ -40,7 +40,7 @@ const (
 	Admin Permission = "administer"
 )
 
-// permitted are the roles that have a permission.
+// permitted has the roles that have each permission.
 var permitted = map[Permission][]Role{
 	View:    AllRoles,
 	Approve: {RoleApprover, RoleAdmin},

@@ -21,7 +21,7 @@ var files embed.FS
 
 var page = template.Must(template.ParseFS(files, "login.html"))
 
-// fault is an answer to a request that is refused.
+// fault is the response to a refused request.
 type fault struct {
 	status      int
 	title, text string
@@ -125,7 +125,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
 		}
 	}
-	if err != nil && !errors.Is(err, errNone) {
+	if err != nil && !errors.Is(err, errNoCredential) {
 		g.refuse(w, r, v, err)
 		return
 	}
@@ -147,11 +147,11 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 		g.answer(w, r, fault{status: http.StatusForbidden, title: "You may not do this", text: err.Error()})
 	case errors.Is(err, errForged):
 		g.answer(w, r, fault{status: http.StatusForbidden, title: "Refused", text: err.Error()})
-	case errors.Is(err, errNone) && fromElsewhere(r):
+	case errors.Is(err, errNoCredential) && isCrossSiteNavigation(r):
 		g.answer(w, r, fault{status: http.StatusOK, title: "Maestro", reload: true})
-	case errors.Is(err, errNone):
+	case errors.Is(err, errNoCredential):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro"`)
-		g.answer(w, r, fault{status: http.StatusUnauthorized, title: "Sign in", text: ErrNobody.Error(), signIn: true})
+		g.answer(w, r, fault{status: http.StatusUnauthorized, title: "Sign in", text: ErrNotSignedIn.Error(), signIn: true})
 	case errors.Is(err, errInvalid):
 		wait := g.failures.note(r.Context(), v, "token.use", err.Error())
 		w.Header().Set("WWW-Authenticate", `Bearer realm="maestro", error="invalid_token"`)
@@ -176,7 +176,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 
 // fromElsewhere reports whether somebody has followed a link on a page of another server. The
 // browser then keeps its cookie back, and sends it when the page loads itself again.
-func fromElsewhere(r *http.Request) bool {
+func isCrossSiteNavigation(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return r.Method == http.MethodGet && (site == "cross-site" || site == "same-site") &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"

@@ -31,7 +31,7 @@ const (
 	maxGroup       = 200
 )
 
-// Token is what is known of a token, besides its secret.
+// Token is a token without its secret.
 type Token struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
@@ -61,7 +61,7 @@ func (t Token) State(now time.Time) string {
 }
 
 // over reports whether a token has been revoked or has expired for a long time.
-func (t Token) over(now time.Time) bool {
+func (t Token) isRemovable(now time.Time) bool {
 	long := now.Add(-tokensKept)
 	return t.RevokedAt != nil && t.RevokedAt.Before(long) || t.ExpiresAt != nil && t.ExpiresAt.Before(long)
 }
@@ -78,7 +78,7 @@ func NewTokens(docs storage.Storage, audit *Audit, now func() time.Time) *Tokens
 	return &Tokens{newRegister[Token](docs, tokensKey, now), audit, now}
 }
 
-// TokenError says that there is no such token, or that a new one cannot be as it is asked for.
+// TokenError means that a token does not exist, or that a new one is not valid.
 type TokenError struct {
 	// Unknown: there is no such token.
 	Unknown bool
@@ -102,7 +102,7 @@ func mayManage(ctx context.Context, roles Roles) error {
 	return nil
 }
 
-// NewToken says what token to make.
+// NewToken has the parameters of a new token.
 type NewToken struct {
 	Name  string
 	Roles Roles
@@ -169,7 +169,7 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	}
 	err = t.audit.do(ctx, event, func(context.Context) error {
 		return t.known.change(func(all map[string]Token) error {
-			maps.DeleteFunc(all, func(_ string, known Token) bool { return known.over(now) })
+			maps.DeleteFunc(all, func(_ string, known Token) bool { return known.isRemovable(now) })
 			for _, known := range all {
 				if known.Name == name && known.State(now) == "active" {
 					return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", name, known.ID)}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// visit is what a request says of its connection, as far as that can be believed.
+// visit has the trusted facts on the connection of a request.
 type visit struct {
 	// client is the address of the browser or program.
 	client string
@@ -41,19 +41,19 @@ func hostName(host string) string {
 	return name
 }
 
-// doors are the addresses and names at which this server may be called.
-type doors struct {
+// serverNames are the addresses and names of this server.
+type serverNames struct {
 	// hosts are names and addresses, with or without a port, in lower case.
 	hosts []string
 	// ports are those that it listens on.
 	ports []string
-	// proxies are the networks whose X-Forwarded headers are believed.
+	// proxies are the networks whose X-Forwarded headers are trusted.
 	proxies []netip.Prefix
 	tls     bool
 }
 
-func newDoors(o Options) doors {
-	d := doors{proxies: o.Proxies, tls: o.TLS}
+func newServerNames(o Options) serverNames {
+	d := serverNames{proxies: o.Proxies, tls: o.TLS}
 	for _, host := range o.Hosts {
 		d.hosts = append(d.hosts, strings.ToLower(host))
 	}
@@ -73,7 +73,7 @@ func newDoors(o Options) doors {
 // visit reads what a request says of its connection; ok is false if it calls this server by a
 // name that is not its own. What proxies add is taken out of the request's header: nothing
 // behind the guard reads it.
-func (d doors) visit(r *http.Request) (v visit, ok bool) {
+func (d serverNames) visit(r *http.Request) (v visit, ok bool) {
 	remote := addressOf(r.RemoteAddr)
 	v = visit{client: remote.String(), host: strings.ToLower(r.Host), secure: r.TLS != nil || d.tls}
 	if d.isProxy(remote) {
@@ -90,12 +90,12 @@ func (d doors) visit(r *http.Request) (v visit, ok bool) {
 			r.Header.Del(name)
 		}
 	}
-	return v, d.known(v.host, r)
+	return v, d.isOwn(v.host, r)
 }
 
 // forwardedFor is the client that proxies name: the last address that is not a proxy's. What
 // stands before it was written by the client.
-func (d doors) forwardedFor(remote netip.Addr, headers []string) netip.Addr {
+func (d serverNames) forwardedFor(remote netip.Addr, headers []string) netip.Addr {
 	for _, hop := range slices.Backward(strings.Split(strings.Join(headers, ","), ",")) {
 		addr := addressOf(strings.TrimSpace(hop))
 		if !addr.IsValid() {
@@ -108,13 +108,13 @@ func (d doors) forwardedFor(remote netip.Addr, headers []string) netip.Addr {
 	return remote
 }
 
-func (d doors) isProxy(addr netip.Addr) bool {
+func (d serverNames) isProxy(addr netip.Addr) bool {
 	return slices.ContainsFunc(d.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // known reports whether a host is one of this server. Where it listens on all addresses, the
 // one of the connection is: no name resolves to an address in a Host header.
-func (d doors) known(host string, r *http.Request) bool {
+func (d serverNames) isOwn(host string, r *http.Request) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		name, port = host, ""

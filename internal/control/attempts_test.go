@@ -120,7 +120,7 @@ func TestATranscriptIsReadInPieces(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, control.NotFound, failed.Kind)
 	_, err = s.Range(context.Background(), "s", id, 0, 10)
-	require.ErrorIs(t, err, access.ErrNobody)
+	require.ErrorIs(t, err, access.ErrNotSignedIn)
 
 	s.fails(2, "")
 	second, err := s.Read(s.ctx, "s", control.AttemptRef{AssignmentID: s.dev, Pass: 1, Round: 1, Attempt: 2})

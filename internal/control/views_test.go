@@ -43,7 +43,7 @@ func TestEachPersonKeepsViews(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, kept, 19)
 
-	require.ErrorIs(t, views.Save(context.Background(), control.SavedView{Name: "nobody"}), access.ErrNobody)
+	require.ErrorIs(t, views.Save(context.Background(), control.SavedView{Name: "nobody"}), access.ErrNotSignedIn)
 	var denied *access.DeniedError
 	require.ErrorAs(t, views.Save(access.With(t.Context(), access.Actor{Name: "ann", Roles: viewer, ReadOnly: true}), control.SavedView{Name: "x"}), &denied)
 	files, err := filepath.Glob(filepath.Join(s.Dir(), "access", "views", "*.json"))

@@ -1,4 +1,4 @@
-// Package hook reads the calls of other systems that start sessions: it verifies who has signed a
-// call, gives each call an identity that does not change when it is repeated, and takes from it what
-// the session needs. It knows neither the store nor HTTP beyond headers and bodies.
+// Package hook reads the calls of other systems that start sessions: it verifies the signature of a
+// call, gives each call an identity that stays the same when it is repeated, and reads the session's
+// parameters from it. It uses neither the store nor HTTP, except headers and bodies.
 package hook

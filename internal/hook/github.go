@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The events of GitHub that can start a session, as people write them.
+// The events of GitHub that can start a session, in the form of the option --on.
 const (
 	onOpened  = "issues.opened"
 	onLabeled = "issues.labeled:"
@@ -26,11 +26,11 @@ const (
 	maxOn     = 200
 )
 
-// trusted are the authors whose texts may start a session. On a public repository everybody else
-// may open issues and write comments, too.
+// trusted are the associations of authors whose texts may start a session. On a public repository
+// anyone may open issues and write comments.
 var trusted = []string{"OWNER", "MEMBER", "COLLABORATOR"}
 
-// checkEvents refuses events that do not exist, or that would start with every text.
+// checkEvents refuses events that do not exist, or that have no label or command.
 func checkEvents(events []string) error {
 	if len(events) > maxEvents {
 		return fmt.Errorf("there are %d events; %d at most are taken", len(events), maxEvents)
@@ -55,7 +55,7 @@ func checkEvents(events []string) error {
 }
 
 // readGitHub returns the session that an event starts, or why it starts none. The name of the event
-// is not signed, so the body has to look like it.
+// is not signed, so the body must have the fields of this event.
 func readGitHub(h access.Hook, event string, p payload) (start *Start, ignored string) {
 	hasComment := p.has("/comment")
 	var rest string
@@ -86,7 +86,7 @@ func readGitHub(h access.Hook, event string, p payload) (start *Start, ignored s
 	return &Start{Requirement: strings.Join(texts, "\n\n"), Labels: labels}, ""
 }
 
-// issueIgnored says why an event of an issue starts nothing; empty: it starts a session.
+// issueIgnored returns why an event of an issue starts no session; empty: it starts one.
 func issueIgnored(h access.Hook, p payload) string {
 	if p.has("/issue/pull_request") {
 		return "it is a pull request"
@@ -145,7 +145,7 @@ func commentIgnored(h access.Hook, p payload) (rest, ignored string) {
 	return rest, untrusted("comment", p)
 }
 
-// untrusted says that the author of an issue or a comment may not start sessions; empty: the author
+// untrusted returns why the author of an issue or a comment may not start sessions; empty: the author
 // may.
 func untrusted(what string, p payload) string {
 	association := p.string("/" + what + "/author_association")

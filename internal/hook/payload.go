@@ -10,9 +10,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// PayloadError says what of a signed call is wrong.
+// PayloadError is an error in the body of a signed call.
 type PayloadError struct {
-	// Pointer is the JSON pointer of the value; empty: of the whole body.
+	// Pointer is the JSON pointer of the wrong value; empty: the whole body.
 	Pointer string
 	text    string
 }
@@ -36,7 +36,7 @@ func parse(body []byte) (payload, error) {
 	return p, nil
 }
 
-// at is the value at a JSON pointer (RFC 6901).
+// at returns the value at a JSON pointer (RFC 6901).
 func (p payload) at(pointer string) (value any, ok bool) {
 	value = p.object
 	for token := range jsontext.Pointer(pointer).Tokens() {
@@ -58,20 +58,20 @@ func (p payload) at(pointer string) (value any, ok bool) {
 	return value, true
 }
 
-// has reports whether there is a value at a pointer, besides null.
+// has reports whether there is a value other than null at a pointer.
 func (p payload) has(pointer string) bool {
 	v, ok := p.at(pointer)
 	return ok && v != nil
 }
 
-// string is the string at a pointer; empty if there is another value, or none.
+// string returns the string at a pointer; empty if there is another value, or none.
 func (p payload) string(pointer string) string {
 	v, _ := p.at(pointer)
 	text, _ := v.(string)
 	return text
 }
 
-// required is the string at a pointer.
+// required returns the string at a pointer, or a [*PayloadError].
 func (p payload) required(pointer string) (string, error) {
 	v, ok := p.at(pointer)
 	if !ok {

@@ -22,7 +22,7 @@ const (
 	labelPrefix    = "label."
 )
 
-// LabelHook is the label that every session of a hook has, with the hook's name.
+// LabelHook is the label of every session of a hook. Its value is the hook's name.
 const LabelHook = "hook"
 
 // The labels that sessions of GitHub have besides.
@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// usualPointer is where the requirement of a generic call is if the mapping says nothing.
+	// usualPointer is the default pointer of the requirement in a generic call.
 	usualPointer = "/requirement"
 
 	maxMapped  = 40
@@ -46,8 +46,8 @@ type Start struct {
 	Labels      map[string]string
 }
 
-// Read returns the session that a verified call starts; or why it starts none, which is empty for a
-// call that only tries the hook. What the hook cannot use of the body is a [*PayloadError].
+// Read returns the session that a verified call starts, or why it starts none. Both are empty for a
+// call that only tests the hook. An unusable body is a [*PayloadError].
 func Read(h access.Hook, header http.Header, body []byte) (start *Start, ignored string, err error) {
 	p, err := parse(body)
 	if err != nil {
@@ -90,7 +90,7 @@ func readGeneric(h access.Hook, p payload) (*Start, error) {
 	return s, nil
 }
 
-// Complete returns a new hook with what its kind has if nothing else is said.
+// Complete returns a new hook with the defaults of its kind.
 func Complete(h access.Hook) access.Hook {
 	switch h.Kind {
 	case access.HookGitHub:
@@ -108,7 +108,7 @@ func Complete(h access.Hook) access.Hook {
 	return h
 }
 
-// FieldError says which field of a new hook is wrong.
+// FieldError is an error in a field of a new hook.
 type FieldError struct {
 	Field string
 	text  string

@@ -29,10 +29,10 @@ const tolerance = 5 * time.Minute
 // maxID bounds the id of a generic call, in bytes.
 const maxID = 255
 
-// Verify checks who has signed a call, and returns what tells it from all other calls of the hook and
-// is signed itself: a call that is repeated has it again, whatever its other headers are. Anything
-// wrong is [access.ErrSignature]. It computes one HMAC of the body in every case, so that how long it
-// takes says little about hooks and secrets.
+// Verify checks the signature of a call. It returns the identity of the call, which is signed, too: it
+// is unique among the hook's calls, and a repeated call has the same one, whatever its other headers are.
+// Any error is [access.ErrSignature]. It computes one HMAC of the body in every case, so that its
+// duration gives little information on hooks and secrets.
 func Verify(kind access.HookKind, secret string, header http.Header, body []byte, now time.Time) (identity string, err error) {
 	if kind == access.HookGitHub {
 		given, valid := strings.CutPrefix(single(header, headerGitHubSignature), "sha256=")
@@ -65,8 +65,8 @@ func sum(key, prefix, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// matchesOne reports whether one of a call's signatures is the right one: who changes a secret
-// signs with both.
+// matchesOne reports whether one of a call's signatures is right: during a change of the secret a
+// call has the signatures of both.
 func matchesOne(header http.Header, right []byte) bool {
 	for given := range strings.FieldsSeq(single(header, headerSignature)) {
 		version, text, _ := strings.Cut(given, ",")
@@ -78,7 +78,7 @@ func matchesOne(header http.Header, right []byte) bool {
 	return false
 }
 
-// single is the value of a header that stands once; otherwise it is empty.
+// single returns the value of a header that occurs once; otherwise it is empty.
 func single(header http.Header, name string) string {
 	if values := header[name]; len(values) == 1 {
 		return values[0]
@@ -86,8 +86,9 @@ func single(header http.Header, name string) string {
 	return ""
 }
 
-// SessionID is the id of the session that a call starts, by the hook's name, kind and key, and the
-// identity of the call. Without the key nobody knows it before, and could start a session of it.
+// SessionID returns the id of the session that a call starts. It depends on the hook's name, kind and
+// key, and on the identity of the call. The key makes it unpredictable, so that no other user can
+// start a session with this id first.
 func SessionID(h access.Hook, key, identity string) string {
 	digest := sum([]byte(key), []byte(string(h.Kind)+"\x00"+h.Name+"\x00"), []byte(identity))
 	return h.Name + "-" + hex.EncodeToString(digest[:16])

@@ -62,7 +62,7 @@ func who(api huma.API, a control.Access) {
 		func(ctx context.Context, _ *none) (access.Actor, error) {
 			actor, ok := access.Of(ctx)
 			if !ok {
-				return actor, access.ErrNobody
+				return actor, access.ErrNotSignedIn
 			}
 			return actor, nil
 		})

@@ -54,7 +54,7 @@ func modelOf(ctx context.Context, err error) *problem {
 		return fault(http.StatusUnprocessableEntity, text, &huma.ErrorDetail{Location: failed.Field, Message: text})
 	case errors.As(err, &failed):
 		return fault(statusOf[failed.Kind], text)
-	case errors.Is(err, access.ErrNobody):
+	case errors.Is(err, access.ErrNotSignedIn):
 		return fault(http.StatusUnauthorized, text)
 	case errors.As(err, &denied):
 		return fault(http.StatusForbidden, text)

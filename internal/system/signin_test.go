@@ -62,7 +62,7 @@ func TestSignInByAProvider(t *testing.T) {
 	b.click("footer button", "Sign out")
 	b.reads("main", "With a one-time link")
 	b.visit(at + "/sessions")
-	b.reads("main", "nobody is signed in")
+	b.reads("main", "not signed in")
 	log := w.must("audit", "--actor", "ann.leads.web@example.org")
 	require.Regexp(t, `oidc +127\.0\.0\.1 +login +- +done`, log)
 
