@@ -117,7 +117,8 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 		s.since = cmp.Or(s.since, begun, d.clock())
 	})
 	filled := make(chan *failures.Failure, 1)
-	go func() { filled <- d.watchDisk(ctx, who, d.now(), stop) }()
+	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
+	go func() { filled <- d.watchDisk(ctx, who, d.now(), start, stop) }()
 	err := work(ctx)
 	stop(context.Canceled)
 	failure := <-filled
@@ -131,11 +132,10 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	return err
 }
 
-// watchDisk checks the disk until ctx ends. It stops work that fills the disk and returns a
-// failure; nil: the disk was not filled.
-func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, stop context.CancelCauseFunc) *failures.Failure {
-	before, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
-	var had session.Written
+// watchDisk checks the disk until ctx ends. start is the disk when the work began. It stops work
+// that fills the disk and returns a failure; nil: the disk was not filled.
+func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, start session.Disk, stop context.CancelCauseFunc) *failures.Failure {
+	before, had := start, session.Written{}
 	measured := d.clock()
 	for wait := diskEvery; sleep(ctx, wait) == nil; {
 		wait = diskEvery
@@ -148,8 +148,11 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		if err != nil {
 			continue
 		}
-		w.Bytes += d.agents.Removed(s.dir)
-		if why := disk.FilledBy(w); why != "" {
+		why := disk.HiddenBy(w, start)
+		// Browsers and package managers map removed files, too: these count only where the disk is low.
+		removed, hidden := d.agents.Removed(s.dir)
+		w.Bytes, w.Hidden = w.Bytes+removed, w.Hidden || hidden
+		if why = cmp.Or(disk.FilledBy(w), why); why != "" {
 			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)
 			return f

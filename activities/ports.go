@@ -170,8 +170,9 @@ type Agents interface {
 	// assignment's directory. A *failures.Failure names those that it cannot end.
 	Sweep(dir session.WorkDir) error
 	// Removed returns how many bytes on disk the removed files of an assignment's
-	// directories still use, because a process has them open.
-	Removed(dir session.WorkDir) int64
+	// directories still use, because a process has them open. hidden: there may be more
+	// such files that cannot be measured.
+	Removed(dir session.WorkDir) (bytes int64, hidden bool)
 	// EndStopped ends the stopped shims of killed workers, which keep their assignments
 	// locked.
 	EndStopped()

@@ -114,7 +114,7 @@ func (a *agents) Reported(string, session.WorkDir, int64) (used, estimate cost.U
 
 func (a *agents) Sweep(session.WorkDir) error { return a.survives }
 
-func (a *agents) Removed(session.WorkDir) int64 { return 0 }
+func (a *agents) Removed(session.WorkDir) (int64, bool) { return 0, false }
 
 func (a *agents) EndStopped() {}
 

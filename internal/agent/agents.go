@@ -415,8 +415,8 @@ func (s *Set) OfferedChecks() map[string]spec.Digest {
 func (s *Set) Sweep(dir session.WorkDir) error { return s.launcher.Sweep(dir) }
 
 // Removed is how many bytes the removed files take up that processes of an
-// assignment's directories still have open.
-func (s *Set) Removed(dir session.WorkDir) int64 { return s.launcher.Removed(dir) }
+// assignment's directories still have open. hidden: there may be others.
+func (s *Set) Removed(dir session.WorkDir) (bytes int64, hidden bool) { return s.launcher.Removed(dir) }
 
 // EndStopped ends the stopped shims of workers that are gone.
 func (s *Set) EndStopped() { s.launcher.EndStoppedShims() }

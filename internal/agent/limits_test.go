@@ -63,6 +63,14 @@ func hog(what string) error {
 		return signalFirst()
 	case "meddle":
 		return meddle()
+	case "sent":
+		if err := sendRemoved(); err != nil {
+			return err
+		}
+	case "mapped":
+		if err := mapRemoved(); err != nil {
+			return err
+		}
 	}
 	fmt.Println("holding")
 	time.Sleep(time.Hour)
@@ -132,6 +140,37 @@ func signalFirst() error {
 	time.Sleep(100 * time.Millisecond)
 	fmt.Println("alive")
 	return nil
+}
+
+// removed makes a file without a name.
+func removed() (*os.File, error) {
+	f, err := os.Create("removed")
+	if err != nil {
+		return nil, err
+	}
+	return f, errors.Join(f.Truncate(1<<20), os.Remove("removed"))
+}
+
+// sendRemoved keeps a removed file in a socket only.
+func sendRemoved() error {
+	f, err := removed()
+	if err != nil {
+		return err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(int(f.Fd())), nil, 0), f.Close())
+}
+
+// mapRemoved keeps a removed file in a mapping only.
+func mapRemoved() error {
+	f, err := removed()
+	if err != nil {
+		return err
+	}
+	return errors.Join(hold(unix.MAP_SHARED, int(f.Fd()), 1<<20), f.Close())
 }
 
 // meddle changes the limits and the scheduling of the first process, of each of its threads, and of its parent.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -243,11 +244,37 @@ for dir in /workspace /home/agent /tmp; do (exec 9> $dir/big; rm $dir/big; head 
 		_, err := s.Run(t.Context(), job)
 		ended <- err
 	}()
-	eventually(t, "they are seen", func() bool { return s.Removed(job.WorkDir) >= 3_000_000 })
-	require.Less(t, s.Removed(job.WorkDir), int64(9_000_000), "memory is not counted")
+	removed := func() int64 {
+		bytes, hidden := s.Removed(job.WorkDir)
+		require.False(t, hidden)
+		return bytes
+	}
+	eventually(t, "they are seen", func() bool { return removed() >= 3_000_000 })
+	require.Less(t, removed(), int64(9_000_000), "memory is not counted")
 	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o644))
 	require.NoError(t, <-ended)
-	require.Zero(t, s.Removed(job.WorkDir))
+	require.Zero(t, removed())
+}
+
+// TestFilesThatNoProcessHasOpen: an agent keeps removed files where nobody can measure them.
+func TestFilesThatNoProcessHasOpen(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []string{"sent", "mapped"} {
+		b, set := hogBench(t, IsolationRequired)
+		s := set("HOG " + kept)
+		ctx, stop := context.WithCancel(t.Context())
+		job, ended := b.job(), make(chan error, 1)
+		go func() {
+			_, err := s.Run(ctx, job)
+			ended <- err
+		}()
+		eventually(t, kept+" is seen", func() bool {
+			_, hidden := s.Removed(job.WorkDir)
+			return hidden
+		})
+		stop()
+		require.Error(t, <-ended)
+	}
 }
 
 // TestAStoppedShimOfALostWorker stops the first process of a room before its worker is killed.

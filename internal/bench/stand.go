@@ -272,7 +272,7 @@ func (instant) Reported(string, session.WorkDir, int64) (used, estimate cost.Usa
 	return used, estimate, false
 }
 func (instant) Sweep(session.WorkDir) error           { return nil }
-func (instant) Removed(session.WorkDir) int64         { return 0 }
+func (instant) Removed(session.WorkDir) (int64, bool) { return 0, false }
 func (instant) EndStopped()                           {}
 func (instant) Forget(session.WorkDir) error          { return nil }
 func (instant) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }

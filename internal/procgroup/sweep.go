@@ -2,6 +2,7 @@ package procgroup
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,17 +45,26 @@ func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
 }
 
 // Removed returns how many bytes on disk the removed files of an assignment's directories
-// still use, because a process has them open.
-func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
+// still use, because a process has them open. hidden: a room may have more such files, which
+// no process has open, or more than can be looked at.
+func (l *Launcher) Removed(dir session.WorkDir) (bytes int64, hidden bool) {
 	by, counted := l.sweeper(dir), map[[2]uint64]bool{}
-	inRooms, disk := l.roomProcesses(by.base), diskOf(by.base)
+	inRooms, disk, looked := l.roomProcesses(by.base), diskOf(by.base), 0
 	for _, p := range proctree.All() {
 		if p.Zombie || by.spared[p.PID] {
 			continue
 		}
-		for _, link := range proctree.OpenFiles(p.PID) {
+		links := proctree.OpenFiles(p.PID)
+		if inRooms[p.PID] {
+			if looked += len(links); looked > maxLooked {
+				return bytes, true
+			}
+			hidden = hidden || mapsRemoved(p.PID)
+		}
+		for _, link := range links {
 			path, err := os.Readlink(link)
-			if err != nil || !strings.HasSuffix(path, " (deleted)") || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
+			hidden = hidden || inRooms[p.PID] && err == nil && strings.HasPrefix(path, "socket:") && passesFiles(link)
+			if err != nil || !strings.HasSuffix(path, removedMark) || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
 				continue
 			}
 			var stat unix.Stat_t
@@ -67,7 +77,46 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
 			}
 		}
 	}
-	return bytes
+	return bytes, hidden
+}
+
+// The bounds of one look at removed files: of the open files of the rooms' processes, and of the
+// bytes that are read of one process's mappings.
+const (
+	maxLooked   = 1 << 18
+	maxMappings = 4 << 20
+)
+
+// removedMark is the end of the kernel's name of a removed file.
+const removedMark = " (deleted)"
+
+// passesFiles reports whether a socket holds files that were sent and not received. No process
+// need have them open.
+func passesFiles(link string) bool {
+	info, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(link)), "fdinfo", filepath.Base(link)))
+	_, count, ok := strings.Cut(string(info), "\nscm_fds: ")
+	return err == nil && ok && !strings.HasPrefix(count, "0")
+}
+
+// mapsRemoved reports whether a process has mapped a removed file of a disk, which it need not
+// have open, or has too many mappings to look at.
+func mapsRemoved(pid int) bool {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/maps")
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	maps, _ := io.ReadAll(io.LimitReader(f, maxMappings))
+	return len(maps) == maxMappings || slices.ContainsFunc(strings.Split(string(maps), "\n"), isRemovedMapping)
+}
+
+// isRemovedMapping reports whether a line of /proc/PID/maps is about a removed file of a disk:
+//
+//	7f2c4d400000-7f2c4d600000 rw-s 00000000 fe:00 131 /tmp/file (deleted)
+func isRemovedMapping(line string) bool {
+	_, path, _ := strings.Cut(line, "/")
+	inMemory := slices.ContainsFunc([]string{"memfd:", "dev/zero", "dev/shm/", "SYSV"}, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	return strings.HasSuffix(line, removedMark) && !inMemory
 }
 
 // roomProcesses returns the processes in the rooms of an assignment, by process id. In a room

@@ -23,7 +23,8 @@ type Disk struct {
 type Written struct {
 	// Bytes is the room that it takes up, Files how many files and directories it is.
 	Bytes, Files int64
-	// Hidden: a directory could not be read.
+	// Hidden: there may be more, because a directory could not be read or is too deep, or because
+	// removed files are only mapped or in transit between processes.
 	Hidden bool
 }
 
@@ -51,6 +52,21 @@ func (d Disk) FilledBy(w Written) string {
 		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR use %s, and %s are free", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
 	case d.filled(d.FreeFiles, d.LowFiles, w.Files, w.Hidden):
 		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR have %d files, and %d more are possible", w.Files, d.FreeFiles)
+	}
+	return ""
+}
+
+// HiddenBy returns why an attempt with files that cannot be measured exceeds its limit: the disk has lost more than
+// the limit since the attempt started. Empty: it does not. Other processes may have written that; it cannot be told apart.
+func (d Disk) HiddenBy(w Written, start Disk) string {
+	switch {
+	case !w.Hidden:
+	case d.MaxWritten > 0 && start.Free-d.Free > d.MaxWritten:
+		return fmt.Sprintf("exceeds limits.disk_bytes: it hides files from measuring, and the disk has %s less than at its start; at most %s are allowed",
+			textfmt.Size(start.Free-d.Free), textfmt.Size(d.MaxWritten))
+	case d.MaxWrittenFiles > 0 && start.FreeFiles-d.FreeFiles > d.MaxWrittenFiles:
+		return fmt.Sprintf("exceeds limits.disk_files: it hides files from measuring, and the disk has %d more than at its start; at most %d are allowed",
+			start.FreeFiles-d.FreeFiles, d.MaxWrittenFiles)
 	}
 	return ""
 }

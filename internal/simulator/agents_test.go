@@ -113,7 +113,7 @@ func (a agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Us
 }
 
 func (a agents) Sweep(session.WorkDir) error           { return nil }
-func (a agents) Removed(session.WorkDir) int64         { return 0 }
+func (a agents) Removed(session.WorkDir) (int64, bool) { return 0, false }
 func (a agents) EndStopped()                           {}
 func (a agents) Offered(name string) spec.OfferedAgent { return a.p.world.offered(name) }
 func (a agents) Keep(string) []string                  { return nil }
