@@ -16,7 +16,7 @@ import (
 const (
 	// viewAge is how old the breaker's state may be for a call.
 	viewAge = 2 * time.Second
-	// openWait is how long calls are refused by an open breaker without a known end of the cooldown.
+	// defaultOpenWait is how long calls are refused by an open breaker without a known end of the cooldown.
 	defaultOpenWait = time.Minute
 )
 

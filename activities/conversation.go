@@ -16,7 +16,7 @@ import (
 // conversation: a stopping worker does not wait for long.
 const storeTimeout = 5 * time.Second
 
-// converses reports whether the attempt's agent keeps a conversation in its HOME.
+// hasConversation reports whether the attempt's agent keeps a conversation in its HOME.
 func (a *attempt) hasConversation() bool {
 	return a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
 }

@@ -57,7 +57,7 @@ type directoryState struct {
 	full *failures.Failure
 }
 
-// filledError is the failure of an agent or a check that has filled the disk.
+// diskFilledError is the failure of an agent or a check that has filled the disk.
 type diskFilledError struct{ failure *failures.Failure }
 
 func (e diskFilledError) Error() string { return e.failure.Error() }

@@ -22,7 +22,7 @@ func spending(u cost.Usage) []any {
 	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
 }
 
-// observed does the attempt, and reports it to the observer and the log.
+// runObserved does the attempt, and reports it to the observer and the log.
 func (r *round) runObserved(ctx context.Context, a *attempt) (*session.RoundResult, attemptEnd, error) {
 	attempt, began := len(r.log.get().Attempts)+1, r.ports.Clock()
 	ctx = logs.With(ctx, logs.Attempt, attempt)

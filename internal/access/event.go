@@ -71,7 +71,7 @@ const (
 	maxDetail = 4 << 10
 )
 
-// filled is an event with who acts in the context, its time and bounded texts.
+// withActor returns an event with the actor of the context, its time and bounded texts.
 func (e Event) withActor(ctx context.Context, now time.Time) Event {
 	if a, ok := Of(ctx); ok {
 		e.Actor, e.Owner, e.Via, e.From = a.Name, a.Owner, a.Via, a.From
@@ -89,7 +89,7 @@ func (e *Event) texts() []*string {
 	return []*string{&e.Actor, &e.Owner, &e.From, &e.Action, &e.Session, &e.Team, &e.Subject}
 }
 
-// shown is an event as it was read, fit to be shown: what would not be seen in its texts is
+// printable returns an event for display: what would not be seen in its texts is
 // written as Go does in strings.
 func (e Event) printable() Event {
 	for _, text := range append(e.texts(), &e.Detail, &e.Error) {

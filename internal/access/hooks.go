@@ -192,7 +192,7 @@ func (h *Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) 
 	return secret, until, changed, err
 }
 
-// good reports whether the secret is accepted.
+// isAccepted reports whether the secret is accepted.
 func (s HookSecret) isAccepted(now time.Time) bool { return s.Until.IsZero() || now.Before(s.Until) }
 
 // change changes a hook, for an admin of its team. A hook of another team looks like none.

@@ -159,8 +159,8 @@ func isSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// fromHere reports whether the browser says that a page of this server sends the request. A
-// browser that says nothing is not believed.
+// isSameOrigin reports whether the browser says that a page of this server sends the request. A
+// browser that does not say it is refused.
 func isSameOrigin(r *http.Request, v visit, site string) bool {
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
 		return len(origins) == 1 && strings.EqualFold(origins[0], v.origin())

@@ -174,7 +174,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 	}
 }
 
-// fromElsewhere reports whether somebody has followed a link on a page of another server. The
+// isCrossSiteNavigation reports whether a browser follows a link on a page of another server. The
 // browser then keeps its cookie back, and sends it when the page loads itself again.
 func isCrossSiteNavigation(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")

@@ -60,7 +60,7 @@ func (t Token) State(now time.Time) string {
 	return "active"
 }
 
-// over reports whether a token has been revoked or has expired for a long time.
+// isRemovable reports whether a token has been revoked or has expired for a long time.
 func (t Token) isRemovable(now time.Time) bool {
 	long := now.Add(-tokensKept)
 	return t.RevokedAt != nil && t.RevokedAt.Before(long) || t.ExpiresAt != nil && t.ExpiresAt.Before(long)

@@ -112,7 +112,7 @@ func (d serverNames) isProxy(addr netip.Addr) bool {
 	return slices.ContainsFunc(d.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// known reports whether a host is one of this server. Where it listens on all addresses, the
+// isOwn reports whether a host is one of this server. Where it listens on all addresses, the
 // one of the connection is: no name resolves to an address in a Host header.
 func (d serverNames) isOwn(host string, r *http.Request) bool {
 	name, port, err := net.SplitHostPort(host)

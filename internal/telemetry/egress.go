@@ -28,7 +28,7 @@ func (c *egressCounters) begin(ctx context.Context) {
 	}
 }
 
-// EgressAsked counts a request of a room.
+// EgressRequest counts a request of a room.
 func (r *Recorder) EgressRequest(o egress.Outcome) {
 	r.egress.requests.Add(context.Background(), 1, metric.WithAttributes(outcomeKey.String(string(o))))
 }

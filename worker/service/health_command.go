@@ -39,7 +39,7 @@ func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err
 	return port, true, nil
 }
 
-// askLimit is the timeout of a readiness request.
+// readyTimeout is the timeout of a readiness request.
 const readyTimeout = 2 * time.Second
 
 // answerSize bounds how much of an answer is read, in bytes.
@@ -73,7 +73,7 @@ func (p Process) newHealth() *cobra.Command {
 	return cmd
 }
 
-// askReady returns nil if the worker on a port of this host is ready.
+// checkReady returns nil if the worker on a port of this host is ready.
 func checkReady(ctx context.Context, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
