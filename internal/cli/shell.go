@@ -89,7 +89,11 @@ func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.Assign
 	case c.supply && status == exitDone && ended == nil:
 		resolve := resolveCommandOf(c.app)
 		resolve.action, resolve.of = session.AnswerSupply, id.String()
-		return resolve.resolve(ctx, sessionID, treePrefix+string(tree))
+		err := resolve.resolve(ctx, sessionID, treePrefix+string(tree))
+		if err != nil && r.changed {
+			c.printErr("the files are not supplied; the store keeps them, to supply them later: %s", c.commandLine(supply))
+		}
+		return err
 	case waits:
 		c.printErr("supply these files as the work of %s: %s", id, c.commandLine(supply))
 	case r.changed:
@@ -172,6 +176,9 @@ func lastOf(r session.Record) (agent string, tree spec.Digest) {
 	return agent, ""
 }
 
+// maxListed is how many changed files are listed. More would scroll the command away that was run.
+const maxListed = 50
+
 // report lists what the shell has changed and returns the tree, which the store keeps.
 func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 	after, err := r.collect(ctx)
@@ -196,7 +203,11 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 		return after, nil
 	}
 	r.printErr("changed: %s", textfmt.Count(len(changes), "file"))
-	for _, p := range slices.Sorted(maps.Keys(changes)) {
+	for i, p := range slices.Sorted(maps.Keys(changes)) {
+		if i == maxListed {
+			r.printErr("... and %d more", len(changes)-maxListed)
+			break
+		}
 		mark := "M"
 		if _, had, err := before.Get(ctx, p); err != nil {
 			return "", err

@@ -118,6 +118,12 @@ func TestAShellWhereAnAgentWorked(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(w.dir, "out", "docs"))
 			require.NoFileExists(t, filepath.Join(w.dir, "out", "old.txt"))
 
+			a = w.maestro("shell", "stuck", "build/dev", "--supply", "--", "sh", "-c", "mkdir many && cd many && seq 61 | xargs touch")
+			require.Equal(t, 1, a.code)
+			require.Contains(t, a.stderr, "changed: 61 files\nA many/1\n")
+			require.Contains(t, a.stderr, "... and 11 more\n")
+			require.Regexp(t, "(?m)^the files are not supplied; the store keeps them, to supply them later: maestro resolve stuck supply tree:[0-9a-f]{64}.* --for build/dev", a.stderr)
+
 			require.NoError(t, os.RemoveAll(filepath.Join(w.state, "work")), "as on another host")
 			a = w.maestro("shell", "stuck", "build/dev", "--", "cat", "work.txt", "new.txt", "link")
 			require.Equal(t, answer{stdout: "good\nnew\ngood\n", stderr: a.stderr}, a)
