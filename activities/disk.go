@@ -17,11 +17,12 @@ import (
 
 const (
 	// diskEvery is how often the free space is read while an agent works, which costs
-	// microseconds. The agent's files are measured if they may be too large, and every
-	// measureEvery, but at most for one part in measureShare of the time.
+	// microseconds. The agent's files are measured every measureEvery, but at most for one part
+	// in measureShare of the time; for one in urgentShare if they may be too large.
 	diskEvery    = time.Second
 	measureEvery = 5 * time.Second
 	measureShare = 25
+	urgentShare  = 4
 	// quotaBytes stands for session.Disk.Low where the owner's part of the disk is full, whose
 	// size is not known.
 	quotaBytes = 16 << 20
@@ -135,13 +136,16 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 // watchDisk checks the disk until ctx ends. start is the disk when the work began. It stops work
 // that fills the disk and returns a failure; nil: the disk was not filled.
 func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, start session.Disk, stop context.CancelCauseFunc) *failures.Failure {
-	before, had := start, session.Written{}
+	before, had, took := start, session.Written{}, time.Duration(0)
 	measured := d.clock()
-	for wait := diskEvery; sleep(ctx, wait) == nil; {
-		wait = diskEvery
+	for sleep(ctx, diskEvery) == nil {
 		disk, err := d.workDirs.Disk()
 		began := d.clock()
-		if err != nil || !disk.MayExceed(before, had) && began.Sub(measured) < measureEvery { // others may free what this one fills
+		wait := max(measureEvery, measureShare*took) // others may free what this one fills
+		if disk.MayExceed(before, had) {
+			wait = urgentShare * took
+		}
+		if err != nil || began.Sub(measured) < wait {
 			continue
 		}
 		w, err := d.workDirs.Written(ctx, s.dir, s.since)
@@ -158,7 +162,7 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 			return f
 		}
 		before, had, measured = disk, w, d.clock()
-		wait = max(wait, measureShare*measured.Sub(began))
+		took = measured.Sub(began)
 	}
 	return nil
 }
@@ -207,7 +211,7 @@ func (d *directory) howFilled(ctx context.Context, since time.Time, full error) 
 // clear removes everything in the directory.
 func (d *directory) clear(ctx context.Context, why string) {
 	logger := activity.GetLogger(ctx)
-	logger.Warn("the disk is full; removing the agent's files", "why", why)
+	logger.Warn("removing the agent's files", "why", why)
 	if err := d.workDirs.Clear(d.now().dir); err != nil {
 		logger.Warn("some of the agent's files could not be removed", "error", err)
 	}

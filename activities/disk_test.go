@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,6 +33,8 @@ type disk struct {
 	unused int
 	// measured gets something when somebody has asked what is written, if anybody listens.
 	measured chan struct{}
+	// takes is called while it is measured; nil: that takes no time.
+	takes func()
 }
 
 func onDisk(d *desk) *disk {
@@ -54,6 +57,9 @@ func (k *disk) Disk() (session.Disk, error) {
 }
 
 func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Written, error) {
+	if k.takes != nil {
+		k.takes()
+	}
 	select {
 	case k.measured <- struct{}{}:
 	default:
@@ -144,6 +150,33 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 			require.Contains(t, k.cleared, "work")
 		})
 	}
+}
+
+// TestALargeDirectoryIsMeasuredWhenTheDiskFills: what took long to measure is measured seldom, but
+// the disk is looked at meanwhile.
+func TestALargeDirectoryIsMeasuredWhenTheDiskFills(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	k := onDisk(d)
+	k.takes = func() { d.ahead.Add(int64(time.Minute)) }
+	stopped := false
+	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
+		d.ahead.Add(int64(time.Minute)) // it is measured now
+		<-k.measured
+		k.becomes(20, session.Written{Bytes: 2048})
+		d.ahead.Add(int64(5 * time.Minute))
+		select {
+		case <-ctx.Done():
+			stopped = true
+			return session.Outcome{}, context.Cause(ctx)
+		case <-time.After(time.Minute):
+			return session.Outcome{}, errors.New("it was not stopped")
+		}
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.True(t, stopped)
+	requireType(t, err, session.RecoverableError)
+	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
 }
 
 // TestAnAgentThatHasWrittenLittleIsNotStopped: a disk that others have filled is no reason to.

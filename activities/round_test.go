@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,8 @@ func (a *agents) Secrets() []string       { return a.secrets }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
+	// ahead is how far the clock of rounds is put forward, in nanoseconds.
+	ahead  *atomic.Int64
 	t      *testing.T
 	store  *store.Store
 	agents *agents
@@ -167,7 +170,7 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	d := &desk{t: t, store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
+	d := &desk{t: t, ahead: new(atomic.Int64), store: st, workDirs: workDirs(st), agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
 	d.team = spec.Team{
 		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
 		Phases: []spec.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
@@ -233,11 +236,14 @@ func (d *desk) roundInput() activities.RoundInput {
 	}
 }
 
+// now is the time, which a test may put forward.
+func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
+
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
-		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	if d.ledgers != nil {
 		rounds.Ledgers = d.ledgers
