@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/egress"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
@@ -214,13 +215,21 @@ func (s *Set) isolate() error {
 	return nil
 }
 
+const (
+	// tryPrefix begins the names of the directories of tryLayers.
+	tryPrefix = ".try-"
+	// tryAge is how long such a directory is surely in use.
+	tryAge = time.Hour
+)
+
 // tryLayers makes a room over an overlay where agents work: not every file system can hold
 // one.
 func (s *Set) tryLayers() error {
 	if err := os.MkdirAll(s.workRoot, 0o711); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(s.workRoot, ".try-")
+	bounded.RemoveOld(s.workRoot, tryPrefix, s.now().Add(-tryAge))
+	dir, err := os.MkdirTemp(s.workRoot, tryPrefix)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
+	"time"
 )
 
 // maxOpen is how many directories are open at once while a tree is removed.
@@ -73,4 +75,21 @@ func (r *removal) empty(dir *os.Root, name, path string, depth int) (err error) 
 		}
 	}
 	return err
+}
+
+// RemoveOld removes the directories in dir whose names begin with prefix and that nobody has changed since a
+// time: what processes leave that are killed. It is housekeeping: what it cannot remove stays.
+func RemoveOld(dir, prefix string, since time.Time) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return
+	}
+	defer root.Close() //nolint:errcheck // only a place
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && info.IsDir() && strings.HasPrefix(e.Name(), prefix) && info.ModTime().Before(since) {
+			_ = RemoveAll(root, e.Name())
+		}
+	}
 }

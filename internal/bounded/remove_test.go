@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,4 +47,20 @@ func TestRemoveADeepTreeWithFewFiles(t *testing.T) { //nolint:paralleltest // it
 	require.NoError(t, err)
 	require.Empty(t, left)
 	require.Error(t, bounded.RemoveAll(root, "../elsewhere"))
+}
+
+// TestOldDirectoriesAreRemoved by the beginnings of their names.
+func TestOldDirectoriesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir, now := t.TempDir(), time.Now()
+	for name, age := range map[string]time.Duration{".try-old": 2 * time.Hour, ".try-new": time.Minute, "other": 2 * time.Hour} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "below"), 0o700))
+		require.NoError(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
+	}
+	bounded.RemoveOld(dir, ".try-", now.Add(-time.Hour))
+	bounded.RemoveOld(filepath.Join(dir, "absent"), ".try-", now)
+	require.NoDirExists(t, filepath.Join(dir, ".try-old"))
+	require.DirExists(t, filepath.Join(dir, ".try-new"))
+	require.DirExists(t, filepath.Join(dir, "other"))
 }
