@@ -67,10 +67,13 @@ func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error)
 	return s, storeError(err)
 }
 
-// workDirs are the directories on this host in which agents work that run as their worker's
-// user.
-func workDirs(s *store.Store) *workdir.Dirs {
-	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.Content.DropIndex})
+// workDirs are the directories on this host in which agents work: as their worker's user, or as that of run_as.
+func workDirs(s *store.Store) workdir.All {
+	var all workdir.All
+	for _, root := range []string{workdir.DefaultRoot(s.Dir()), workdir.SharedRoot(s.Dir())} {
+		all = append(all, workdir.New(workdir.Options{Root: root, Forget: s.Content.DropIndex}))
+	}
+	return all
 }
 
 // createStore opens the store, making it if there is none yet.

@@ -23,6 +23,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 const (
@@ -72,7 +73,7 @@ func (d *examination) opened(dir, why string) {
 // layers adds a finding on the disk that the layers of trees take up: in the store or, with
 // run_as, beside it.
 func (d *examination) layers(dir string) {
-	for _, root := range []string{filepath.Join(dir, "layers"), filepath.Join(filepath.Clean(dir)+".work", "layers")} {
+	for _, root := range []string{filepath.Join(dir, "layers"), filepath.Join(workdir.Beside(dir), "layers")} {
 		if _, err := os.Stat(root); err != nil {
 			continue
 		}

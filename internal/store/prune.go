@@ -226,6 +226,11 @@ func (p *pruning) clear(ctx context.Context) error {
 	if p.options.WorkDirs == nil {
 		return nil
 	}
+	if !p.options.DryRun {
+		if err := p.options.WorkDirs.RemoveAbandoned(); err != nil {
+			return err
+		}
+	}
 	for _, key := range p.ended {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (d *Dirs) NewScratch() (_ *Scratch, err error) {
 		return nil, err
 	}
 	defer closing(all, &err)
-	if err := d.removeAbandoned(base); err != nil {
+	if err := d.removeAbandonedIn(base); err != nil {
 		return nil, err
 	}
 	name := make([]byte, secretBytes)
@@ -71,15 +71,34 @@ func lockFile(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// removeAbandoned removes the directories whose lock is free.
-func (d *Dirs) removeAbandoned(base string) error {
-	dirs, err := filepath.Glob(filepath.Join(base, "*", scratchLock))
-	for _, file := range dirs {
-		lock, busy := lockFile(filepath.Dir(file), unix.LOCK_EX|unix.LOCK_NB)
+// RemoveAbandoned removes the scratch directories of killed processes.
+func (d *Dirs) RemoveAbandoned() (err error) {
+	base := filepath.Join(d.options.Root, scratchDir)
+	if _, err := os.Lstat(base); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	all, err := lockFile(base, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer closing(all, &err)
+	return d.removeAbandonedIn(base)
+}
+
+// removeAbandonedIn removes the directories whose lock is free. The caller holds the lock of
+// base, so no new one is made meanwhile.
+func (d *Dirs) removeAbandonedIn(base string) error {
+	entries, err := os.ReadDir(base)
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		if !e.IsDir() {
+			continue
+		}
+		lock, busy := lockFile(dir, unix.LOCK_EX|unix.LOCK_NB) // a process killed early has made no lock file
 		if busy != nil {
 			continue
 		}
-		err = errors.Join(err, d.removeScratch(filepath.Dir(file)), lock.Close())
+		err = errors.Join(err, d.removeScratch(dir), lock.Close())
 	}
 	return err
 }

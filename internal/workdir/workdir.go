@@ -76,6 +76,13 @@ func (d *Dirs) Root() string { return d.options.Root }
 // of its store.
 func DefaultRoot(stateDir string) string { return filepath.Join(stateDir, "work") }
 
+// Beside is the directory, by that of a store, with what agents use that run as another user, who
+// cannot enter the store.
+func Beside(stateDir string) string { return filepath.Clean(stateDir) + ".work" }
+
+// SharedRoot is where agents work that run as another user, by the directory of the store.
+func SharedRoot(stateDir string) string { return filepath.Join(Beside(stateDir), "sessions") }
+
 func (d *Dirs) path(key session.Key) (string, error) {
 	if err := key.Check(); err != nil {
 		return "", err

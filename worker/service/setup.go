@@ -133,7 +133,7 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.
 		MaxWritten: int64(cfg.Limits.DiskBytes), MaxWrittenFiles: int64(cfg.Limits.DiskFiles),
 	}
 	if cfg.RunAs != "" {
-		o.Root, o.Shared = filepath.Join(workBeside(st.Dir(), cfg), "sessions"), true
+		o.Root, o.Shared = workdir.SharedRoot(st.Dir()), true
 	}
 	if set, ok := agents.(layered); ok && set.HasLayers() {
 		cache, err := newLayerCache(filepath.Join(workBeside(st.Dir(), cfg), "layers"), st, set, logger, clock)
@@ -151,5 +151,5 @@ func workBeside(dir string, cfg agent.Config) string {
 	if cfg.RunAs == "" {
 		return dir
 	}
-	return filepath.Clean(dir) + ".work"
+	return workdir.Beside(dir)
 }
