@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -55,6 +54,9 @@ const (
 	storeWait    = time.Second
 	storeWaitMax = 30 * time.Second
 )
+
+// StoreWaitProgress begins the progress of what waits for a store that cannot be used. The reason follows.
+const StoreWaitProgress = string(failures.ResourceError) + ": waiting for the store: "
 
 func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID, incarnation int) *execution {
 	info := activity.GetInfo(ctx)
@@ -202,7 +204,7 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 			continue
 		}
 		activity.GetLogger(ctx).Warn("the store cannot be used; retrying", "error", err, "wait", wait)
-		e.setProgress(fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.Shorten(err.Error(), session.MaxMessage)))
+		e.setProgress(StoreWaitProgress + textfmt.Shorten(err.Error(), session.MaxMessage))
 		e.observer.StoreWaited(wait)
 		if err := sleep(ctx, wait); err != nil {
 			return err

@@ -111,24 +111,24 @@ func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
 	return f
 }
 
-// floorLimits are what the floor bounds.
+// floorLimits are what Landlock bounds, in rooms and without.
 func (s *Set) floorLimits() []spec.Limit {
-	if s.rooms {
-		return nil
-	}
 	version, lacks := room.Landlock(), "the kernel has no"
 	if version == 0 && room.Filtered() {
 		lacks = "the kernel, or the filter of system calls, permits no"
 	}
-	limit := func(of, most string, bounded bool, needs int) spec.Limit {
-		if bounded {
+	limit := func(of, most, all string, needs int) spec.Limit {
+		if version >= needs {
 			return spec.Limit{Of: of, Most: most, By: fmt.Sprintf("Landlock %d", version)}
 		}
-		return spec.Limit{Of: of, Most: "all of its user", By: fmt.Sprintf("nothing, because %s Landlock %d", lacks, needs)}
+		return spec.Limit{Of: of, Most: all, By: fmt.Sprintf("nothing, because %s Landlock %d", lacks, needs)}
+	}
+	if s.rooms {
+		return []spec.Limit{limit("abstract sockets", "those of the room", "those of the host with `network: host`", room.ScopeVersion)}
 	}
 	return []spec.Limit{
-		limit("files", "its own and what it is shown", version >= room.FloorVersion, room.FloorVersion),
-		limit("signals", "its own processes", version >= room.ScopeVersion, room.ScopeVersion),
+		limit("files", "its own and what it is shown", "all of its user", room.FloorVersion),
+		limit("signals", "its own processes", "all of its user", room.ScopeVersion),
 	}
 }
 

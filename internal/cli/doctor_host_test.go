@@ -48,6 +48,9 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	require.Contains(t, f.Message, "agents and checks work without rooms: start the shim: ")
 	require.Regexp(t, "the service or container forbids it; see docs/deployment.md|user namespaces are|AppArmor restricts", f.Message)
 	require.Contains(t, f.Remedy, "isolation: none")
+	if os.Geteuid() == 0 {
+		require.Equal(t, "agents and checks run as root", fs.of(t, "processes user", "warning").Message)
+	}
 	f = doctor("isolation: required\n", without(proctest.UserNamespaces)).of(t, "processes", "bad")
 	require.Contains(t, f.Message, "isolation: required, but this host permits no rooms: ")
 
@@ -61,6 +64,11 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	}
 	require.Regexp(t, `^of each attempt: memory \d.* \(measured by the shim, because .*; threads 8192 \(.*; disk 10GB, 1000000 files \(measured by the worker\)`, limits)
 
+	if permitsRooms() {
+		limits = doctor("", without(proctest.Landlock)).of(t, "limits", "ok").Message
+		require.Contains(t, limits, "abstract sockets those of the host with `network: host` (nothing, because the kernel, or the filter of system calls, permits no Landlock 6)")
+	}
+
 	if !permitsRooms() || os.Geteuid() != 0 {
 		return // no overlay can be put where the store is
 	}
@@ -70,5 +78,6 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 	fs.of(t, "processes", "ok")
 	f = fs.of(t, "layers", "warning")
 	require.Contains(t, f.Message, "trees are copied for each attempt, because they cannot be layered: an overlay in "+d.state)
-	require.Contains(t, f.Remedy, "otherwise keep the store on a volume")
+	require.Contains(t, f.Message, "because the directory lies on an overlay")
+	require.Equal(t, "keep the store on a volume, like a directory of the host", f.Remedy)
 }

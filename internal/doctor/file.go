@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -113,7 +115,14 @@ func (d *examination) shortages(cfg agent.Config) {
 // tried is the name of the check that is run as a test.
 const tried = "maestro-doctor"
 
-const layersRemedy = "load the kernel's module overlay if it says `no such device`; otherwise keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
+// layersRemedy is for reasons without a remedy.
+const layersRemedy = "keep the store on a volume with a file system that an overlay can change, like ext4 or xfs"
+
+// unlayered adds a finding on trees that are copied. who copies them.
+func (d *examination) unlayered(check, who, why string) {
+	what, remedy := remedyOf(errors.New(why), layersRemedy)
+	d.add(check, Warning, remedy, "%s for each attempt, because they cannot be layered: %s", who, what)
+}
 
 // processes runs a program as agents are run: behind the shim, in a room, as the user that
 // the file names.
@@ -139,16 +148,17 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	case isolation.Rooms:
 		d.add("processes", OK, "", "a test program ran in a room, on the host as %s", isolation.User)
 		if isolation.WithoutLayers != "" {
-			d.add("layers", Warning, layersRemedy, "trees are copied for each attempt, because they cannot be layered: %s", isolation.WithoutLayers)
+			d.unlayered("layers", "trees are copied", isolation.WithoutLayers)
 		}
 	case isolation.WithoutRooms != "" && len(cfg.Restricted()) > 0:
 		d.add("processes", Bad, "do what the message says, or remove `network` from "+path, "%s cannot be started: their network is restricted, which takes rooms: %s", strings.Join(cfg.Restricted(), ", "), isolation.WithoutRooms)
 	case isolation.WithoutRooms != "":
 		d.add("processes", Warning, "do what the message says, or write `isolation: none` in "+path, "agents and checks work without rooms: %s", isolation.WithoutRooms)
-	case cfg.RunAs == "" && os.Geteuid() == 0:
-		d.add("processes", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
 	default:
 		d.add("processes", OK, "", "a test program ran %s", how)
+	}
+	if err == nil && !isolation.Rooms && cfg.RunAs == "" && os.Geteuid() == 0 {
+		d.add("processes user", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
 	}
 	d.shim("shim", isolation)
 	if len(isolation.Limits) > 0 {
@@ -198,6 +208,9 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, er
 	return set, err
 }
 
+// workPrefix begins the names of the directories of besideStore.
+const workPrefix = ".doctor-"
+
 // besideStore makes a directory on the file system of the store; empty: it cannot be made, or this
 // user is not the store's.
 func (d *examination) besideStore() string {
@@ -208,8 +221,9 @@ func (d *examination) besideStore() string {
 	if uid, ok := ownerOf(store); ok && uid != os.Geteuid() {
 		return ""
 	}
+	bounded.RemoveOld(store, workPrefix, d.options.Now().Add(-time.Hour)) // of one that was killed
 	for {
-		dir, err := os.MkdirTemp(store, ".doctor-")
+		dir, err := os.MkdirTemp(store, workPrefix)
 		if err == nil {
 			return dir
 		}

@@ -56,7 +56,7 @@ func (d *examination) liveWorker(o spec.Offer) {
 		d.add(check+" rooms", Warning, "do what the message says, or write `isolation: none` in its worker file", "its agents and checks work without rooms: %s", why)
 	}
 	if why := o.Isolation.WithoutLayers; why != "" {
-		d.add(check+" layers", Warning, layersRemedy, "it copies trees for each attempt, because they cannot be layered: %s", why)
+		d.unlayered(check+" layers", "it copies trees", why)
 	}
 	d.shim(check+" shim", o.Isolation)
 	_, written, err := d.store.OfferFile(o.Worker)

@@ -35,13 +35,18 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 	if l.Cgroups != nil && slices.Contains(l.Cgroups.controllers, "pids") {
 		threads += ", cgroup"
 	}
+	own := unix.Rlimit{Max: room.MaxOpenFiles}
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &own) // it does not fail
 	return []spec.Limit{
 		{Of: "memory", Most: textfmt.Size(l.MaxMemory), By: memory},
 		{Of: "threads", Most: strconv.Itoa(l.MaxThreads), By: threads},
-		{Of: "open files of a process", Most: strconv.Itoa(room.MaxOpenFiles), By: "rlimit"},
+		{Of: "open files of a process", Most: strconv.FormatUint(mostOpenFiles(own.Max), 10), By: "rlimit"},
 		{Of: "processors", By: processors},
 	}
 }
+
+// mostOpenFiles is how many files a process of an agent may have open, by the limit of this process: it can give no more.
+func mostOpenFiles(own uint64) uint64 { return min(own, room.MaxOpenFiles) }
 
 // HostMemory is how many bytes of memory this process can use: those of the host, or of its
 // container.

@@ -284,8 +284,8 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	}
 	if p.Room != nil {
 		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
-			_ = s.cmd.Process.Kill() // it has started nothing yet
-			return nil, errors.Join(err, s.cmd.Wait())
+			_, _ = s.cmd.Process.Kill(), s.cmd.Wait() // it has started nothing yet
+			return nil, err
 		}
 	}
 	return s, nil
@@ -469,9 +469,9 @@ func (l *Launcher) TryRoom(overlay *room.Overlay) error {
 	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})
 	switch {
 	case e.Err != nil && overlay != nil:
-		return e.Err // rooms are permitted; the file system of the overlay is the cause
+		return room.OverlayRemedy(e.Err, overlay.Upper) // rooms are permitted; the file system of the overlay is the cause
 	case e.Err != nil:
-		return room.Remedy(e.Err)
+		return room.Remedy(e.Err, l.User)
 	case e.Cancelled != nil:
 		return fmt.Errorf("the first process of a room did not answer within %s", tryLimit)
 	}

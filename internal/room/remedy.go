@@ -15,17 +15,48 @@ var switches = []struct{ path, value, remedy string }{
 	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"},
 }
 
-// Remedy adds to the reason why a room cannot be made what has to be changed on this host.
-func Remedy(err error) error {
+// Remedy adds to the reason why a room of a user cannot be made what has to be changed on this host. nil: the user of
+// this process.
+func Remedy(err error, user *Account) error {
 	for _, s := range switches {
 		if data, e := os.ReadFile(s.path); e == nil && strings.TrimSpace(string(data)) == s.value {
 			return fmt.Errorf("%w: %s", err, s.remedy)
 		}
 	}
+	if user != nil && !mapped("/proc/self/uid_map", user.UID) {
+		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the worker as another user than root", err, user.UID)
+	}
 	if Filtered() || covered() {
 		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below systemd, Docker, Podman and Kubernetes", err)
 	}
 	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that forbids mounts", err)
+}
+
+// OverlayRemedy adds to the reason why an overlay cannot be mounted in a directory what has to be changed.
+func OverlayRemedy(err error, dir string) error {
+	var at unix.Statfs_t
+	switch {
+	case strings.Contains(err.Error(), unix.ENODEV.Error()):
+		return fmt.Errorf("%w; load the kernel's module overlay", err)
+	case unix.Statfs(dir, &at) == nil && at.Type == unix.OVERLAYFS_SUPER_MAGIC:
+		return fmt.Errorf("%w, because the directory lies on an overlay; keep the store on a volume, like a directory of the host", err)
+	}
+	return fmt.Errorf("%w; keep the store on a file system that an overlay can change, like ext4 or xfs", err)
+}
+
+// mapped reports whether a user namespace has an id, by its map. One that cannot be read has all.
+func mapped(file string, id uint32) bool {
+	ids, err := os.ReadFile(file)
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(ids)) {
+		var first, outside, count uint32
+		if _, err := fmt.Sscan(line, &first, &outside, &count); err == nil && id >= first && id-first < count {
+			return true
+		}
+	}
+	return false
 }
 
 // Filtered reports whether a filter of system calls (seccomp) holds for this process.

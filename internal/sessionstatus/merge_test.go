@@ -268,3 +268,16 @@ func TestNobodyPolls(t *testing.T) {
 		require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)
 	}
 }
+
+// TestRoundsThatWaitForTheStore are found by what their heartbeats say.
+func TestRoundsThatWaitForTheStore(t *testing.T) {
+	t.Parallel()
+	for progress, want := range map[string]string{
+		"thinking": "", activities.StoreWaitProgress + "no space\nleft": "build/dev: resource_error: waiting for the store: no space",
+	} {
+		d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, nil),
+			pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: progress, Attempt: 1}))
+		require.Equal(t, want, roundStoreWait(facts{description: d}))
+	}
+}

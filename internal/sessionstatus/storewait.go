@@ -1,11 +1,12 @@
 package sessionstatus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -16,7 +17,7 @@ func storeWait(f facts) string {
 		switch activities.Name(p.GetActivityType().GetName()) {
 		case activities.AdmitName, activities.AdvanceName, activities.MarkName, activities.ReworkName, activities.RaiseName, activities.CloseName:
 			if failure := p.GetLastFailure(); failure != nil {
-				return fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.FirstLine(failure.GetMessage()))
+				return activities.StoreWaitProgress + textfmt.FirstLine(failure.GetMessage())
 			}
 		case activities.MergeName:
 			if failure := p.GetLastFailure(); failure != nil {
@@ -31,5 +32,19 @@ func storeWait(f facts) string {
 // StoreWait describes what the session waits for at the store; empty: it does not.
 func (w *Watcher) StoreWait(ctx context.Context) (string, error) {
 	d, err := w.description(ctx)
-	return storeWait(facts{description: d}), err
+	f := facts{description: d}
+	return cmp.Or(storeWait(f), roundStoreWait(f)), err
+}
+
+// roundStoreWait describes what a round at work waits for at the store; empty where none does.
+func roundStoreWait(f facts) string {
+	for _, p := range f.description.GetPendingActivities() {
+		if activities.Name(p.GetActivityType().GetName()) != activities.RoundName {
+			continue
+		}
+		if h, beaten := heartbeat(p); beaten && strings.HasPrefix(h.Progress, activities.StoreWaitProgress) {
+			return fmt.Sprintf("%s: %s", assignmentOf(p.GetActivityId()), textfmt.FirstLine(h.Progress))
+		}
+	}
+	return ""
 }

@@ -268,7 +268,7 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	killed, err := dirs.Aside()
+	killed, err := dirs.NewScratch()
 	require.NoError(t, err)
 	killed.Unlock()
 	report, err := s.Prune(t.Context(), session.PruneOptions{WorkDirs: dirs})

@@ -69,8 +69,8 @@ func (w *world) kept() (list []string) {
 }
 
 // asides are the directories of shells.
-func (w *world) asides() []string {
-	dirs, err := filepath.Glob(filepath.Join(w.state, "work", ".aside", "*", "tree"))
+func (w *world) scratches() []string {
+	dirs, err := filepath.Glob(filepath.Join(w.state, "work", ".scratch", "*", "tree"))
 	require.NoError(w.t, err)
 	return dirs
 }
@@ -108,7 +108,7 @@ func TestAShellWhereAnAgentWorked(t *testing.T) {
 			command := regexp.MustCompile(`supply these files as the work of build/dev: maestro (resolve .*)`).FindStringSubmatch(a.stderr)
 			require.NotNil(t, command, a.stderr)
 			require.Equal(t, before, w.kept(), "what the agent left is as it was")
-			require.Empty(t, w.asides())
+			require.Empty(t, w.scratches())
 
 			w.must(strings.Fields(command[1])...)
 			s := w.completes("stuck")
@@ -229,7 +229,7 @@ func TestAKilledShellLeavesNothing(t *testing.T) {
 	p.types("setsid " + daemon + " & echo pre$((1+1))pared\n")
 	p.sees(`pre2pared`)
 	w.eventually("the daemon runs", func() bool { return running(daemon) })
-	require.Len(t, w.asides(), 1)
+	require.Len(t, w.scratches(), 1)
 	p.kill()
 	w.eventually("the daemon is gone", func() bool { return !running(daemon) })
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -239,10 +239,10 @@ func TestAKilledShellLeavesNothing(t *testing.T) {
 	p = w.atTerminal("shell", "stuck", "build/dev")
 	p.types("echo kept > kept.txt; setsid " + daemon + " & echo pre$((1+1))pared\n")
 	p.sees(`pre2pared`)
-	require.Len(t, w.asides(), 1, "the directories of the killed one are gone")
+	require.Len(t, w.scratches(), 1, "the directories of the killed one are gone")
 	p.signal(syscall.SIGHUP) // the terminal hangs up
 	w.dies(p.process)
 	p.sees(`A kept.txt\r\nsupply these files`)
 	require.False(t, running(daemon))
-	require.Empty(t, w.asides())
+	require.Empty(t, w.scratches())
 }

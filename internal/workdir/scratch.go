@@ -21,7 +21,7 @@ import (
 
 const (
 	// scratchDir has the directories of [Scratch]. No namespace can have this name.
-	scratchDir = ".aside"
+	scratchDir = ".scratch"
 	// scratchLock is the lock file in each of them, and in scratchDir.
 	scratchLock = "lock"
 )

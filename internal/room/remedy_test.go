@@ -1,0 +1,32 @@
+package room
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIDsThatAUserNamespaceMaps(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "uid_map")
+	require.True(t, mapped(file, 64100), "it is not known")
+	for ids, want := range map[string]bool{
+		"         0          0 4294967295\n": true, "0 1000 1\n": false, "0 1000 1\n1 100000 65536\n": true, "0 100000 64100\n": false, "64100 1 1\n": true,
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(ids), 0o600))
+		require.Equal(t, want, mapped(file, 64100), ids)
+	}
+}
+
+func TestRemediesForOverlays(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"mount overlay: no such device":   "; load the kernel's module overlay",
+		"mount overlay: invalid argument": "; keep the store on a ",
+	} {
+		require.ErrorContains(t, OverlayRemedy(errors.New(text), t.TempDir()), want)
+	}
+}
