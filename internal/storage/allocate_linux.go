@@ -6,6 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives an empty file its size on disk. The error is [errors.ErrUnsupported]
-// where the file system cannot do that.
+// allocate reserves disk space for an empty file. The error is [errors.ErrUnsupported] if the
+// file system cannot do that.
 func allocate(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }

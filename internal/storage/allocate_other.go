@@ -7,5 +7,6 @@ import (
 	"os"
 )
 
-// allocate gives an empty file its size on disk, where that can be done.
+// allocate returns [errors.ErrUnsupported]: reserving disk space is not supported on this
+// platform.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }

@@ -12,26 +12,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Up to so many blobs of a batch, of so many bytes together, get files of their own; more are
-// packed.
+// A batch with more blobs or bytes than these packs its small blobs. The blobs of a smaller batch
+// get files of their own.
 const (
 	fewBlobs = 256
 	fewBytes = 8 << 20
 )
 
-// batch implements [BlobBatch]. Until it is committed, it is in memory and in temporary files.
+// batch implements [BlobBatch]. Until it is committed, its blobs are in memory and in temporary
+// files.
 type batch struct {
 	*Directory
-	there *blobReader
+	stored *blobReader
 
 	mu sync.Mutex
-	// seen are the blobs of the batch, so that each is stored once.
-	seen map[rawDigest]struct{}
-	few  []smallBlob
-	size int
-	// pack has the small blobs; nil: they are few.
-	pack *packing
-	// files are temporary files that become blobs, and flush the blobs that have files.
+	// seen are the digests of the batch's blobs, so that each is stored once.
+	seen  map[rawDigest]struct{}
+	small []smallBlob
+	size  int
+	// pack contains the small blobs; nil: the batch is too small for a pack.
+	pack *packWriter
+	// files are temporary files that become blobs. flush are blobs with files that have to be
+	// flushed.
 	files []tempBlob
 	flush []spec.Digest
 }
@@ -42,7 +44,7 @@ type smallBlob struct {
 	content []byte
 }
 
-// tempBlob is a file that is to become a blob.
+// tempBlob is a temporary file that is to become a blob.
 type tempBlob struct {
 	path   string
 	digest spec.Digest
@@ -53,7 +55,7 @@ type tempBlob struct {
 func (d *Directory) NewBatch() (BlobBatch, error) {
 	b, err := d.newBatch()
 	if err != nil {
-		return nil, err // and not a batch that is nil
+		return nil, err // a nil *batch would be a non-nil BlobBatch
 	}
 	return b, nil
 }
@@ -62,10 +64,10 @@ func (d *Directory) newBatch() (*batch, error) {
 	if _, err := d.packs.list(d, true); err != nil {
 		return nil, err
 	}
-	return &batch{Directory: d, there: d.reader(true), seen: map[rawDigest]struct{}{}}, nil
+	return &batch{Directory: d, stored: d.reader(true), seen: map[rawDigest]struct{}{}}, nil
 }
 
-// begins reports whether the batch has not seen a blob yet, and whether it packs small blobs.
+// begins reports whether the batch has not seen the blob yet, and whether it packs small blobs.
 func (b *batch) begins(name rawDigest) (first, packs bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,10 +76,10 @@ func (b *batch) begins(name rawDigest) (first, packs bool) {
 	return !seen, b.pack != nil
 }
 
-// Put implements [BlobBatch]. Nobody looks whether a blob that is packed has a file of its own:
-// that would take longer than to write it once more.
+// Put implements [BlobBatch]. It does not check whether a blob that is packed has a file of its
+// own: the check would take longer than to write the blob again.
 func (b *batch) Put(digest spec.Digest, content []byte) error {
-	name, err := raw(digest)
+	name, err := parseDigest(digest)
 	if err != nil {
 		return err
 	}
@@ -85,11 +87,11 @@ func (b *batch) Put(digest spec.Digest, content []byte) error {
 	if !first {
 		return nil
 	}
-	open := b.there.OpenBlob
+	open := b.stored.OpenBlob
 	if packs && len(content) <= maxPacked {
-		open = func(digest spec.Digest) (io.ReadCloser, error) { return b.there.openPacked(digest, true) }
+		open = func(digest spec.Digest) (io.ReadCloser, error) { return b.stored.openPacked(digest, true) }
 	}
-	found, same, err := b.there.holds(open, digest, content)
+	found, same, err := b.stored.holds(open, digest, content)
 	switch {
 	case err != nil:
 		return err
@@ -116,19 +118,19 @@ func (b *batch) addSmall(s smallBlob) (err error) {
 		return b.pack.add(s.name, s.content)
 	}
 	s.content = bytes.Clone(s.content)
-	b.few = append(b.few, s)
-	if b.size += len(s.content); len(b.few) <= fewBlobs && b.size <= fewBytes {
+	b.small = append(b.small, s)
+	if b.size += len(s.content); len(b.small) <= fewBlobs && b.size <= fewBytes {
 		return nil
 	}
-	if b.pack, err = b.newPacking(); err != nil {
+	if b.pack, err = b.newPackWriter(); err != nil {
 		return err
 	}
-	for _, s := range b.few {
+	for _, s := range b.small {
 		if err := b.pack.add(s.name, s.content); err != nil {
 			return err
 		}
 	}
-	b.few = nil
+	b.small = nil
 	return nil
 }
 
@@ -144,8 +146,8 @@ func (b *batch) NewBlob() BlobWriter {
 	return &blobWriter{batch: b}
 }
 
-// blobWriter is a blob that is written to memory as long as it is small, and then to a
-// temporary file.
+// blobWriter writes a blob to memory while it is small, and to a temporary file when it is
+// larger.
 type blobWriter struct {
 	batch *batch
 	small []byte
@@ -179,7 +181,7 @@ func (w *blobWriter) Add(digest spec.Digest) error {
 	if w.file == nil {
 		return w.batch.Put(digest, w.small)
 	}
-	name, err := raw(digest)
+	name, err := parseDigest(digest)
 	if err != nil {
 		return err
 	}
@@ -201,18 +203,18 @@ func (w *blobWriter) Close() error {
 	return os.Remove(w.file.Name())
 }
 
-// Commit implements [BlobBatch]. All is written before the first blob gets its name.
+// Commit implements [BlobBatch]. It writes everything before the first blob becomes visible.
 func (b *batch) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, s := range b.few {
+	for _, s := range b.small {
 		temp, err := b.writeTempOnce(b.blobFile(s.digest), s.content, UntilPowerLoss)
 		if err != nil {
 			return err
 		}
 		b.files, b.flush = append(b.files, tempBlob{temp, s.digest, int64(len(s.content))}), append(b.flush, s.digest)
 	}
-	b.few = nil
+	b.small = nil
 	if b.pack != nil {
 		if err := b.pack.finish(); err != nil {
 			return err
@@ -231,12 +233,12 @@ func (b *batch) Commit(ctx context.Context) error {
 
 // Close implements [BlobBatch].
 func (b *batch) Close() error {
-	err := b.there.Close()
+	err := b.stored.Close()
 	if b.pack != nil {
 		err = errors.Join(err, b.pack.close())
 	}
 	for _, f := range b.files {
-		_ = os.Remove(f.path) // it is gone if it was installed
+		_ = os.Remove(f.path) // fails if it was installed
 	}
 	return err
 }

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fewEntries are looked at one after the other.
+// fewEntries is up to how many entries are checked sequentially.
 const fewEntries = 256
 
-// Below implements [Storage]. It looks at each directory by its name in the open one, which
-// takes half as long as by its path.
+// Below implements [Storage]. It uses names relative to the open directory, which takes half as
+// long as using paths.
 func (d *Directory) Below(key string) ([]Entry, error) {
 	path, err := d.path(key)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Directory) Below(key string) ([]Entry, error) {
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Name == "" }), nil
 }
 
-// directories fills in the entries of those names in an open directory that are directories.
+// directories appends the entries for the names that are directories in an open directory.
 func directories(dir int, names []string, entries []Entry) error {
 	for i, name := range names {
 		var st unix.Stat_t
@@ -56,7 +56,7 @@ func directories(dir int, names []string, entries []Entry) error {
 			err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
 		switch {
-		case errors.Is(err, unix.ENOENT): // removed meanwhile
+		case errors.Is(err, unix.ENOENT): // removed since the listing
 		case err != nil:
 			return &os.PathError{Op: "stat", Path: name, Err: err}
 		case st.Mode&unix.S_IFMT == unix.S_IFDIR:

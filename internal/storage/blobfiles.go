@@ -20,7 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// blobPath is the file of a blob.
+// blobPath returns the path of a blob's file.
 func (d *Directory) blobPath(digest spec.Digest) (string, error) {
 	if !digest.Valid() {
 		return "", wrongDigest(digest)
@@ -32,10 +32,10 @@ func wrongDigest(digest spec.Digest) error {
 	return fmt.Errorf("%w: a blob's name is 64 lower-case hex digits, not %.80q", ErrKey, digest)
 }
 
-// blobFile is the file of a blob whose digest is valid.
+// blobFile returns the path of the file of a blob with a valid digest.
 func (d *Directory) blobFile(digest spec.Digest) string { return d.root + "/" + BlobKey(digest) }
 
-// PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
+// PutBlob implements [Blobs]. A durable write may use the reserved disk space.
 func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durability) (made bool, err error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 	switch {
 	case err != nil:
 		return false, err
-	case there && durability == Durable: // another process may have written it a moment ago
+	case there && durability == Durable: // another process may have written it without a flush
 		return false, d.FlushBlobs([]spec.Digest{digest})
 	case there:
 		return false, nil
@@ -57,8 +57,8 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 	return true, d.withReserve(func() error { return d.makeBlob(path, data, durability) })
 }
 
-// makeBlob writes the file of a blob. A durable one is flushed before it gets its name, so
-// that a flush that fails leaves no blob.
+// makeBlob writes the file of a blob. A durable one is flushed before it is renamed, so that a
+// failed flush leaves no blob.
 func (d *Directory) makeBlob(path string, data []byte, durability Durability) error {
 	temp, err := d.writeTempOnce(path, data, durability)
 	if err != nil {
@@ -67,9 +67,9 @@ func (d *Directory) makeBlob(path string, data []byte, durability Durability) er
 	return d.installTemp(temp, path, durability)
 }
 
-// holds reports whether a blob is stored where open finds it, and whether with exactly this
-// content: then it is marked as used, so that it does not look abandoned. What was swept away
-// meanwhile is not stored.
+// holds reports whether open finds a blob, and whether it has exactly this content. If it has,
+// the blob is marked as used, so that no sweep removes it. A blob that a sweep removed during the
+// call counts as not found.
 func (r *blobReader) holds(open func(spec.Digest) (io.ReadCloser, error), digest spec.Digest, content []byte) (found, same bool, err error) {
 	f, err := open(digest)
 	if errors.Is(err, ErrNotFound) {
@@ -82,13 +82,13 @@ func (r *blobReader) holds(open func(spec.Digest) (io.ReadCloser, error), digest
 	if same, err = sameContent(f, content); err != nil {
 		return true, false, err
 	}
-	if !same { // a copy that is damaged must not be read instead of the one that is put
+	if !same { // a damaged packed copy would be read instead of the new file
 		if _, err := r.quarantinePacked(digest); !errors.Is(err, ErrNotFound) {
 			return true, false, err
 		}
 		return true, false, nil
 	}
-	if _, isFile := f.(*os.File); !isFile && r.usedLately(digest) {
+	if _, isFile := f.(*os.File); !isFile && r.recentlyUsed(digest) {
 		return true, true, nil
 	}
 	err = r.UseBlob(digest)
@@ -98,7 +98,7 @@ func (r *blobReader) holds(open func(spec.Digest) (io.ReadCloser, error), digest
 	return true, err == nil, err
 }
 
-// sameContent reports whether what is read is exactly this.
+// sameContent reports whether r yields exactly content.
 func sameContent(r io.Reader, content []byte) (bool, error) {
 	buf, release := Buffer()
 	defer release()
@@ -116,7 +116,8 @@ func sameContent(r io.Reader, content []byte) (bool, error) {
 	}
 }
 
-// installBlob makes a file the blob that it is, unless that is stored already, undamaged.
+// installBlob renames a temporary file to its blob's path, unless the blob is stored already and
+// undamaged.
 func (d *Directory) installBlob(ctx context.Context, t tempBlob) error {
 	path, err := d.blobPath(t.digest)
 	if err != nil {
@@ -146,12 +147,12 @@ func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 	return spec.Digest(hex.EncodeToString(h.Sum(nil))), nil
 }
 
-// fewFiles is up to how many files are flushed one by one, side by side: that
-// is faster than to flush the whole file system, and waits for nobody else's
-// data.
+// fewFiles is up to how many files are flushed concurrently, one by one. For so few files, this
+// is faster than to flush the whole file system, and it does not wait for data of other programs.
 const fewFiles = 12
 
-// FlushBlobs implements [Blobs]. Packs were flushed before they got their names.
+// FlushBlobs implements [Blobs]. Packs need no flush: they were flushed before they became
+// visible.
 func (d *Directory) FlushBlobs(digests []spec.Digest) error {
 	paths := make([]string, 0, len(digests))
 	for _, digest := range digests {
@@ -172,7 +173,7 @@ func (d *Directory) FlushBlobs(digests []spec.Digest) error {
 	return d.flushFiles(paths)
 }
 
-// flushFiles makes files outlive a power loss that were installed until then.
+// flushFiles makes installed files survive a power loss.
 func (d *Directory) flushFiles(files []string) error {
 	if d.unflushed {
 		return nil
@@ -187,12 +188,12 @@ func (d *Directory) flushFiles(files []string) error {
 	slices.Sort(paths)
 	var all errgroup.Group
 	for _, path := range slices.Compact(paths) {
-		all.Go(func() error { return syncDir(path) }) // the same for a file
+		all.Go(func() error { return syncDir(path) }) // syncDir works for files, too
 	}
 	return all.Wait()
 }
 
-// OpenBlob implements [Blobs]. What it returns is a file, unless the blob is packed.
+// OpenBlob implements [Blobs]. The result is an [*os.File] unless the blob is packed.
 func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	r := d.reader(false)
 	f, err := r.OpenBlob(digest)
@@ -231,8 +232,8 @@ func (d *Directory) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
 	return info, err
 }
 
-// UseBlob implements [Blobs]: the time of a blob's file, or of the packs that have it, is that
-// of its last use.
+// UseBlob implements [Blobs]. The modification time of a blob's file, or of the packs that
+// contain it, is the time of its last use.
 func (d *Directory) UseBlob(digest spec.Digest) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
@@ -253,8 +254,9 @@ func (d *Directory) UseBlob(digest spec.Digest) error {
 	})
 }
 
-// usedLately reports whether this process has just marked a pack as used that has a blob.
-func (d *Directory) usedLately(digest spec.Digest) (lately bool) {
+// recentlyUsed reports whether this process has just marked a pack that contains the blob as
+// used.
+func (d *Directory) recentlyUsed(digest spec.Digest) (lately bool) {
 	const moment = 100 * time.Millisecond
 	err := d.inPacks(digest, true, func(p *pack, _ packed) error {
 		age := d.now().Sub(time.Unix(0, p.used.Load()))
@@ -298,11 +300,10 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 	return nil
 }
 
-// notBlob is what is wrong with what lies among blobs.
+// notBlob is the message for other files among the blobs.
 const notBlob = "not a blob; remove it, or move it elsewhere"
 
-// SweepBlobs implements [Blobs] by a lock of the file system. Packs that are mostly unused are
-// written again.
+// SweepBlobs implements [Blobs] with a file lock. Packs with a large unused part are rewritten.
 func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
 	var packed sweptPacks
 	err := d.withSweepLock(unix.LOCK_EX, func() error {
@@ -328,8 +329,8 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 	return d.compact()
 }
 
-// QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the
-// meantime; so what was moved is looked at again, and an undamaged blob is put back.
+// QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the meantime.
+// So the moved file is verified again, and moved back if it is undamaged.
 func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error) {
 	path, err := d.blobPath(digest)
 	if err != nil {
@@ -352,7 +353,7 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 		}
 		return "", nil
 	}
-	// A pack may have it, too, which was not marked when the file was used.
+	// A pack may contain the blob, too. Using the file has not marked that pack as used.
 	if err := d.UseBlob(digest); err != nil && !errors.Is(err, ErrNotFound) {
 		return "", err
 	}

@@ -13,31 +13,32 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// blobReader reads many blobs. It opens each pack once.
+// blobReader reads many blobs. It opens each pack only once.
 type blobReader struct {
 	*Directory
-	// known: packs that others have made since the reader was made may be missed.
-	known bool
-	mu    sync.Mutex
-	open  map[*pack]*os.File
-	// ahead are the windows that no goroutine reads from now.
-	ahead []*window
+	// cachedPacks: use the packs that this process knows of; newer packs of other processes may
+	// be missed.
+	cachedPacks bool
+	mu          sync.Mutex
+	open        map[*pack]*os.File
+	// windows are the read-ahead windows that no goroutine uses now.
+	windows []*window
 }
 
 // BlobReader implements [Blobs].
 func (d *Directory) BlobReader() BlobReader { return d.reader(false) }
 
-func (d *Directory) reader(known bool) *blobReader {
-	return &blobReader{Directory: d, known: known, open: map[*pack]*os.File{}}
+func (d *Directory) reader(cachedPacks bool) *blobReader {
+	return &blobReader{Directory: d, cachedPacks: cachedPacks, open: map[*pack]*os.File{}}
 }
 
-// OpenBlob implements [BlobReader]. What it returns of a blob that is not packed is a file.
+// OpenBlob implements [BlobReader]. The result is an [*os.File] unless the blob is packed.
 func (r *blobReader) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	if content, err := r.openPacked(digest, true); !errors.Is(err, ErrNotFound) {
 		return content, err
 	}
 	path := r.blobFile(digest)
-	err := unix.Access(path, unix.F_OK) // takes a third of opening what is not there
+	err := unix.Access(path, unix.F_OK) // for a missing file, three times as fast as opening it
 	if err == nil {
 		var f *os.File
 		if f, err = openFile(path); err == nil {
@@ -47,14 +48,14 @@ func (r *blobReader) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if r.known {
+	if r.cachedPacks {
 		return nil, ErrNotFound
 	}
 	return r.openPacked(digest, false)
 }
 
-func (r *blobReader) openPacked(digest spec.Digest, known bool) (content io.ReadCloser, err error) {
-	err = r.inPacks(digest, known, func(p *pack, at packed) error {
+func (r *blobReader) openPacked(digest spec.Digest, cached bool) (content io.ReadCloser, err error) {
+	err = r.inPacks(digest, cached, func(p *pack, at packed) error {
 		if content != nil {
 			return nil
 		}
@@ -82,8 +83,8 @@ func (r *blobReader) ReadBlob(digest spec.Digest, into []byte) (n int, err error
 		if at.size >= len(into) {
 			return io.ErrShortBuffer
 		}
-		w := r.window(p, at)
-		defer r.release(w)
+		w := r.takeWindow(p, at)
+		defer r.returnWindow(w)
 		n, err = w.read(data, into[:at.size], at)
 		return err
 	})
@@ -126,45 +127,46 @@ func (r *blobReader) Close() error {
 		_ = f.Close() // only read
 	}
 	clear(r.open)
-	r.ahead = nil
+	r.windows = nil
 	return nil
 }
 
-// windowSize is how much is read ahead, in bytes.
+// windowSize is the size of a read-ahead window, in bytes.
 const windowSize = maxPacked
 
 // window is a part of a pack's data that was read at once. Blobs that were stored together are
-// often read together, in the order in which they lie there.
+// often read together, in the order of their offsets.
 type window struct {
 	in   *pack
 	from int64
 	data []byte
-	// next is the end of what was read last.
+	// next is the end of the last read.
 	next int64
 }
 
-// window returns one that has an entry, or ended shortly before it. It must be released.
-func (r *blobReader) window(p *pack, at packed) *window {
+// takeWindow returns a window that contains the entry or ends shortly before it, or else a new
+// one. The caller must return it with returnWindow.
+func (r *blobReader) takeWindow(p *pack, at packed) *window {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, w := range r.ahead {
+	for i, w := range r.windows {
 		if w.in == p && w.near(at) {
-			r.ahead = slices.Delete(r.ahead, i, i+1)
+			r.windows = slices.Delete(r.windows, i, i+1)
 			return w
 		}
 	}
 	return &window{in: p, next: -windowSize}
 }
 
-// mostAhead is how many windows a reader has at most beside those in use.
-const mostAhead = 8
+// maxWindows is the largest number of unused windows of a reader.
+const maxWindows = 8
 
-func (r *blobReader) release(w *window) {
+func (r *blobReader) returnWindow(w *window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ahead = append(r.ahead, w)
-	if len(r.ahead) > mostAhead {
-		r.ahead = slices.Delete(r.ahead, 0, 1)
+	r.windows = append(r.windows, w)
+	if len(r.windows) > maxWindows {
+		r.windows = slices.Delete(r.windows, 0, 1)
 	}
 }
 
@@ -176,8 +178,8 @@ func (w *window) near(at packed) bool {
 	return w.has(at) || at.offset >= w.next && at.offset-w.next < windowSize/2
 }
 
-// read reads an entry from the window, or from the data. It returns less than the entry's size
-// where the data ends: that shows in the digest.
+// read reads an entry from the window, or from the data. If the data is too short, it returns
+// fewer bytes than the entry has; the digest then does not match.
 func (w *window) read(data *os.File, into []byte, at packed) (n int, err error) {
 	follows := w.near(at)
 	w.next = at.offset + int64(at.size)

@@ -8,84 +8,85 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Blobs keeps content that is written once, under its SHA-256 in lower-case hex. A digest
-// that is none is an ErrKey; a blob that is not there is an ErrNotFound. An object store
-// has an object for each blob, keeps the time of the last use beside it, and sweeps under
-// a lease that UseBlob respects.
+// Blobs stores immutable content under its SHA-256 in lower-case hex. An invalid digest is an
+// ErrKey; a missing blob is an ErrNotFound. An object store can implement it with an object for
+// each blob and the time of the last use beside it. It then sweeps under a lease that UseBlob
+// respects.
 type Blobs interface {
-	// PutBlob stores content under its digest. What is there already is only marked as
-	// used; if it is damaged, it is replaced. made is false if it was there. Before a
-	// document is written durably that names a blob, the blob is put durably, or flushed.
+	// PutBlob stores content under its digest. A blob that exists is only marked as used; if it
+	// is damaged, it is replaced. made is false if it existed. A blob must be durable (put as
+	// Durable, or flushed) before a document that refers to it is written durably.
 	PutBlob(digest spec.Digest, data []byte, d Durability) (made bool, err error)
-	// NewBatch begins blobs that are stored together.
+	// NewBatch starts a batch of blobs that are stored together.
 	NewBatch() (BlobBatch, error)
-	// FlushBlobs makes blobs durable, whoever has put them.
+	// FlushBlobs makes blobs durable, also those that other processes have put.
 	FlushBlobs(digests []spec.Digest) error
-	// OpenBlob reads a blob. The reader compares the content with the digest.
+	// OpenBlob opens a blob for reading. The caller has to verify the digest.
 	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
-	// BlobReader returns what reads many blobs with less effort than one after the other. It
-	// must be closed.
+	// BlobReader returns a reader that is faster for many blobs than OpenBlob. The caller must
+	// close it.
 	BlobReader() BlobReader
-	// StatBlob returns what is known of a blob without reading it.
+	// StatBlob returns a blob's metadata.
 	StatBlob(digest spec.Digest) (BlobInfo, error)
-	// UseBlob marks a blob as used now. No sweep is then under way that may remove it.
+	// UseBlob marks a blob as used now. It waits for a sweep, so a sweep does not remove the blob
+	// afterwards.
 	UseBlob(digest spec.Digest) error
-	// ListBlobs calls blob for each blob, at least once, and stray for the key of whatever
-	// else lies among them, with what is wrong with it.
+	// ListBlobs calls blob for each blob, at least once. It calls stray with the key of anything
+	// else that is stored among the blobs, and with what is wrong with it.
 	ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error
-	// SweepBlobs runs sweep while no blob is marked as used. What remove is called for is
-	// gone when SweepBlobs returns.
+	// SweepBlobs runs sweep while no blob can be marked as used. When it returns, the blobs for
+	// which remove was called are removed.
 	SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error
-	// QuarantineBlob moves a damaged blob out of the way and returns its new key. If it
-	// has been repaired meanwhile, it stays, and the key is empty.
+	// QuarantineBlob moves a damaged blob to the quarantine and returns its new key. If the blob
+	// was repaired in the meantime, it is kept, and the key is empty.
 	QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error)
 }
 
 // BlobReader reads many blobs.
 type BlobReader interface {
-	// OpenBlob reads a blob, as that of [Blobs], until the BlobReader is closed.
+	// OpenBlob opens a blob as [Blobs] does. The result is valid until the BlobReader is closed.
 	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
-	// ReadBlob reads a blob into a buffer and returns its size. The error is
-	// [io.ErrShortBuffer] if the blob is not smaller than the buffer.
+	// ReadBlob reads a blob into a buffer and returns its size. The error is [io.ErrShortBuffer]
+	// unless the blob is smaller than the buffer.
 	ReadBlob(digest spec.Digest, into []byte) (int, error)
 	Close() error
 }
 
-// BlobBatch is blobs that are stored together. Its methods may be called from many goroutines.
+// BlobBatch is a set of blobs that are stored together. Its methods are safe for concurrent use.
 type BlobBatch interface {
-	// Put adds a blob as PutBlob does.
+	// Put adds a blob.
 	Put(digest spec.Digest, content []byte) error
-	// NewBlob begins a blob of any size.
+	// NewBlob starts a blob of any size.
 	NewBlob() BlobWriter
-	// Commit stores what was added, durably. Before it, none of the blobs is there.
+	// Commit stores the added blobs durably. Before it, none of them is visible.
 	Commit(ctx context.Context) error
-	// Close discards what was not committed.
+	// Close discards everything that was not committed.
 	Close() error
 }
 
-// BlobWriter is a blob that is being written.
+// BlobWriter writes one blob of a batch.
 type BlobWriter interface {
 	io.Writer
-	// Add adds what was written to the batch, under its digest.
+	// Add adds the written content to the batch, under its digest.
 	Add(digest spec.Digest) error
-	// Close discards what was not added.
+	// Close discards content that was not added.
 	Close() error
 }
 
-// BlobInfo is what is known of a blob without reading it.
+// BlobInfo is a blob's metadata.
 type BlobInfo struct {
 	Size int64
-	// Used is when it was last put or used. Some blobs are used together.
+	// Used is the time of the last put or use. Blobs that are stored together may share it.
 	Used time.Time
 }
 
 const (
 	blobDir = "blobs/sha256"
-	// digestPrefix is how much of a digest names a directory.
+	// digestPrefix is how many digits of a digest name a directory.
 	digestPrefix = 2
 )
 
-// BlobKey is the key of a blob, whose digest is valid.
+// BlobKey returns the key of a blob with a valid digest.
 func BlobKey(digest spec.Digest) string {
 	return blobDir + "/" + string(digest[:digestPrefix]+"/"+digest[digestPrefix:])
 }

@@ -13,13 +13,13 @@ const BufferSize = 256 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, BufferSize); return &b }}
 
-// Buffer lends a buffer of [BufferSize] until release is called.
+// Buffer returns a buffer of [BufferSize] from a pool. The caller returns it with release.
 func Buffer() (buf []byte, release func()) {
 	b := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
 	return *b, func() { buffers.Put(b) }
 }
 
-// Copy copies r to w until its end or the context's.
+// Copy copies r to w until r ends or the context is cancelled.
 func Copy(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
 	buf, release := Buffer()
 	defer release()

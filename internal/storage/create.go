@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// creationPrefix marks files of a creation under way, which do not make a
-	// directory count as in use.
+	// creationPrefix is the prefix of temporary files during the creation of a store. A directory
+	// that contains only such files counts as empty.
 	creationPrefix = ".store-"
-	// staleTemp is the age at which a temporary file has no living writer.
+	// staleTemp is the age from which on a temporary file has no running writer.
 	staleTemp = 24 * time.Hour
 )
 
-// Create makes the directory, which must be absent or empty, and its first document. Of
-// several processes that create at once one makes it, and the others find it. The
+// Create makes the directory, which must not exist or be empty, and its first document. If
+// several processes do that at once, one makes the document, and the others find it. The
 // directory is readable by its owner only.
 func (d *Directory) Create(key string, document []byte) error {
 	first, err := d.path(key)
@@ -44,7 +44,7 @@ func (d *Directory) Create(key string, document []byte) error {
 	return nil
 }
 
-// checkVacant refuses a directory that holds anything but beginnings of a store.
+// checkVacant returns an error for a directory that contains anything but files of a creation.
 func (d *Directory) checkVacant(first string) error {
 	entries, err := os.ReadDir(d.root)
 	if err != nil {
@@ -79,15 +79,15 @@ func (d *Directory) claim(path string, document []byte) error {
 	return syncDir(d.root)
 }
 
-// OwnerError says that root is not to write into a store of another user, who could not
-// read what root makes there.
+// OwnerError says that root must not write into another user's store, because that user could not
+// read files that root makes.
 type OwnerError struct {
-	// Dir is the store's directory, and UID who owns it.
+	// Dir is the store's directory, and UID its owner.
 	Dir string
 	UID int
 }
 
-// Error names the owner, and how to run as that user.
+// Error names the owner, and says how to run as that user.
 func (e *OwnerError) Error() string {
 	name, as := strconv.Itoa(e.UID), "'#"+strconv.Itoa(e.UID)+"'"
 	if u, err := user.LookupId(name); err == nil {
@@ -97,8 +97,8 @@ func (e *OwnerError) Error() string {
 		"sudo -u %s maestro ..., or without sudo: runuser -u %s -- maestro ...", e.Dir, name, as, name)
 }
 
-// CheckOwner refuses root where the directory, or its document of this key, belongs to
-// somebody else.
+// CheckOwner returns an [*OwnerError] if the process runs as root and the directory, or its
+// document with this key, belongs to another user.
 func (d *Directory) CheckOwner(key string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -115,8 +115,8 @@ func (d *Directory) CheckOwner(key string) error {
 	return nil
 }
 
-// RemoveOldTemp removes temporary files whose writers are long dead. It is housekeeping:
-// what it cannot remove now, a later one will.
+// RemoveOldTemp removes temporary files whose writers have ended. Errors are ignored: a later
+// call tries again.
 func (d *Directory) RemoveOldTemp() {
 	entries, err := os.ReadDir(filepath.Join(d.root, tempDir))
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Directory keeps each document and each journal in a file below a directory. Files are
-// replaced by renaming, and written under locks of the file system.
+// Directory is a [Storage] in a directory of a file system. It keeps each document and each
+// journal in a file. Files are replaced by renaming, and written under file locks.
 type Directory struct {
 	root string
 	now  func() time.Time
-	// unflushed: nothing in it need outlive a power loss.
+	// unflushed: nothing in the directory has to survive a power loss.
 	unflushed bool
-	packs     packs
+	packs     packCache
 }
 
-// NewDirectory returns the storage in a directory, which need not exist as long as nothing
-// is written.
+// NewDirectory returns the storage in a directory. The directory need not exist before the first
+// write.
 func NewDirectory(root string, now func() time.Time) (*Directory, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -31,7 +31,7 @@ func NewDirectory(root string, now func() time.Time) (*Directory, error) {
 	return &Directory{root: abs, now: now}, nil
 }
 
-// Root is the path of the directory, absolute.
+// Root returns the absolute path of the directory.
 func (d *Directory) Root() string { return d.root }
 
 var _ Storage = (*Directory)(nil)
@@ -75,13 +75,13 @@ func readFile(path string) (_ []byte, err error) {
 	data := make([]byte, info.Size(), info.Size()+1)
 	n, err := io.ReadFull(f, data)
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil // it was cut meanwhile
+		err = nil // it was truncated since Stat
 	}
 	return data[:n], err
 }
 
-// Write implements [Documents]. The new file is written beside the old one before the lock
-// is taken, so a process that is stopped while it writes blocks no other.
+// Write implements [Documents]. It writes the new file before it takes the lock, so a process
+// that is stopped while writing does not block others.
 func (d *Directory) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
 	path, err := d.path(key)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *Directory) ModTime(key string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// Clock implements [Storage] by a file that it writes and removes again.
+// Clock implements [Storage] with a temporary file.
 func (d *Directory) Clock() (now time.Time, err error) {
 	f, err := d.temp()
 	if err != nil {
@@ -220,14 +220,14 @@ func (d *Directory) Quarantine(key string, version Version, copied bool) (string
 	return d.Rel(to), d.WriteFile(to, data, UntilPowerLoss)
 }
 
-// quarantined is where a damaged file is moved to.
+// quarantined returns a path in the quarantine for a damaged file.
 func (d *Directory) quarantined(path string) string {
 	return filepath.Join(d.root, "quarantine", flat(d.Rel(path))+"."+d.now().UTC().Format("20060102T150405.000000000Z"))
 }
 
 func flat(rel string) string { return strings.ReplaceAll(rel, string(os.PathSeparator), "-") }
 
-// Rel names a file for people: relative to the directory.
+// Rel returns the path of a file relative to the directory, for messages.
 func (d *Directory) Rel(path string) string {
 	r, err := filepath.Rel(d.root, path)
 	if err != nil {

@@ -19,13 +19,13 @@ const (
 	tempDir = "tmp"
 )
 
-// IsFull tells of an error that a disk, or its owner's part of it, has no room.
+// IsFull reports whether an error says that a disk or a quota is full.
 func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// WriteFile replaces the file at path by data, whole or not at all, making its
-// directory if need be.
+// WriteFile replaces the file at path atomically. It makes the file's directory if it does not
+// exist.
 func (d *Directory) WriteFile(path string, data []byte, durability Durability) error {
 	temp, err := d.writeTemp(path, data, durability)
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *Directory) WriteFile(path string, data []byte, durability Durability) e
 	return d.installTemp(temp, path, durability)
 }
 
-// installTemp installs a temporary file, or removes it.
+// installTemp installs a temporary file. If that fails, it removes the file.
 func (d *Directory) installTemp(temp, path string, durability Durability) error {
 	err := d.install(temp, path, durability)
 	if err != nil {
@@ -43,8 +43,8 @@ func (d *Directory) installTemp(temp, path string, durability Durability) error 
 	return err
 }
 
-// writeTemp writes data to a temporary file, to be installed at path, and returns its
-// path. On a full disk it uses the reserve.
+// writeTemp writes data to a temporary file for path and returns its name. If the disk is full,
+// it uses the reserved disk space.
 func (d *Directory) writeTemp(path string, data []byte, durability Durability) (temp string, err error) {
 	err = d.withReserve(func() error {
 		temp, err = d.writeTempOnce(path, data, durability)
@@ -53,7 +53,7 @@ func (d *Directory) writeTemp(path string, data []byte, durability Durability) (
 	return temp, err
 }
 
-// writeTempOnce is as writeTemp, without the reserve.
+// writeTempOnce is writeTemp without the reserved disk space.
 func (d *Directory) writeTempOnce(path string, data []byte, durability Durability) (temp string, err error) {
 	f, err := d.temp()
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Directory) writeTempOnce(path string, data []byte, durability Durabilit
 	return f.Name(), nil
 }
 
-// temp makes a temporary file in the file system of the directory.
+// temp makes a temporary file on the file system of the directory.
 func (d *Directory) temp() (*os.File, error) {
 	dir := filepath.Join(d.root, tempDir)
 	f, err := createFile(filepath.Join(dir, "put-"+rand.Text()))
@@ -80,19 +80,19 @@ func (d *Directory) temp() (*os.File, error) {
 	return f, err
 }
 
-// createFile makes a regular file for writing. For one, O_NONBLOCK has no effect; without it,
-// package os sets it in vain, with four system calls.
+// createFile creates a regular file for writing. O_NONBLOCK has no effect on a regular file, but
+// saves four system calls: without it, package os tries to make the file non-blocking.
 func createFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, fileMode)
 }
 
-// openFile opens a regular file for reading, or a directory.
+// openFile opens a regular file or a directory for reading.
 func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// install renames a temporary file to path. A directory that it has to make is
-// durable in any case: whoever settles the file looks no further up than that.
+// install renames a temporary file to path. A directory that it has to make is always durable,
+// because a later flush of the file does not flush its parent directories.
 func (d *Directory) install(temp, path string, durability Durability) error {
 	err := rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func (d *Directory) install(temp, path string, durability Durability) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// rename is [os.Rename] without a look at what is replaced, which is never a directory.
+// rename is [os.Rename] without the check whether the target is a directory. It never is.
 func rename(from, to string) error {
 	for {
 		switch err := syscall.Rename(from, to); {
@@ -137,12 +137,12 @@ func (d *Directory) makeDir(path string, durability Durability) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// limited is the durability that a write has here of the one that was asked for.
+// limited returns the durability of a write: never Durable in an unflushed directory.
 func (d *Directory) limited(durability Durability) Durability {
 	return durability && !Durability(d.unflushed)
 }
 
-// writeAll writes data, and closes f.
+// writeAll writes data to f and closes it.
 func writeAll(f *os.File, data []byte, durability Durability) (err error) {
 	defer closing(f, &err)
 	if _, err := f.Write(data); err != nil || durability != Durable {
@@ -151,7 +151,7 @@ func writeAll(f *os.File, data []byte, durability Durability) (err error) {
 	return f.Sync()
 }
 
-// syncDir makes the names in a directory outlive a power loss.
+// syncDir makes the entries of a directory survive a power loss.
 func syncDir(path string) (err error) {
 	d, err := openFile(path)
 	if err != nil {
@@ -161,7 +161,7 @@ func syncDir(path string) (err error) {
 	return d.Sync()
 }
 
-// closing closes c and keeps the first error.
+// closing closes c and stores its error in err if err is nil.
 func closing(c io.Closer, err *error) {
 	if cerr := c.Close(); *err == nil && cerr != nil {
 		*err = cerr

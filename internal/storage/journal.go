@@ -34,7 +34,7 @@ func (d *Directory) appendLine(path string, line []byte) (err error) {
 	}
 	defer closing(f, &err)
 	end, err := cutTorn(f)
-	if err == nil && end == 0 { // a journal with a line has a durable name already
+	if err == nil && end == 0 { // with an earlier line, its name is durable already
 		err = syncDir(filepath.Dir(path))
 	}
 	if err != nil {
@@ -52,13 +52,13 @@ func (d *Directory) appendLine(path string, line []byte) (err error) {
 		err = flushData(f)
 	}
 	if err != nil && !there {
-		// A later append cuts off what this cannot.
+		// If this fails, a later append removes the incomplete line.
 		_ = f.Truncate(end)
 	}
 	return err
 }
 
-// openJournal opens a journal to append to it, making it if need be.
+// openJournal opens a journal to append to it. It makes the journal if it does not exist.
 func (d *Directory) openJournal(path string) (*os.File, error) {
 	const mode = os.O_RDWR | os.O_APPEND | os.O_CREATE
 	f, err := os.OpenFile(path, mode, fileMode)
@@ -71,8 +71,7 @@ func (d *Directory) openJournal(path string) (*os.File, error) {
 	return os.OpenFile(path, mode, fileMode)
 }
 
-// cutTorn cuts off what follows the end of the last line, and returns the size of
-// what is left.
+// cutTorn removes an incomplete last line, and returns the size of the rest.
 func cutTorn(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -96,7 +95,7 @@ func cutTorn(f *os.File) (int64, error) {
 	return end, f.Truncate(end)
 }
 
-// endsWith reports whether a file of some size ends with a line.
+// endsWith reports whether a file of this size ends with the line.
 func endsWith(f *os.File, size int64, line []byte) (bool, error) {
 	from := size - int64(len(line))
 	if from < 0 {

@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockLimit is how long a lock is waited for that others hold for a moment: a process that
-// holds it for longer is stopped, or cannot write.
+// LockLimit is how long Lock waits for other holders. A lock is normally held for a moment: a
+// process that holds it for longer is stopped, or cannot write.
 const LockLimit = 10 * time.Second
 
-// The first and the longest pause between two tries to take a lock.
+// The first and the longest pause between two attempts to take a lock.
 const (
 	firstPause   = 200 * time.Microsecond
 	longestPause = 5 * time.Millisecond
 )
 
-// Lock implements [Storage] by a lock of the file system on a file of its own, which stays:
-// a lock on a removed file would exclude nobody.
+// Lock implements [Storage] with a lock of a separate file. The file is not removed: locks of a
+// removed file and of a new one would not exclude each other.
 func (d *Directory) Lock(ctx context.Context, key string) (Locked, error) {
 	return d.lock(ctx, key)
 }
 
-func (d *Directory) lock(ctx context.Context, key string) (*held, error) {
+func (d *Directory) lock(ctx context.Context, key string) (*heldLock, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	f, err := d.openLock(os.O_RDWR, ".documents/"+key) // no namespace begins with a dot
+	f, err := d.openLock(os.O_RDWR, ".documents/"+key) // no key of a document begins with a dot
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
@@ -41,10 +41,10 @@ func (d *Directory) lock(ctx context.Context, key string) (*held, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", key, err)
 	}
-	return &held{d, f}, nil
+	return &heldLock{d, f}, nil
 }
 
-// openLock opens the file of a lock, making it and its directory if need be.
+// openLock opens the file of a lock. It makes the file and its directory if they do not exist.
 func (d *Directory) openLock(mode int, key string) (*os.File, error) {
 	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
 	mode |= os.O_CREATE | unix.O_NONBLOCK // as in createFile
@@ -58,7 +58,7 @@ func (d *Directory) openLock(mode int, key string) (*os.File, error) {
 	return f, err
 }
 
-// awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
+// awaitFlock tries to lock a file until it succeeds, or until LockLimit or the context ends.
 func awaitFlock(ctx context.Context, f *os.File) error {
 	var limit <-chan time.Time
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -74,12 +74,12 @@ func awaitFlock(ctx context.Context, f *os.File) error {
 			return context.Cause(ctx)
 		case <-limit:
 			return fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit)
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // spreads waits; guards nothing
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // jitter; not used for security
 		}
 	}
 }
 
-// withLock runs change while nobody else writes the document of a key.
+// withLock runs change while it holds the lock of a document.
 func (d *Directory) withLock(key string, change func() error) (err error) {
 	l, err := d.lock(context.Background(), key)
 	if err != nil {
@@ -89,14 +89,14 @@ func (d *Directory) withLock(key string, change func() error) (err error) {
 	return change()
 }
 
-// held is a lock that is held.
-type held struct {
+// heldLock is a lock that is held.
+type heldLock struct {
 	*Directory
 	file *os.File
 }
 
 // Write implements [Locked].
-func (l *held) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
+func (l *heldLock) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
 	path, err := l.path(key)
 	if err != nil {
 		return "", err
@@ -108,18 +108,19 @@ func (l *held) Write(key string, data []byte, version Version, durability Durabi
 }
 
 // Close implements [Locked].
-func (l *held) Close() error { return l.file.Close() }
+func (l *heldLock) Close() error { return l.file.Close() }
 
-// Hold implements [Storage] by a lock of the file system, which every process has that
-// inherits its descriptor. Its file stays: a lock on a removed file would exclude nobody.
+// Hold implements [Storage] with a file lock. Processes that inherit the descriptor hold the
+// lock, too. The file is not removed: locks of a removed file and of a new one would not exclude
+// each other.
 func (d *Directory) Hold(key string) (Hold, bool, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, false, err
 	}
-	// Read-only, so that it keeps no file system from being made so.
+	// Open read-only first: that works on a read-only file system, too.
 	f, err := d.tryFlock(os.O_RDONLY, key)
 	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EIO) {
-		f, err = d.tryFlock(os.O_RDWR, key) // NFS locks only what may be written
+		f, err = d.tryFlock(os.O_RDWR, key) // NFS needs a writable descriptor for an exclusive lock
 	}
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -142,17 +143,18 @@ func (d *Directory) tryFlock(mode int, key string) (*os.File, error) {
 	return f, nil
 }
 
-// heldFile is a file that is locked.
+// heldFile is a locked file.
 type heldFile struct{ *os.File }
 
-// Unlock does more than to close the file, which others may have inherited.
+// Unlock releases the lock explicitly: closing the file would not release it if another process
+// has inherited it.
 func (l heldFile) Unlock() {
 	_ = unix.Flock(int(l.Fd()), unix.LOCK_UN)
 	_ = l.Close()
 }
 
-// withSweepLock runs change while others do not sweep; with [unix.LOCK_EX], while nobody
-// marks a blob as used.
+// withSweepLock runs change under the sweep lock. With [unix.LOCK_SH], no sweep runs; with
+// [unix.LOCK_EX], also no process can mark a blob as used.
 func (d *Directory) withSweepLock(how int, change func() error) (err error) {
 	f, err := d.openLock(os.O_RDWR, ".sweep")
 	if err != nil {

@@ -20,14 +20,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// A pack is a directory with the contents of many small blobs in one file, and an index of
-// them in another. It does not change: a pack without some of its blobs takes its place. The
-// time of its data is when any of its blobs was last put or used.
+// A pack is a directory with the contents of many small blobs in one file, and an index in
+// another. Packs are immutable: to remove blobs, a new pack replaces the old one. The
+// modification time of the data file is the last time when any of its blobs was put or used.
 //
-// Each content follows its size. So a damaged index is made again from the contents. The
-// index is a header, which has the number of entries, and the entries, sorted by digest. An
-// entry is a digest in binary, and offset and size of the content, which is verified by who
-// reads it, as that of any blob.
+// In the data file, each content follows its size, so a damaged index can be rebuilt. The index
+// is a header with the number of entries, and the entries, sorted by digest. An entry is a binary
+// digest, and offset and size of the content. Readers verify the content like that of any blob.
 const (
 	packsDir  = "blobs/packs"
 	packData  = "data"
@@ -37,17 +36,17 @@ const (
 	packHeader = len(packMagic) + 8
 	packEntry  = digestBytes + 12
 	packSize   = 4
-	// maxPackIndex bounds what is read of an index: six million blobs.
+	// maxPackIndex bounds the size of an index, in bytes: six million blobs.
 	maxPackIndex = 256 << 20
 	digestBytes  = sha256.Size
-	// maxPacked is the size of the largest blob that is packed.
+	// maxPacked is the size of the largest blob that is packed, in bytes.
 	maxPacked = 64 << 10
 )
 
 type rawDigest [digestBytes]byte
 
-// raw is a digest in binary; ErrKey if it is none.
-func raw(digest spec.Digest) (r rawDigest, err error) {
+// parseDigest converts a digest to binary. The error for an invalid digest is ErrKey.
+func parseDigest(digest spec.Digest) (r rawDigest, err error) {
 	if len(digest) != 2*digestBytes {
 		return r, wrongDigest(digest)
 	}
@@ -61,7 +60,7 @@ func raw(digest spec.Digest) (r rawDigest, err error) {
 	return r, nil
 }
 
-// hexDigits has the value of each digit of a digest; of what is none, 0xff.
+// hexDigits has the value of each lower-case hex digit; 0xff for any other byte.
 var hexDigits = func() (values [256]byte) {
 	for c := range values {
 		values[c] = 0xff
@@ -72,7 +71,7 @@ var hexDigits = func() (values [256]byte) {
 	return values
 }()
 
-// packed is where a pack has the content of a blob.
+// packed is the location of a blob's content in a pack.
 type packed struct {
 	offset int64
 	size   int
@@ -85,7 +84,7 @@ type entry struct {
 
 func (e entry) compare(to entry) int { return bytes.Compare(e.digest[:], to.digest[:]) }
 
-// encodeIndex sorts entries, and writes the index of them.
+// encodeIndex sorts the entries and encodes their index.
 func encodeIndex(entries []entry) []byte {
 	slices.SortFunc(entries, entry.compare)
 	index := make([]byte, 0, packHeader+len(entries)*packEntry)
@@ -99,15 +98,15 @@ func encodeIndex(entries []entry) []byte {
 	return index
 }
 
-// pack is what is known of a pack.
+// pack is an open pack's index.
 type pack struct {
 	dir     string
 	entries []byte
-	// size is that of the data in bytes.
+	// size is the size of the data in bytes.
 	size int64
-	// fault says what is wrong with the index on the disk; nil: nothing is.
+	// fault says what is wrong with the index file; nil: it is intact.
 	fault error
-	// used is when this process has last marked the pack as used, in nanoseconds.
+	// used is when this process last marked the pack as used, in nanoseconds.
 	used atomic.Int64
 }
 
@@ -115,8 +114,8 @@ func (p *pack) data() string { return filepath.Join(p.dir, packData) }
 
 func (p *pack) len() int { return len(p.entries) / packEntry }
 
-// at is the entry of a number. One that is not within the data has no content, which is not
-// what its digest says.
+// at returns the i-th entry. An entry outside of the data has no content; its digest then does
+// not match.
 func (p *pack) at(i int) (e entry) {
 	from := p.entries[i*packEntry:]
 	copy(e.digest[:], from)
@@ -127,7 +126,7 @@ func (p *pack) at(i int) (e entry) {
 	return e
 }
 
-// all lists the entries.
+// all returns all entries.
 func (p *pack) all() []entry {
 	all := make([]entry, p.len())
 	for i := range all {
@@ -136,7 +135,7 @@ func (p *pack) all() []entry {
 	return all
 }
 
-// readPack reads the index of a pack, or makes it from the contents if it is damaged. The
+// readPack reads the index of a pack, or rebuilds it from the contents if it is damaged. The
 // error is fs.ErrNotExist if there is no such pack.
 func readPack(dir string) (*pack, error) {
 	p := &pack{dir: dir}
@@ -165,7 +164,7 @@ func readPack(dir string) (*pack, error) {
 	return p, nil
 }
 
-// readIndex reads as much of an index as is allowed.
+// readIndex reads an index file, up to maxPackIndex.
 func readIndex(path string) ([]byte, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -200,7 +199,7 @@ func checkIndex(index []byte) error {
 	return nil
 }
 
-// scan finds the contents in the data, up to the first whose size cannot be right.
+// scan finds the contents in the data, up to the first invalid size.
 func (p *pack) scan() (map[rawDigest]entry, error) {
 	f, err := openFile(p.data())
 	if err != nil {
@@ -241,8 +240,8 @@ func (d *Directory) listPacked(ctx context.Context, blob func(digest spec.Digest
 			blob(spec.Digest(hex.EncodeToString(e.digest[:])))
 		}
 		if p.fault != nil {
-			stray(d.Rel(p.dir), p.fault.Error()+"; the index is made again from what the pack has")
-			_ = d.replace(p, p.all()) // or by who lists them next
+			stray(d.Rel(p.dir), p.fault.Error()+"; the index is rebuilt from the contents")
+			_ = d.replace(p, p.all()) // if this fails, the next listing tries again
 		}
 	}
 	_, others, err := packNames(d.root)

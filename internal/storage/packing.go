@@ -21,11 +21,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// packBuffer is how much is written to a pack at a time, in bytes.
+// packBuffer is the size of a pack writer's buffer, in bytes.
 const packBuffer = 1 << 20
 
-// packing is a pack that is being written, in a temporary directory.
-type packing struct {
+// packWriter writes a pack in a temporary directory.
+type packWriter struct {
 	*Directory
 	dir     string
 	file    *os.File
@@ -34,18 +34,18 @@ type packing struct {
 	entries []entry
 }
 
-func (d *Directory) newPacking() (*packing, error) {
-	p := &packing{Directory: d, dir: filepath.Join(d.root, tempDir, "pack-"+rand.Text())}
+func (d *Directory) newPackWriter() (*packWriter, error) {
+	p := &packWriter{Directory: d, dir: filepath.Join(d.root, tempDir, "pack-"+rand.Text())}
 	if err := d.makeDir(p.dir, UntilPowerLoss); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *packing) path(name string) string { return filepath.Join(p.dir, name) }
+func (p *packWriter) path(name string) string { return filepath.Join(p.dir, name) }
 
-// add adds the content of a blob that it does not have yet.
-func (p *packing) add(digest rawDigest, content []byte) (err error) {
+// add adds a blob that the pack does not contain yet.
+func (p *packWriter) add(digest rawDigest, content []byte) (err error) {
 	if p.file == nil {
 		if p.file, err = createFile(p.path(packData)); err != nil {
 			return err
@@ -63,9 +63,9 @@ func (p *packing) add(digest rawDigest, content []byte) (err error) {
 	return err
 }
 
-// finish writes what is left, and flushes the pack. It has contents, or a link to those of
-// another pack.
-func (p *packing) finish() error {
+// finish writes the index and flushes the pack. If no content was added, the data file must be a
+// link to that of another pack.
+func (p *packWriter) finish() error {
 	if p.file != nil {
 		if err := p.data.Flush(); err != nil {
 			return err
@@ -96,16 +96,16 @@ func (p *packing) finish() error {
 	return syncDir(p.dir)
 }
 
-// publish gives a finished pack its name.
-func (p *packing) publish(series string, number int) error {
+// publish renames a finished pack to its final name, which makes it visible.
+func (p *packWriter) publish(series string, number int) error {
 	failpoint.Here("pack: finished")
 	name := fmt.Sprintf("%s%0*d", series, generationDigits, number)
 	return p.install(p.dir, filepath.Join(p.root, filepath.FromSlash(packsDir), name), Durable)
 }
 
-// publishOver puts a finished pack in the place of another. The error is fs.ErrNotExist or
-// fs.ErrExist if another process has done so.
-func (p *packing) publishOver(old *pack) error {
+// publishOver replaces a pack by a finished pack. The error is fs.ErrNotExist or fs.ErrExist if
+// another process has replaced it already.
+func (p *packWriter) publishOver(old *pack) error {
 	series, number, _ := generation(filepath.Base(old.dir))
 	if err := p.publish(series, number+1); err != nil {
 		return err
@@ -114,20 +114,20 @@ func (p *packing) publishOver(old *pack) error {
 	return p.discard(old.dir)
 }
 
-// close removes what was not published.
-func (p *packing) close() error {
+// close removes the temporary directory, unless the pack was published.
+func (p *packWriter) close() error {
 	if p.file != nil {
-		_ = p.file.Close() // again, if it is finished
+		_ = p.file.Close() // after finish, it is closed already
 	}
 	return os.RemoveAll(p.dir)
 }
 
-// replace puts a pack with the same contents, but other entries, in the place of another.
+// replace replaces a pack by one with the same data file and other entries.
 func (d *Directory) replace(old *pack, entries []entry) (err error) {
 	if len(entries) == 0 {
 		return d.discard(old.dir)
 	}
-	p, err := d.newPacking()
+	p, err := d.newPackWriter()
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (d *Directory) replace(old *pack, entries []entry) (err error) {
 	if err := os.Link(old.data(), p.path(packData)); err != nil {
 		return err
 	}
-	// On a full disk, an index is small enough for the reserve.
+	// An index is small enough for the reserved disk space.
 	if err := d.withReserve(p.finish); err != nil {
 		return err
 	}
@@ -147,10 +147,10 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// replaced tells of an error that another process has replaced a pack.
-func replaced(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) }
+// isReplaced reports whether an error says that another process has replaced a pack.
+func isReplaced(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) }
 
-// discard removes a pack, at once.
+// discard removes a pack atomically.
 func (d *Directory) discard(dir string) error {
 	temp := filepath.Join(d.root, tempDir, "gone-"+rand.Text())
 	if err := rename(dir, temp); err != nil {
@@ -160,14 +160,14 @@ func (d *Directory) discard(dir string) error {
 		return err
 	}
 	failpoint.Here("pack: discarded")
-	_ = os.RemoveAll(temp) // what is left is swept away later
+	_ = os.RemoveAll(temp) // RemoveOldTemp removes leftovers
 	return nil
 }
 
-// wasted is the part of its contents from which on a pack is written again: a quarter.
+// A pack is rewritten if more than 1/wasted of its data is unused.
 const wasted = 4
 
-// compact writes packs again of which too much is not used any more.
+// compact rewrites packs with a large unused part.
 func (d *Directory) compact() error {
 	set, err := d.packs.list(d, true)
 	if err != nil {
@@ -188,24 +188,24 @@ func (d *Directory) compact() error {
 		if info.Size()-used <= info.Size()/wasted {
 			continue
 		}
-		// Without room, or with contents that are not whole, it stays.
-		if err := d.rewrite(p); err != nil && !IsFull(err) && !errors.Is(err, io.EOF) && !replaced(err) {
-			return fmt.Errorf("write a pack of blobs again: %w", err)
+		// Keep the pack if the disk is full or its data is truncated.
+		if err := d.rewrite(p); err != nil && !IsFull(err) && !errors.Is(err, io.EOF) && !isReplaced(err) {
+			return fmt.Errorf("rewrite a pack of blobs: %w", err)
 		}
 	}
 	return nil
 }
 
-// rewrite puts a pack with what is used of the contents in the place of another. It is
-// written beside all that goes on, and named while nobody marks a blob as used, so that it
-// was used when the other one was.
+// rewrite replaces a pack by one with only the used contents. It writes the new pack without the
+// sweep lock, and publishes it under the lock with the modification time of the old pack. So no
+// mark as used is lost.
 func (d *Directory) rewrite(old *pack) (err error) {
-	p, err := d.newPacking()
+	p, err := d.newPackWriter()
 	if err != nil {
 		return err
 	}
 	defer closing(closer(p.close), &err)
-	if err := p.copyOf(old); err != nil {
+	if err := p.addAll(old); err != nil {
 		return err
 	}
 	if err := p.finish(); err != nil {
@@ -213,7 +213,7 @@ func (d *Directory) rewrite(old *pack) (err error) {
 	}
 	return d.withSweepLock(unix.LOCK_EX, func() error {
 		info, err := os.Lstat(old.data())
-		if err != nil { // others have replaced it
+		if err != nil { // another process has replaced it
 			return err
 		}
 		if err := os.Chtimes(p.path(packData), info.ModTime(), info.ModTime()); err != nil {
@@ -223,8 +223,8 @@ func (d *Directory) rewrite(old *pack) (err error) {
 	})
 }
 
-// copyOf adds the contents of another pack, in the order in which they lie there.
-func (p *packing) copyOf(old *pack) error {
+// addAll adds the contents of another pack, in the order of their offsets.
+func (p *packWriter) addAll(old *pack) error {
 	f, err := openFile(old.data())
 	if err != nil {
 		return err
@@ -244,14 +244,14 @@ func (p *packing) copyOf(old *pack) error {
 	return nil
 }
 
-// sweptPacks are blobs that a sweep removes from the packs that there were when it began.
+// sweptPacks collects the blobs that a sweep removes from the packs that existed when it began.
 type sweptPacks struct {
 	packs *packSet
 	gone  map[*pack]map[rawDigest]struct{}
 }
 
-// begin lists the packs, and discards those that are replaced by processes that died before
-// they did so.
+// begin lists the packs. It discards packs that have a replacement but were not removed, because
+// a process died.
 func (s *sweptPacks) begin(d *Directory) error {
 	_, others, err := packNames(d.root)
 	for _, path := range others {
@@ -266,8 +266,8 @@ func (s *sweptPacks) begin(d *Directory) error {
 }
 
 func (s *sweptPacks) remove(digest spec.Digest) {
-	name, _ := raw(digest) // of nothing else that is stored
-	_ = s.packs.each(name, func(p *pack, _ packed) error {
+	name, _ := parseDigest(digest) // stored digests are valid
+	_ = s.packs.eachCopy(name, func(p *pack, _ packed) error {
 		if s.gone == nil {
 			s.gone = map[*pack]map[rawDigest]struct{}{}
 		}
@@ -279,24 +279,25 @@ func (s *sweptPacks) remove(digest spec.Digest) {
 	})
 }
 
-// sweep removes them. Packs that others have replaced meanwhile keep them until the next sweep.
+// sweep removes the collected blobs. A pack that another process has replaced keeps them until
+// the next sweep.
 func (s *sweptPacks) sweep(d *Directory) error {
 	for p, gone := range s.gone {
 		kept := slices.DeleteFunc(p.all(), func(e entry) bool {
 			_, is := gone[e.digest]
 			return is
 		})
-		if err := d.replace(p, kept); err != nil && !replaced(err) {
+		if err := d.replace(p, kept); err != nil && !isReplaced(err) {
 			return fmt.Errorf("remove blobs from a pack: %w", err)
 		}
 	}
 	return nil
 }
 
-// quarantinePacked moves damaged copies of a blob in packs out of the way, and returns the new
-// key of one; empty: all were intact.
+// quarantinePacked moves damaged copies of a blob from packs to the quarantine. It returns the
+// new key of one of them; empty: all copies were intact.
 func (d *Directory) quarantinePacked(digest spec.Digest) (moved string, err error) {
-	name, err := raw(digest)
+	name, err := parseDigest(digest)
 	if err != nil {
 		return "", err
 	}
@@ -326,7 +327,7 @@ func (d *Directory) quarantinePacked(digest spec.Digest) (moved string, err erro
 		if err := d.WriteFile(to, content, UntilPowerLoss); err != nil {
 			return "", err
 		}
-		if err := d.removeDamaged(p, name, content); err != nil && !replaced(err) {
+		if err := d.removeDamaged(p, name, content); err != nil && !isReplaced(err) {
 			return "", err
 		}
 		moved = d.Rel(to)
@@ -334,8 +335,8 @@ func (d *Directory) quarantinePacked(digest spec.Digest) (moved string, err erro
 	return moved, nil
 }
 
-// removeDamaged puts a pack without a blob in the place of another. The index may be what is
-// damaged: then the blob is elsewhere in the data, or what was found is another one.
+// removeDamaged replaces a pack by one without the damaged blob. If the index was damaged, the
+// blob may be elsewhere in the data, or the content may belong to another blob.
 func (d *Directory) removeDamaged(old *pack, digest rawDigest, content []byte) error {
 	found, err := old.scan()
 	if err != nil {

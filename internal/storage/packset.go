@@ -17,16 +17,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// packSet is a set of packs. It does not change.
+// packSet is an immutable set of packs.
 type packSet struct {
 	packs []*pack
-	// where has each entry of each pack, sorted by prefix, so that it costs the same to find a
-	// blob among many packs.
-	where []located
+	// entries refers to each entry of each pack, sorted by prefix. So the cost of finding a blob
+	// does not depend on the number of packs.
+	entries []entryRef
 }
 
-// located is where a pack has a blob, whose digest begins with a prefix: the number of its entry.
-type located struct {
+// entryRef refers to an entry of a pack. prefix is the beginning of its digest.
+type entryRef struct {
 	prefix uint64
 	in     *pack
 	entry  int
@@ -34,13 +34,13 @@ type located struct {
 
 func prefix(digest []byte) uint64 { return binary.BigEndian.Uint64(digest) }
 
-// each calls do for each copy of a blob, until an error.
-func (s *packSet) each(digest rawDigest, do func(p *pack, at packed) error) error {
+// eachCopy calls do for each copy of a blob, until an error.
+func (s *packSet) eachCopy(digest rawDigest, do func(p *pack, at packed) error) error {
 	begin := prefix(digest[:])
-	i := sort.Search(len(s.where), func(i int) bool { return s.where[i].prefix >= begin })
-	for ; i < len(s.where) && s.where[i].prefix == begin; i++ {
-		p := s.where[i].in
-		if e := p.at(s.where[i].entry); e.digest == digest {
+	i := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].prefix >= begin })
+	for ; i < len(s.entries) && s.entries[i].prefix == begin; i++ {
+		p := s.entries[i].in
+		if e := p.at(s.entries[i].entry); e.digest == digest {
 			if err := do(p, e.packed); err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func (s *packSet) each(digest rawDigest, do func(p *pack, at packed) error) erro
 	return nil
 }
 
-// with is the set of these packs, of which it may have some already.
+// with returns a set of these packs. It reuses the sorted entries of packs that are in s, too.
 func (s *packSet) with(packs []*pack) *packSet {
 	stays := make(map[*pack]bool, len(packs))
 	for _, p := range packs {
@@ -59,15 +59,15 @@ func (s *packSet) with(packs []*pack) *packSet {
 	for _, p := range s.packs {
 		had[p] = true
 	}
-	var added []located
+	var added []entryRef
 	for _, p := range packs {
 		for i := 0; !had[p] && i < p.len(); i++ {
-			added = append(added, located{prefix(p.entries[i*packEntry:]), p, i})
+			added = append(added, entryRef{prefix(p.entries[i*packEntry:]), p, i})
 		}
 	}
-	slices.SortFunc(added, func(a, b located) int { return cmp.Compare(a.prefix, b.prefix) })
-	where := make([]located, 0, len(s.where)+len(added))
-	for _, old := range s.where {
+	slices.SortFunc(added, func(a, b entryRef) int { return cmp.Compare(a.prefix, b.prefix) })
+	where := make([]entryRef, 0, len(s.entries)+len(added))
+	for _, old := range s.entries {
 		if !stays[old.in] {
 			continue
 		}
@@ -79,28 +79,30 @@ func (s *packSet) with(packs []*pack) *packSet {
 	return &packSet{packs, append(where, added...)}
 }
 
-// settled is how long the directory of packs has had a time when it is listed, so that any later
-// change gives it another one.
+// settled is how old the modification time of the packs' directory must be when the directory is
+// listed. Then any later change gives it another time.
 const settled = 2 * time.Second
 
-// packs are those that this process knows of.
-type packs struct {
+// packCache caches the packs that this process knows of.
+type packCache struct {
 	mu    sync.Mutex
 	known *packSet
-	// modified is the time of the directory of packs, seen when it was first found to have it.
+	// modified is the last modification time of the packs' directory, and seen is when it was
+	// first observed.
 	modified, seen time.Time
-	// listed: it was listed when it had had this time for long enough.
+	// listed: the directory was listed when modified was older than settled, so the list is
+	// complete.
 	listed bool
 }
 
-// list returns the packs that are known; with anew, those that are there.
-func (k *packs) list(d *Directory, anew bool) (*packSet, error) {
+// list returns the cached packs; with reload, it updates the cache first.
+func (k *packCache) list(d *Directory, reload bool) (*packSet, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.known == nil {
 		k.known = &packSet{}
 	}
-	if !anew {
+	if !reload {
 		return k.known, nil
 	}
 	const tries = 100 // a pack may be replaced as soon as it is listed
@@ -116,9 +118,9 @@ func (k *packs) list(d *Directory, anew bool) (*packSet, error) {
 	return k.known, nil
 }
 
-// read reads the packs that are not known, if there can be any. The error is fs.ErrNotExist if
-// they have changed meanwhile, so that a listing may have missed one.
-func (k *packs) read(d *Directory) error {
+// read reads new packs if the directory may have changed. The error is fs.ErrNotExist if the
+// packs changed during the call, so that the listing may be incomplete.
+func (k *packCache) read(d *Directory) error {
 	dir := filepath.Join(d.root, filepath.FromSlash(packsDir))
 	before, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +148,7 @@ func (k *packs) read(d *Directory) error {
 	return err
 }
 
-func (k *packs) readAll(root string) error {
+func (k *packCache) readAll(root string) error {
 	names, _, err := packNames(root)
 	if err != nil {
 		return err
@@ -172,8 +174,9 @@ func (k *packs) readAll(root string) error {
 	return nil
 }
 
-// generationDigits are at the end of a pack's name. A pack that takes the place of another has
-// the next number, so only one can, and the other does not count from then on.
+// generationDigits is the number of digits at the end of a pack's name. A pack's replacement has
+// the next number. So only one process can replace a pack, and the pack with the lower number is
+// ignored from then on.
 const generationDigits = 6
 
 func generation(name string) (series string, number int, ok bool) {
@@ -185,8 +188,8 @@ func generation(name string) (series string, number int, ok bool) {
 	return series, number, err == nil && number >= 0
 }
 
-// packNames are the paths of the packs, of those that others have replaced, and of what else
-// lies there.
+// packNames returns the paths of the packs, and of everything else in their directory: replaced
+// packs and other files.
 func packNames(root string) (packs, others []string, err error) {
 	dir := filepath.Join(root, filepath.FromSlash(packsDir))
 	entries, err := os.ReadDir(dir) // sorted
@@ -210,11 +213,11 @@ func packNames(root string) (packs, others []string, err error) {
 	return packs, others, nil
 }
 
-// inPacks calls do for each copy of a blob in packs until an error. It is ErrNotFound if there
-// is none. A copy is none whose pack is gone: do returns fs.ErrNotExist. With known, packs that
-// others have made lately may be missed.
-func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at packed) error) error {
-	name, err := raw(digest)
+// inPacks calls do for each copy of a blob in packs until an error. The error is ErrNotFound if
+// there is none. If a copy's pack was removed, do returns fs.ErrNotExist, and the copy does not
+// count. With cached, recent packs of other processes may be missed.
+func (d *Directory) inPacks(digest spec.Digest, cached bool, do func(p *pack, at packed) error) error {
+	name, err := parseDigest(digest)
 	if err != nil {
 		return err
 	}
@@ -225,7 +228,7 @@ func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at 
 			return err
 		}
 		found, gone := false, false
-		err = set.each(name, func(p *pack, at packed) error {
+		err = set.eachCopy(name, func(p *pack, at packed) error {
 			err := do(p, at)
 			if errors.Is(err, fs.ErrNotExist) {
 				gone = true
@@ -237,7 +240,7 @@ func (d *Directory) inPacks(digest spec.Digest, known bool, do func(p *pack, at 
 		if found || err != nil {
 			return err
 		}
-		if !gone && (try > 0 || known) {
+		if !gone && (try > 0 || cached) {
 			break
 		}
 	}

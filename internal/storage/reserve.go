@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// reserveFile takes up room that the directory gives itself when its disk is full: what
-	// is to be recorded is small, and lets sessions end and give back what they take up.
+	// reserveFile takes up disk space that is released for small writes when the disk is full.
+	// Sessions can then record their results, end, and free their disk space.
 	reserveFile        = ".reserve"
 	reserveBytes int64 = 4 << 20
-	// reservePart keeps it small on a small disk, which still counts as full without it.
+	// reservePart limits the reserve to this fraction of the free space at which a disk counts as
+	// full. So a small disk still counts as full after the reserve is released.
 	reservePart = 4
 )
 
-// KeepReserve implements [Storage]: unless the disk has no room to spare for it.
+// KeepReserve implements [Storage]. It does nothing if the disk has no space for the reserve.
 func (d *Directory) KeepReserve() (err error) {
 	space, err := diskspace.Of(d.root)
 	if err != nil {
@@ -36,7 +37,7 @@ func (d *Directory) KeepReserve() (err error) {
 	}
 	defer closing(f, &err)
 	if err = allocate(f, size); errors.Is(err, errors.ErrUnsupported) {
-		_, err = io.CopyN(f, rand.Reader, size) // a file system cannot compress it
+		_, err = io.CopyN(f, rand.Reader, size) // random, so that no file system compresses it
 	}
 	if err != nil {
 		_ = os.Remove(path)
@@ -44,8 +45,7 @@ func (d *Directory) KeepReserve() (err error) {
 	return err
 }
 
-// withReserve tries to write, and once more with the room of the reserve where the disk
-// is full.
+// withReserve calls write. If the disk is full, it frees the reserve and calls write again.
 func (d *Directory) withReserve(write func() error) error {
 	err := write()
 	if IsFull(err) {

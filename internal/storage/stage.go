@@ -12,14 +12,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// stage is a directory among the temporary files of another. What is written there is not
-// flushed before it is published.
+// stage is a directory among the temporary files of another Directory. It is flushed when it is
+// published, not before.
 type stage struct {
 	*Directory
 	into *Directory
 }
 
-// Stage implements [Storage]. What a process that dies leaves is a temporary file.
+// Stage implements [Storage]. If the process dies, the stage remains as a temporary file.
 func (d *Directory) Stage() (Stage, error) {
 	temp := filepath.Join(d.root, tempDir)
 	if err := d.makeDir(temp, UntilPowerLoss); err != nil {
@@ -32,7 +32,7 @@ func (d *Directory) Stage() (Stage, error) {
 	return &stage{&Directory{root: dir, now: d.now, unflushed: true}, d}, nil
 }
 
-// Publish implements [Stage] by renaming: each blob, and then the directory of the documents.
+// Publish implements [Stage] by renaming: first each blob, then the directory of the documents.
 func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) error {
 	from, err := s.path(key)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	if err := s.into.makeDir(filepath.Dir(to), Durable); err != nil {
 		return err
 	}
-	_ = os.Remove(to) // an empty directory is nothing
+	_ = os.Remove(to) // removes only an empty directory
 	if err := os.Rename(from, to); errors.Is(err, fs.ErrExist) {
 		return ErrConflict
 	} else if err != nil {
@@ -66,7 +66,7 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	return syncDir(filepath.Dir(to))
 }
 
-// publishBlobs moves blobs, unless they are there already.
+// publishBlobs moves blobs that do not exist in the target.
 func (s *stage) publishBlobs(ctx context.Context, digests []spec.Digest) (err error) {
 	from := s.reader(false)
 	defer closing(from, &err)
@@ -102,7 +102,7 @@ func (s *stage) publishBlob(from *blobReader, to *batch, digest spec.Digest) err
 	if err != nil {
 		return err
 	}
-	name, err := raw(digest)
+	name, err := parseDigest(digest)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,13 @@
-// Package storage is the port below everything that changes in a store: documents, which
-// are replaced if their version is still the same, journals, which only grow, and blobs,
-// which are written once. A
-// [Directory] is its implementation for processes that share a file system. An object
-// store can be another: conditional writes for documents, one object for each line of a
-// journal, and leases for locks. Whatever a lease protects is protected by versions, too.
+// Package storage is the port to everything mutable in a store: documents, which are replaced
+// only if their version has not changed, journals, which are append-only, and blobs, which are
+// immutable.
 //
-// A key is a relative path of names that are separated by slashes. The errors below are
-// compared with errors.Is; any other error means that the storage cannot be used at the
-// moment.
+// A [Directory] implements it for processes that share a file system. An object store can
+// implement it with conditional writes for documents, one object for each line of a journal, and
+// leases for locks. Everything that a lease protects is also protected by versions.
+//
+// A key is a relative path of names that are separated by slashes. Callers compare the errors
+// below with errors.Is. Any other error means that the storage cannot be used at the moment.
 package storage
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// ErrNotFound says that there is no such document. ErrConflict says that a document has
-// another version than the writer knows. ErrKey says that a key is not valid, and
-// ErrTooLarge that a document or a line is too large.
+// ErrNotFound says that a document does not exist. ErrConflict says that its version is not the
+// one that the writer expects. ErrKey says that a key is invalid, and ErrTooLarge that a document
+// or a line is too large.
 var (
 	ErrNotFound = errors.New("no such document")
 	ErrConflict = errors.New("the document has changed")
@@ -32,7 +32,7 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-// The bounds of what a storage keeps, in bytes.
+// Size limits, in bytes.
 const (
 	MaxDocument = 256 << 20
 	MaxLine     = 16 << 20
@@ -40,7 +40,8 @@ const (
 	maxName     = 255
 )
 
-// Version names the content of a document. The zero Version says that there is none.
+// Version identifies the content of a document. The zero Version means that the document does not
+// exist.
 type Version string
 
 // VersionOf returns the version of a document with this content.
@@ -49,106 +50,105 @@ func VersionOf(data []byte) Version {
 	return Version(hex.EncodeToString(sum[:]))
 }
 
-// Durability says what a write outlives. Any write is whole or did not happen.
+// Durability says which failures a write survives. Every write is atomic.
 type Durability bool
 
 const (
-	// UntilPowerLoss is a write that outlives any crash of processes.
+	// UntilPowerLoss is a write that survives crashes of processes, but not a power loss.
 	UntilPowerLoss Durability = false
-	// Durable is a write that also outlives a power loss, before the call returns.
+	// Durable is a write that also survives a power loss once the call has returned.
 	Durable Durability = true
 )
 
-// Storage keeps documents and journals. It may be used from many goroutines, and the same
-// storage by many processes.
+// Storage stores documents, journals and blobs. It is safe for concurrent use by many goroutines
+// and many processes.
 type Storage interface {
 	Documents
 	Blobs
-	// Append adds a line, without its end, to a journal, durably. A line that an append
-	// has left unfinished is cut off. The line that is the journal's last already is not
-	// added again, so an append can be repeated after an error. Only one process may
-	// append to a journal at a time.
+	// Append appends a line, given without its line break, to a journal, durably. It first
+	// removes an incomplete last line. It does not append a line that is equal to the last one,
+	// so an append can be repeated after an error. Only one process may append to a journal at a
+	// time.
 	Append(key string, line []byte) error
-	// Delete removes a document of a version, or a journal.
+	// Delete removes a document with this version, or a journal.
 	Delete(key string, version Version) error
-	// List returns the names directly below a key, sorted: documents and journals, and
-	// with a slash at their end the names that have others below them. Nothing there is
-	// no error.
+	// List returns the names directly below a key, sorted. Names that have others below them end
+	// in a slash. If there is nothing below the key, the list is empty.
 	List(key string) ([]string, error)
-	// ModTime is when a document or a journal was written last, by the storage's clock. Of a
-	// name that has others below it, it is when a document or a journal directly below was
-	// last made, replaced or removed; what is appended to a journal does not count.
+	// ModTime returns the time of the last write of a document or journal, by the storage's
+	// clock. For a name that has others below it, it is the time when a document or journal
+	// directly below it was last created, replaced or removed; appends do not count.
 	ModTime(key string) (time.Time, error)
-	// Below lists the names directly below a key that have others below them, in no order,
-	// each with its ModTime. It is fast enough to look at all of many for what has changed.
+	// Below lists the names directly below a key that have others below them, unordered, each
+	// with its ModTime. It is fast enough to find changes among many names.
 	Below(key string) ([]Entry, error)
-	// Clock tells the time by the storage's clock, which is another machine's where the
-	// storage is shared. It writes to find out.
+	// Clock returns the time by the storage's clock. If the storage is shared, this may be the
+	// clock of another machine. The call writes a temporary file.
 	Clock() (time.Time, error)
-	// KeepReserve sets room aside, where a storage can be full, for durable writes that
-	// find none. It is called from time to time, since such a write uses it up.
+	// KeepReserve reserves space for durable writes on a full storage. It has to be called
+	// periodically, because such a write uses up the reserve.
 	KeepReserve() error
-	// Stage makes an empty storage for what is to appear in this one all at once.
+	// Stage returns a new, empty storage whose content can be published to this one atomically.
 	Stage() (Stage, error)
-	// Quarantine moves a damaged document, or a copy of a damaged journal, out of the
-	// way and returns its new key.
+	// Quarantine moves a damaged document, or a copy of a damaged journal, to the quarantine and
+	// returns its new key.
 	Quarantine(key string, version Version, copied bool) (string, error)
-	// Lock waits for a lock that others hold for a short time. While it is held, only its
-	// holder can write the document of its key.
+	// Lock takes a lock that is held only for short times; it waits for other holders. While it
+	// is held, only its holder can write the document of its key.
 	Lock(ctx context.Context, key string) (Locked, error)
-	// Hold takes a lock for as long as some work takes; ok is false while another holds
-	// it. It ends when it is unlocked, or when its holder is gone, however that ends: here
-	// the process and all that have inherited the descriptor. An object store grants a
-	// lease instead that its holder renews. A lease can end while its holder still works, so
-	// whatever is written under a hold has a version or an incarnation that excludes late
+	// Hold takes a lock for the duration of some work; ok is false if it is held already. The
+	// lock ends when it is unlocked, or when its holder has ended. For a Directory, the holders
+	// are the process and all processes that have inherited the descriptor. An object store
+	// grants a lease that its holder renews. A lease can expire while its holder still works, so
+	// everything that is written under a hold has a version or an incarnation that excludes late
 	// writers.
 	Hold(key string) (held Hold, ok bool, err error)
 }
 
-// Entry is a name that has others below it.
+// Entry is a name that has others below it, with its ModTime.
 type Entry struct {
 	Name     string
 	Modified time.Time
 }
 
-// Stage is a storage of its own. Nothing in it is durable before it is published.
+// Stage is a separate storage. Nothing in it is durable before it is published.
 type Stage interface {
 	Storage
-	// Publish moves the documents and journals below a key, and blobs, durably to where the
-	// stage was made; blobs that are there stay. Whatever ends it, all that is below the key
-	// is then there, or nothing. It is ErrConflict if something is below the key already.
+	// Publish moves the documents and journals below a key, and blobs, durably to the storage
+	// that made the stage. Blobs that exist there are kept. After a failure, either everything
+	// below the key is there, or nothing. The error is ErrConflict if something exists below the
+	// key already.
 	Publish(ctx context.Context, key string, blobs []spec.Digest) error
-	// Close removes what was not published.
+	// Close removes everything that was not published.
 	Close() error
 }
 
-// Hold is a lock that is held while some work is under way.
+// Hold is a lock that is held for the duration of some work.
 type Hold interface {
-	// Fd is the descriptor that processes inherit to keep the lock.
+	// Fd returns the descriptor that child processes inherit to keep the lock.
 	Fd() uintptr
-	// Unlock releases the lock, also for those that have inherited it.
+	// Unlock releases the lock, also for processes that have inherited it.
 	Unlock()
 }
 
 // Documents reads and writes documents.
 type Documents interface {
-	// Read returns a document, or a journal, and its version. A line without an end may
-	// be the journal's last: its append has not returned.
+	// Read returns a document, or a journal, and its version. A journal's last line may be
+	// incomplete while its append is in progress or after a crash.
 	Read(key string) ([]byte, Version, error)
-	// Write replaces a document if its version is still the same, or creates it if
-	// version is zero and there is none. It returns the new version. A journal can be
-	// created with all its lines.
+	// Write replaces a document if it has this version, or creates it if version is zero and it
+	// does not exist. It returns the new version. It can create a journal with all its lines.
 	Write(key string, data []byte, version Version, d Durability) (Version, error)
 }
 
-// Locked is a lock that is held. Its Write is for the document of the lock.
+// Locked is a lock that is held. Its Write writes the document of the lock.
 type Locked interface {
 	Documents
 	// Close releases the lock.
 	Close() error
 }
 
-// CheckKey refuses what is not a key: it returns nil or an ErrKey.
+// CheckKey returns an ErrKey if a key is not valid.
 func CheckKey(key string) error {
 	if len(key) > maxKey {
 		return fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", ErrKey, len(key), maxKey)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushData makes what was written to a file outlive a power loss; times may not.
+// flushData makes a file's content survive a power loss; its times may be lost.
 func flushData(f *os.File) error {
 	if err := unix.Fdatasync(int(f.Fd())); err != nil {
 		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
@@ -14,8 +14,7 @@ func flushData(f *os.File) error {
 	return nil
 }
 
-// flushFileSystem makes the named files, and all that was written to their file system
-// before, outlive a power loss.
+// flushFileSystem makes everything that was written to the file system survive a power loss.
 func flushFileSystem(root string, _ []string) (err error) {
 	d, err := os.Open(root)
 	if err != nil {

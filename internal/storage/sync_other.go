@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// flushData makes what was written to a file outlive a power loss.
+// flushData makes a file's content survive a power loss.
 func flushData(f *os.File) error { return f.Sync() }
 
-// flushFileSystem makes the named files outlive a power loss.
+// flushFileSystem makes the named files survive a power loss.
 func flushFileSystem(_ string, files []string) error {
 	for _, path := range files {
-		if err := errors.Join(syncDir(path), syncDir(filepath.Dir(path))); err != nil { // the same for a file
+		if err := errors.Join(syncDir(path), syncDir(filepath.Dir(path))); err != nil { // syncDir works for files, too
 			return err
 		}
 	}

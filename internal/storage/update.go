@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// The time for which a document is written again that others change meanwhile, and the
-// longest pause between two tries.
+// updateLimit is how long Update repeats a write after conflicts, and updatePause is the longest
+// pause between two attempts.
 const (
 	updateLimit = 30 * time.Second
 	updatePause = 50 * time.Millisecond
 )
 
-// Update replaces a document by what change makes of it. change reads the document and
-// returns the new one, with the version that it has read; nil leaves it as it is. It is
-// called again if another process has written the document meanwhile. The error is that of
-// change, of the write, or [ErrConflict] after 30 seconds of conflicts.
+// Update replaces a document by the result of change. change reads the document and returns the
+// new content, with the version that it has read; nil content leaves the document as it is.
+// Update calls change again if another process has written the document in the meantime. The
+// error is that of change, of the write, or [ErrConflict] after 30 seconds of conflicts.
 func Update(docs Documents, key string, d Durability, change func() ([]byte, Version, error)) error {
 	waited := time.Duration(0)
 	for pause := time.Millisecond; ; pause = min(2*pause, updatePause) {
@@ -31,6 +31,6 @@ func Update(docs Documents, key string, d Durability, change func() ([]byte, Ver
 		if waited += pause; waited > updateLimit {
 			return fmt.Errorf("other processes have changed it for %s: %w", updateLimit, err)
 		}
-		<-time.After(pause/2 + rand.N(pause)) //nolint:gosec // spreads waits; guards nothing
+		<-time.After(pause/2 + rand.N(pause)) //nolint:gosec // jitter; not used for security
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Damage makes a stored blob hold other content than its name says.
+// Damage changes a stored blob's content so that it does not match its digest.
 type Damage func(t *testing.T, digest spec.Digest, content []byte)
 
 func digestOf(data []byte) spec.Digest {
@@ -39,7 +39,7 @@ func contentOf(t *testing.T, s storage.Storage, digest spec.Digest) []byte {
 	return data
 }
 
-// blobs: content comes back under its digest, small or large, and is made once.
+// blobs: content is read back under its digest, small or large, and is created once.
 func blobs(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	large := make([]byte, 3<<20)
@@ -64,7 +64,7 @@ func blobs(t *testing.T, open Opener, _ Damage) {
 	}
 }
 
-// blobStreams: what was written is a blob when its batch is committed, and nothing before.
+// blobStreams: written content is a blob once its batch is committed, and not before.
 func blobStreams(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	for _, content := range [][]byte{bytes.Repeat([]byte("streamed "), 100_000), []byte("small"), nil} {
@@ -92,7 +92,7 @@ func blobStreams(t *testing.T, open Opener, _ Damage) {
 	}
 }
 
-// manyBlobs are more than an implementation may care to keep one by one.
+// manyBlobs returns more blobs than an implementation may store one by one.
 func manyBlobs() (contents [][]byte) {
 	for i := range 2000 {
 		contents = append(contents, bytes.Repeat(fmt.Appendf(nil, "%d ", i), 1+i%200))
@@ -100,7 +100,7 @@ func manyBlobs() (contents [][]byte) {
 	return contents
 }
 
-// putTogether puts blobs by one batch, from several goroutines.
+// putTogether puts blobs with one batch, from several goroutines.
 func putTogether(t *testing.T, s storage.Storage, contents [][]byte) {
 	t.Helper()
 	b, err := s.NewBatch()
@@ -121,7 +121,7 @@ func putTogether(t *testing.T, s storage.Storage, contents [][]byte) {
 	require.NoError(t, b.Close())
 }
 
-// batches: blobs that are put together are blobs as any others.
+// batches: blobs of a batch behave as any other blobs.
 func batches(t *testing.T, open Opener, _ Damage) {
 	s, contents := open(), manyBlobs()
 	abandoned, err := s.NewBatch()
@@ -167,7 +167,7 @@ func batches(t *testing.T, open Opener, _ Damage) {
 	require.Error(t, s.FlushBlobs([]spec.Digest{digestOf([]byte("none"))}))
 }
 
-// readInTurn reads blobs forwards and backwards and some of them, by several goroutines at once.
+// readInTurn reads blobs forwards, backwards and in part, from several goroutines.
 func readInTurn(t *testing.T, r storage.BlobReader, contents [][]byte) {
 	t.Helper()
 	backwards := slices.Clone(contents)
@@ -191,7 +191,7 @@ func readInTurn(t *testing.T, r storage.BlobReader, contents [][]byte) {
 	require.NoError(t, all.Wait())
 }
 
-// concurrentBlobs: many put the same blobs at once; readers see whole ones.
+// concurrentBlobs: many goroutines put the same blobs at once; readers see complete blobs.
 func concurrentBlobs(t *testing.T, open Opener, _ Damage) {
 	const writers, each = 4, 20
 	contents := make([][]byte, each)
@@ -226,8 +226,8 @@ func concurrentBlobs(t *testing.T, open Opener, _ Damage) {
 	require.Len(t, listed(t, open()), each)
 }
 
-// damagedBlobs: a put repairs what is damaged; a quarantine takes it away, unless it has
-// been repaired meanwhile.
+// damagedBlobs: a put repairs a damaged blob; a quarantine removes it, unless it was repaired in
+// the meantime.
 func damagedBlobs(t *testing.T, open Opener, damage Damage) {
 	s := open()
 	content := []byte("as it was")
@@ -261,8 +261,8 @@ func damagedBlobs(t *testing.T, open Opener, damage Damage) {
 	}
 }
 
-// sweptBlobs: a sweep removes blobs, and nobody marks one as used meanwhile. Who has put or
-// used a blob shows in what is known of it.
+// sweptBlobs: a sweep removes blobs, and no blob can be marked as used during it. A put or use
+// updates the blob's time of use.
 func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	old, kept := manyBlobs(), []byte("kept")
@@ -302,7 +302,7 @@ func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 		putTogether(t, s, append(old[:300:300], kept))
 		made, err := s.StatBlob(digestOf(content))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { // the clock of a file system can stand for milliseconds
+		require.Eventually(t, func() bool { // file times have a resolution of milliseconds
 			require.NoError(t, open().UseBlob(digestOf(content)))
 			now, err := s.StatBlob(digestOf(content))
 			require.NoError(t, err)
@@ -311,7 +311,7 @@ func sweptBlobs(t *testing.T, open Opener, _ Damage) {
 	}
 }
 
-// hostileDigests: what is no digest is no blob.
+// hostileDigests: an invalid digest is an error.
 func hostileDigests(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	for _, digest := range []spec.Digest{"", "..", digestLike("a", 63), digestLike("a", 65), digestLike("A", 64), "../../" + digestLike("a", 58), digestLike("/", 64)} {
@@ -331,7 +331,7 @@ func hostileDigests(t *testing.T, open Opener, _ Damage) {
 
 func digestLike(digit string, n int) spec.Digest { return spec.Digest(strings.Repeat(digit, n)) }
 
-// listed are the blobs of a storage that has nothing else among them, sorted.
+// listed returns the digests of all blobs, sorted. It fails if anything else is among them.
 func listed(t *testing.T, s storage.Storage) []spec.Digest {
 	t.Helper()
 	var all []spec.Digest

@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// times: what was written last is told by the storage's own clock.
+// times: ModTime uses the storage's own clock.
 func times(t *testing.T, open Opener) {
 	s := open()
 	_, err := s.ModTime("a/doc")
@@ -47,7 +47,7 @@ func times(t *testing.T, open Opener) {
 	require.NoError(t, s.KeepReserve())
 }
 
-// wholeJournals: a journal can be created with its lines, and grows from there.
+// wholeJournals: a journal can be created with lines, and appended to afterwards.
 func wholeJournals(t *testing.T, open Opener) {
 	_, err := open().Write("a/j", []byte("first\nsecond\n"), "", storage.UntilPowerLoss)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func wholeJournals(t *testing.T, open Opener) {
 	require.Equal(t, "first\nsecond\nthird\n", string(data))
 }
 
-// stages: what is in a stage is nowhere else before it is published, and then all at once.
+// stages: content of a stage is not visible before it is published, and then all at once.
 func stages(t *testing.T, open Opener, damage Damage) {
 	s := open()
 	shared, large, loose := []byte("shared"), make([]byte, 3<<20), []byte("loose")
@@ -122,7 +122,7 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	require.Equal(t, []string{"c/", "doc", "j"}, names)
 }
 
-// stagesOverNothing: what is there no more is no conflict.
+// stagesOverNothing: removed content is not a conflict.
 func stagesOverNothing(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	version, err := s.Write("e/gone", nil, "", storage.UntilPowerLoss)
@@ -136,7 +136,7 @@ func stagesOverNothing(t *testing.T, open Opener, _ Damage) {
 	require.NoError(t, stage.Close())
 }
 
-// watchKey tells what is seen first below a key.
+// watchKey returns a channel with the first name that appears below a key.
 func watchKey(t *testing.T, s storage.Storage, key string) <-chan string {
 	t.Helper()
 	seen := make(chan string, 1)
@@ -159,7 +159,7 @@ func errText(err error) []string {
 	return []string{err.Error()}
 }
 
-// discarded: a stage that is closed leaves nothing.
+// discarded: a closed stage leaves nothing.
 func discarded(t *testing.T, open Opener, _ Damage) {
 	s := open()
 	stage, err := s.Stage()

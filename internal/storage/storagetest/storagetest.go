@@ -1,4 +1,4 @@
-// Package storagetest is what every implementation of [storage.Storage] has to pass.
+// Package storagetest tests implementations of [storage.Storage].
 package storagetest
 
 import (
@@ -16,10 +16,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Opener returns the same storage as another process has it, each time.
+// Opener opens the same storage each time, as another process would.
 type Opener func() storage.Storage
 
-// Run tests an implementation. empty makes an empty storage, and what damages its blobs.
+// Run tests an implementation. empty makes an empty storage, and a function that damages its
+// blobs.
 func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 	for name, test := range map[string]func(t *testing.T, open Opener, damage Damage){
 		"blobs are written once":              blobs,
@@ -64,7 +65,7 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 	}
 }
 
-// versions: a document is written if it is as the writer knows it.
+// versions: a document is written only if its version is the expected one.
 func versions(t *testing.T, open Opener) {
 	s := open()
 	_, _, err := s.Read("a/b.json")
@@ -97,7 +98,7 @@ func versions(t *testing.T, open Opener) {
 	}
 }
 
-// onlyOneWins: of writers that have read the same version one succeeds, so nothing is lost.
+// onlyOneWins: of several writers that have read the same version, exactly one succeeds.
 func onlyOneWins(t *testing.T, open Opener) {
 	const writers, each = 4, 10
 	var all sync.WaitGroup
@@ -129,7 +130,7 @@ func increment(s storage.Storage, key string) error {
 	}
 }
 
-// wholeDocuments: a reader sees one or the other document, never a part of one.
+// wholeDocuments: a reader sees a complete document, the old or the new one.
 func wholeDocuments(t *testing.T, open Opener) {
 	s, reader := open(), open()
 	one, two := bytes.Repeat([]byte("1"), 1<<16), bytes.Repeat([]byte("2"), 1<<15)
@@ -156,7 +157,7 @@ func wholeDocuments(t *testing.T, open Opener) {
 	}
 }
 
-// journal: lines come back in the order in which they were appended.
+// journal: lines are read in the order in which they were appended.
 func journal(t *testing.T, open Opener) {
 	var want strings.Builder
 	for i := range 20 {
@@ -197,8 +198,8 @@ func listing(t *testing.T, open Opener) {
 	require.Equal(t, []string{"a.json", "b", "c/"}, names)
 }
 
-// below: what has names below it, and when those changed. How exact the times are is the
-// storage's affair, so a change is repeated until it shows.
+// below: names that have others below them, with their times. The resolution of times differs
+// between implementations, so a change is repeated until it is visible.
 func below(t *testing.T, open Opener) {
 	s := open()
 	entries, err := s.Below("nothing")
@@ -265,7 +266,7 @@ func bounds(t *testing.T, open Opener) {
 	require.ErrorIs(t, err, storage.ErrTooLarge)
 }
 
-// locks: one holds a lock at a time. A lock of one document does not concern another.
+// locks: a lock has one holder at a time. Locks of different documents are independent.
 func locks(t *testing.T, open Opener) {
 	held, err := open().Lock(t.Context(), "a/doc")
 	require.NoError(t, err)
@@ -282,7 +283,7 @@ func locks(t *testing.T, open Opener) {
 	require.NoError(t, again.Close())
 }
 
-// holds: one holds a lock at a time, and nobody waits for it.
+// holds: a hold has one holder at a time, and taking it does not wait.
 func holds(t *testing.T, open Opener) {
 	s := open()
 	held, ok, err := s.Hold("a/work")
@@ -304,7 +305,7 @@ func holds(t *testing.T, open Opener) {
 	held.Unlock()
 }
 
-// lockedWrites: a holder that has lost its lock does not overwrite what others have written.
+// lockedWrites: a holder that has lost its lock does not overwrite newer content.
 func lockedWrites(t *testing.T, open Opener) {
 	s := open()
 	for _, d := range []storage.Durability{storage.Durable, storage.UntilPowerLoss} {
@@ -327,7 +328,7 @@ func lockedWrites(t *testing.T, open Opener) {
 	}
 }
 
-// quarantine: a damaged document is gone from its key and still there; a journal stays.
+// quarantine: a quarantined document is moved; a journal is copied.
 func quarantine(t *testing.T, open Opener) {
 	s := open()
 	version, err := s.Write("a/doc", []byte("damaged"), "", storage.UntilPowerLoss)
