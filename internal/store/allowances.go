@@ -10,16 +10,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// allowanceFile is the journal of what a session may spend: its limits, and what
-// people have added to them. A ledger that is lost is made again from it and from the
-// journals of calls. Its lines are like those of these.
+// allowanceFile is the journal of a session's allowance: its limits and raises. A lost ledger is
+// rebuilt from it and from the journals of calls. Its lines have the format of the journals of
+// calls.
 const allowanceFile = "budget.jsonl"
 
 func allowanceKey(key session.Key) (string, error) { return documentKey(key, allowanceFile) }
 
-// appendAllowances adds lines to a journal; when it returns they outlive a
-// power loss. Only the holder of the lock of the document that they belong to may
-// call it.
+// appendAllowances appends lines to a journal durably. The caller must hold the lock of the
+// document that the journal belongs to.
 func (s ledgers) appendAllowances(key string, all []budget.Allowance) error {
 	for _, a := range all {
 		line, err := sealLine(a)
@@ -33,8 +32,8 @@ func (s ledgers) appendAllowances(key string, all []budget.Allowance) error {
 	return nil
 }
 
-// allowances reads a journal of them; none if there is no such. Damage is a
-// [*Fault] beside what is intact.
+// allowances reads a journal of allowances; empty if it does not exist. If it is damaged, the
+// error is a [*Fault], and the result has the intact lines.
 func (s ledgers) allowances(key string) (all []budget.Allowance, err error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -51,18 +50,18 @@ func (s ledgers) allowances(key string) (all []budget.Allowance, err error) {
 			err = json.Unmarshal(entry, &a)
 		}
 		if err != nil {
-			f.wrong = append(f.wrong, fmt.Sprintf("line %d: %s", n, err))
+			f.faults = append(f.faults, fmt.Sprintf("line %d: %s", n, err))
 			continue
 		}
 		all = append(all, a)
 	}
-	if len(f.wrong) > 0 {
+	if len(f.faults) > 0 {
 		return all, s.journalFault(key, version, f.fault())
 	}
 	return all, nil
 }
 
-// intactAllowances are those that can be read; verifying the store names the others.
+// intactAllowances returns the lines that can be read. Verifying the store reports the others.
 func (s ledgers) intactAllowances(key string) ([]budget.Allowance, error) {
 	all, err := s.allowances(key)
 	if faults, rest := faultsIn(err); rest != nil || len(faults) == 0 && err != nil {

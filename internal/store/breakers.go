@@ -13,11 +13,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// breakers has copies of the states of breakers.
+// breakers stores copies of the states of breakers.
 type breakers struct{ *documents }
 
-// PutBreaker copies a breaker to breakers/<name>.json. An older state never
-// replaces a newer one, whoever of several processes is the last to write.
+// PutBreaker stores a breaker's state in breakers/<name>.json. It does not replace a newer state,
+// even if several processes write at once.
 func (s breakers) PutBreaker(_ context.Context, b session.BreakerStatus) (err error) {
 	if err := spec.CheckName(b.Name); err != nil {
 		return fmt.Errorf("breaker: %w", err)
@@ -43,9 +43,9 @@ func (s breakers) PutBreaker(_ context.Context, b session.BreakerStatus) (err er
 
 func breakerKey(name string) string { return "breakers/" + name + ".json" }
 
-// Breaker reads the copy of a breaker: [session.ErrNotFound] if that
-// is nothing, [session.ErrCorrupt] if it was damaged; it is then in the quarantine,
-// and written anew at the breaker's next change.
+// Breaker returns the stored state of a breaker. The error is [session.ErrNotFound] if there is
+// none, and [session.ErrCorrupt] if it was damaged. A damaged copy is moved to the quarantine,
+// and the breaker's next change writes a new one.
 func (s breakers) Breaker(name string) (session.BreakerStatus, error) {
 	b, _, err := s.breaker(name)
 	return b, err
@@ -71,8 +71,7 @@ func (s breakers) breaker(name string) (b session.BreakerStatus, version storage
 	return b, version, nil
 }
 
-// Breakers lists the copies of breakers, sorted by name. What is
-// damaged is left out.
+// Breakers lists the stored states of breakers, sorted by name. Damaged ones are skipped.
 func (s breakers) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
 	files, err := s.jsonFiles(ctx, "breakers", "")
 	if err != nil {

@@ -11,13 +11,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Checkpoints lists a session's checkpoints, the newest first. They are walked
-// from the head that execution_state.json names, through each one's Previous. A
-// damaged or missing one is reported in the error, which is then
-// [session.ErrCorrupt] or [session.ErrNotFound] for each, and what can be read without
-// it is listed all the same: the first in the list is the last good checkpoint.
-// What was pruned is neither listed nor missed.
-// A blob that only a checkpoint_<phase>.json still has is stored again from it, if
+// Checkpoints lists a session's checkpoints, the newest first. It starts at the head that
+// execution_state.json names and follows Previous. Damaged and missing checkpoints are reported
+// in the error, which is [session.ErrCorrupt] or [session.ErrNotFound] for each of them. The list
+// then has all checkpoints that can be read; its first element is the last good checkpoint.
+// Pruned checkpoints are neither listed nor reported.
+// If a blob is missing and its checkpoint_<phase>.json is intact, the blob is stored again, if
 // the store can be written.
 func (s *checkpoints) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
 	w, err := s.walk(ctx, key)
@@ -27,7 +26,7 @@ func (s *checkpoints) Checkpoints(ctx context.Context, key session.Key) ([]Store
 	return w.sorted(w.head), errors.Join(w.faults...)
 }
 
-// walk finds a session's checkpoints. Errors are only those of an unusable store.
+// walk finds a session's checkpoints. It returns an error only if the store cannot be used.
 func (s *checkpoints) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}, read: map[spec.Digest]documentRead{}}
 	if err := w.readCopies(ctx); err != nil {
@@ -49,8 +48,8 @@ func (s *checkpoints) walk(ctx context.Context, key session.Key) (*chainWalk, er
 	case !errors.Is(err, session.ErrNotFound):
 		return nil, err
 	}
-	// Behind a broken link of the chain, and where the head is behind or not
-	// known, the copies lead on.
+	// Copies lead to checkpoints behind a broken link of the chain, and if the head is outdated
+	// or unknown.
 	for _, name := range append([]spec.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
 		if err := w.follow(ctx, name); err != nil {
 			return nil, err
@@ -64,14 +63,14 @@ type chainWalk struct {
 	store *checkpoints
 	key   session.Key
 	head  spec.Digest
-	// copies are the session's checkpoint_<phase>.json, by their digest.
+	// copies are the session's checkpoint_<phase>.json files, by digest.
 	copies map[spec.Digest][]byte
-	// pruned are the session's checkpoints that were removed on purpose.
+	// pruned are the session's pruned checkpoints.
 	pruned map[spec.Digest]bool
-	// prunedElsewhere are those of the session's origin, noted as pruned there.
+	// prunedElsewhere are checkpoints that the session's origin lists as pruned.
 	prunedElsewhere []spec.Digest
 	seen            map[spec.Digest]bool
-	// read are the documents that have been read, with what was wrong with them.
+	// read are the documents read so far, with their errors.
 	read   map[spec.Digest]documentRead
 	found  []StoredCheckpoint
 	faults []error
@@ -106,8 +105,8 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	return nil
 }
 
-// follow walks the chain from a checkpoint back to its beginning or to one that
-// has been seen, or to a fault. Errors are only those of an unusable store.
+// follow follows the chain from a checkpoint to its beginning, to a checkpoint that was visited,
+// or to a fault. It returns an error only if the store cannot be used.
 func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 	for name != "" && !w.seen[name] && !w.pruned[name] {
 		w.seen[name] = true
@@ -132,7 +131,7 @@ func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 		c, err := composed(ctx, name, d, w.document)
 		switch {
 		case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
-			w.fault(err) // of a part: the checkpoints before it can still be whole
+			w.fault(err) // a part is damaged; earlier checkpoints may not need it
 		case err != nil:
 			return err
 		default:
@@ -143,15 +142,15 @@ func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 	return nil
 }
 
-// fault notes a fault once.
+// fault records a fault once.
 func (w *chainWalk) fault(err error) {
 	if !slices.Contains(w.faults, err) {
 		w.faults = append(w.faults, err)
 	}
 }
 
-// document reads a checkpoint's document, once. A damaged or missing blob is stored again
-// from a copy, if there is one.
+// document reads a checkpoint's document once. If its blob is damaged or missing and there is a
+// copy, the blob is stored again.
 func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
 	if r, ok := w.read[name]; ok {
 		return r.checkpointDocument, r.err
@@ -159,7 +158,7 @@ func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointD
 	d, _, err := w.store.readCheckpoint(ctx, name)
 	data, ok := w.copies[name]
 	if ok && (errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)) {
-		// Where the store cannot be written, the copy serves all the same.
+		// If the store cannot be written, use the copy.
 		if _, failed := w.store.content.PutBlob(ctx, data); failed == nil {
 			err = repaired(err, "the blob was rewritten from the checkpoint's copy")
 		}
@@ -170,9 +169,8 @@ func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointD
 	return d, err
 }
 
-// sorted lists what was found so that each checkpoint comes before its Previous.
-// Where there are several ends, those that continue from the head come first, then
-// the later incarnation, then the later time.
+// sorted lists the checkpoints so that each comes before its Previous. If there are several ends,
+// those that continue from the head come first, then the later incarnation, then the later time.
 func (w *chainWalk) sorted(head spec.Digest) []StoredCheckpoint {
 	at := map[spec.Digest]StoredCheckpoint{}
 	inner := map[spec.Digest]bool{}

@@ -15,7 +15,7 @@ import (
 
 const checkpointPrefix = "checkpoint_"
 
-// StoredCheckpoint is a checkpoint and the blob that it is.
+// StoredCheckpoint is a checkpoint and the digest of its blob.
 type StoredCheckpoint struct {
 	Name spec.Digest
 	session.Checkpoint
@@ -23,24 +23,24 @@ type StoredCheckpoint struct {
 	parts []spec.Digest
 }
 
-// checkpoints has the checkpoints of sessions.
+// checkpoints stores the checkpoints of sessions.
 type checkpoints struct {
 	*documents
 	sessions sessions
 	content  *cas.Store
-	// whole has checkpoints, parts what they add to earlier ones.
+	// whole caches checkpoints, and parts caches the documents of parts.
 	whole decodedCache[StoredCheckpoint]
 	parts decodedCache[checkpointDocument]
 	teams decodedCache[spec.Team]
 }
 
-// PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
-// byte for byte the same, and returns the blob's name. When it returns, both
-// outlive a power loss. Schema, Session and SHA256 are filled in. What the checkpoints
-// before it have is not written again ([checkpointDocument]). It must not be changed afterwards.
+// PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json with the same bytes,
+// durably, and returns the blob's digest. It fills in Schema, Session and SHA256. Content of
+// earlier checkpoints is not written again ([checkpointDocument]). The caller must not change the
+// checkpoint afterwards.
 //
-// The copy is that of the newest checkpoint after the phase, by incarnation and then
-// by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
+// The copy is that of the newest checkpoint after the phase, by incarnation and then by
+// CreatedAt. A late executor stores its blob, but does not replace a newer copy.
 func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
 	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
 	d, err := s.split(ctx, c)
 	if err != nil {
-		return "", fmt.Errorf("read the checkpoint before that after %s: %w", c.CurrentPhase, err)
+		return "", fmt.Errorf("read the checkpoint before the one after %s: %w", c.CurrentPhase, err)
 	}
 	data, err := seal(d)
 	if err != nil {
@@ -73,13 +73,14 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	return name, nil
 }
 
-// remember keeps a checkpoint in memory, and what its document adds; size is the document's.
+// remember adds a checkpoint and its document to the caches; size is the document's size in
+// bytes.
 func (s *checkpoints) remember(name spec.Digest, d checkpointDocument, whole StoredCheckpoint, size int) {
 	s.whole.add(name, whole, size*(1+len(d.Parts)))
 	s.parts.add(name, d, size)
 }
 
-// copyBefore returns the version of the copy that a checkpoint replaces. It is late if the
+// copyBefore returns the version of the copy that a checkpoint replaces. late is true if the
 // session has a newer checkpoint after this phase. If both have the same time, the status
 // document decides.
 func (s *checkpoints) copyBefore(key session.Key, c session.Checkpoint) (version storage.Version, late bool, err error) {
@@ -97,17 +98,17 @@ func (s *checkpoints) copyBefore(key session.Key, c session.Checkpoint) (version
 	return stored.version, err == nil && e.IsPast(c.Incarnation, c.CreatedAt), nil
 }
 
-// checkpointCopy is a checkpoint_<phase>.json.
+// checkpointCopy is a parsed checkpoint_<phase>.json.
 type checkpointCopy struct {
 	checkpointDocument
-	// of is the blob that it is a copy of.
+	// of is the digest of the checkpoint's blob.
 	of      spec.Digest
 	data    []byte
 	version storage.Version
 }
 
-// readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
-// none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// readCopy reads the copy of a phase's checkpoint. The error is [session.ErrNotFound] if there is
+// none, and [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s *checkpoints) readCopy(key session.Key, phase string) (c checkpointCopy, err error) {
 	doc, err := copyKey(key, phase)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *checkpoints) readCopy(key session.Key, phase string) (c checkpointCopy,
 	return c, err
 }
 
-// copyKey names the copy of a phase's checkpoint.
+// copyKey returns the key of the copy of a phase's checkpoint.
 func copyKey(key session.Key, phase string) (string, error) {
 	if err := spec.CheckName(phase); err != nil {
 		return "", fmt.Errorf("phase: %w", err)
@@ -134,18 +135,18 @@ func copyKey(key session.Key, phase string) (string, error) {
 	return documentKey(key, checkpointPrefix+phase+".json")
 }
 
-// CheckpointPath is where the copy of a phase's checkpoint lies, for people.
+// CheckpointPath returns the path of the copy of a phase's checkpoint, for messages.
 func (s *checkpoints) CheckpointPath(key session.Key, phase string) (string, error) {
 	doc, err := copyKey(key, phase)
 	return s.fileOf(doc), err
 }
 
-// Checkpoint reads a checkpoint and the parts that it has of earlier ones, verified, its
-// own SHA-256 too. It is shared by all who read it, and must not be changed. Errors are those of [Store.Blob]; a blob that is no checkpoint is
-// [session.ErrNotFound]. Whoever reads a checkpoint is about to build on it: what it
-// names is not pruned for a day.
+// Checkpoint reads a checkpoint with its parts and verifies all digests. The result is shared and
+// must not be changed. Errors are those of [Store.Blob]; a blob that is not a checkpoint is
+// [session.ErrNotFound]. The checkpoint is marked as used, so that nothing that it refers to is
+// pruned for a day.
 func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
-	// Other errors do not matter: where the store cannot be written, nothing can be built or pruned.
+	// Ignore other errors: if the store cannot be written, nothing can be pruned either.
 	if errors.Is(s.docs.UseBlob(name), storage.ErrNotFound) {
 		s.whole.remove(name)
 	}
@@ -153,9 +154,9 @@ func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session
 	return c.Checkpoint, err
 }
 
-// CheckpointAlone reads what a checkpoint says itself, verified: of assignments, artifacts and
-// decisions only those that it adds to earlier checkpoints. Nothing is about to be built on
-// it, so it can be pruned.
+// CheckpointAlone reads a checkpoint's own document, verified: it has only those assignments,
+// artifacts and decisions that earlier checkpoints do not have. The checkpoint is not marked as
+// used, so it can be pruned.
 func (s *checkpoints) CheckpointAlone(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	d, _, err := s.readCheckpoint(ctx, name)
 	return d.Checkpoint, err
@@ -176,7 +177,7 @@ func (s *checkpoints) checkpoint(ctx context.Context, name spec.Digest) (StoredC
 	return c, err
 }
 
-// readCheckpoint reads a checkpoint's blob, verified, and its size.
+// readCheckpoint reads a checkpoint's blob, verified, and returns its size in bytes, too.
 func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpointDocument, size int, err error) {
 	data, err := s.content.Blob(ctx, name)
 	if err != nil {
@@ -188,9 +189,8 @@ func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (d c
 	return d, len(data), nil
 }
 
-// Team reads the team of sessions that a blob is, verified. It is shared by all who read it,
-// and must not be changed. Errors are those of [Store.Blob]; a blob that is no team is
-// [session.ErrNotFound].
+// Team reads a team from its blob, verified. The result is shared and must not be changed. Errors
+// are those of [Store.Blob]; a blob that is not a team is [session.ErrNotFound].
 func (s *checkpoints) Team(ctx context.Context, name spec.Digest) (spec.Team, error) {
 	if t, ok := s.teams.get(name); ok {
 		return t, nil

@@ -13,17 +13,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// checkpointDocument is a checkpoint as it is stored. It has only those assignments,
-// artifacts and decisions that the earlier checkpoints in Parts do not have, so that
-// its size depends on the phase and not on the session.
+// checkpointDocument is a checkpoint as it is stored. It has only those assignments, artifacts
+// and decisions that the earlier checkpoints in Parts do not have. So its size depends on the
+// phase, not on the session.
 type checkpointDocument struct {
 	session.Checkpoint
-	// Parts are earlier checkpoints of the session's incarnation, oldest first. What
-	// their documents have, without what their own parts have, belongs to this one, too.
+	// Parts are earlier checkpoints of the session's incarnation, oldest first. The content of
+	// their documents, without that of their own parts, belongs to this checkpoint.
 	Parts []spec.Digest `json:"parts,omitempty"`
-	// Phases orders the assignments of all parts.
+	// Phases is the order of the assignments of all parts.
 	Phases []string `json:"phases,omitempty"`
-	// Removed is what the parts have and this checkpoint does not.
+	// Removed is the content of the parts that this checkpoint does not have.
 	Removed *removedParts `json:"removed,omitempty"`
 }
 
@@ -40,7 +40,7 @@ func (d checkpointDocument) adds() bool {
 // partLoader reads the document of a part.
 type partLoader func(ctx context.Context, name spec.Digest) (checkpointDocument, error)
 
-// composed returns the whole checkpoint of a document.
+// composed returns the complete checkpoint of a document.
 func composed(ctx context.Context, name spec.Digest, d checkpointDocument, load partLoader) (StoredCheckpoint, error) {
 	if len(d.Parts) == 0 {
 		return StoredCheckpoint{Name: name, Checkpoint: d.Checkpoint}, nil
@@ -57,10 +57,10 @@ func composed(ctx context.Context, name spec.Digest, d checkpointDocument, load 
 	return StoredCheckpoint{Name: name, Checkpoint: sum.checkpoint(d), parts: d.Parts}, nil
 }
 
-// composition adds up documents, oldest first.
+// composition adds up the content of documents, oldest first.
 type composition struct {
 	assignments map[spec.AssignmentID]session.CheckpointAssignment
-	// order lists the assignments as they were added.
+	// order lists the assignments in the order in which they were added.
 	order     []spec.AssignmentID
 	artifacts map[string]session.Artifact
 	decisions map[string]string
@@ -94,7 +94,7 @@ func (w *composition) add(d checkpointDocument) {
 	}
 }
 
-// checkpoint is a document's checkpoint with what was added up.
+// checkpoint returns a document's complete checkpoint.
 func (w *composition) checkpoint(d checkpointDocument) session.Checkpoint {
 	at := make(map[string]int, len(d.Phases))
 	for i, phase := range d.Phases {
@@ -114,9 +114,9 @@ func (w *composition) checkpoint(d checkpointDocument) session.Checkpoint {
 	return c
 }
 
-// split returns the document of a checkpoint. It builds on the parts of the previous
-// checkpoint and on that itself; if that is of another session or incarnation, or has work that this one
-// does not have, the document has everything.
+// split returns the document of a checkpoint. Its parts are the previous checkpoint and that
+// one's parts. If the previous checkpoint is of another session or incarnation, or has work that
+// this one does not have, the document has no parts and the complete content.
 func (s *checkpoints) split(ctx context.Context, c session.Checkpoint) (checkpointDocument, error) {
 	whole := checkpointDocument{Checkpoint: c}
 	if c.Previous == "" {
@@ -137,7 +137,7 @@ func (s *checkpoints) split(ctx context.Context, c session.Checkpoint) (checkpoi
 	return d, nil
 }
 
-// partsFor lists the parts that a checkpoint can have, and adds them up.
+// partsFor returns the parts that a checkpoint can have, and their total content.
 func (s *checkpoints) partsFor(ctx context.Context, c session.Checkpoint) (parts []spec.Digest, sum *composition, err error) {
 	before, err := s.checkpoint(ctx, c.Previous)
 	if err != nil || before.Session != c.Session || before.Incarnation != c.Incarnation {
@@ -149,8 +149,8 @@ func (s *checkpoints) partsFor(ctx context.Context, c session.Checkpoint) (parts
 		if err != nil {
 			return nil, nil, err
 		}
-		// The copy of one after the same phase is about to be replaced, so this
-		// checkpoint has what that one added.
+		// The copy of a checkpoint after the same phase is about to be replaced. So that
+		// checkpoint is not used as a part.
 		if part.CurrentPhase != c.CurrentPhase && part.adds() {
 			parts = append(parts, name)
 			sum.add(part)
@@ -159,7 +159,7 @@ func (s *checkpoints) partsFor(ctx context.Context, c session.Checkpoint) (parts
 	return parts, sum, nil
 }
 
-// difference is the document of a checkpoint that builds on what was added up.
+// difference returns the document of a checkpoint that has the added documents as parts.
 func (w *composition) difference(c session.Checkpoint) checkpointDocument {
 	d := checkpointDocument{Checkpoint: c}
 	d.Assignments, d.Artifacts, d.Decisions = []session.CheckpointAssignment{}, []session.Artifact{}, map[string]string{}
@@ -207,11 +207,10 @@ func sameOrder(a, b session.Checkpoint) bool {
 	return slices.EqualFunc(a.Assignments, b.Assignments, same) && slices.Equal(a.Artifacts, b.Artifacts)
 }
 
-// maxDecodedBytes bounds what a cache keeps in memory, by its size on disk.
+// maxDecodedBytes bounds a cache, by the stored size of its content in bytes.
 const maxDecodedBytes = 16 << 20
 
-// decodedCache has what blobs and documents say that this process has read or written lately, by
-// their digests. It is emptied when it is full.
+// decodedCache caches decoded blobs and documents by digest. A full cache is cleared.
 type decodedCache[T any] struct {
 	mu    sync.Mutex
 	held  map[spec.Digest]T
@@ -241,7 +240,7 @@ func (c *decodedCache[T]) remove(name spec.Digest) {
 	delete(c.held, name)
 }
 
-// part reads the document of a part, from memory if it can.
+// part reads the document of a part, from the cache if possible.
 func (s *checkpoints) part(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
 	if d, ok := s.parts.get(name); ok {
 		return d, nil

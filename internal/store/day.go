@@ -15,16 +15,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// A team's day is budgets/<namespace>/<team>/<date>.json, with its raises in
-// <date>.raises.jsonl. Both are written under one lock of the team. Who takes that
-// lock and a ledger's takes it first.
+// The budget of a team's day is in budgets/<namespace>/<team>/<date>.json, with its raises in
+// <date>.raises.jsonl. Both are written under one lock of the team. Lock order: the team's lock
+// before a ledger's lock.
 const raisesSuffix = ".raises.jsonl"
 
-// keptFor is for how long a day is kept, at least: who has raised its budget may be asked for.
+// keptFor is the minimum time for which a day is kept, so that its raises can be audited.
 const keptFor = 31 // days
 
-// carriedFor is for how long a call may continue over midnights and still be found when
-// a new day is made from the ledgers: longer than any attempt may take.
+// carriedFor is the longest time for which a call may run over midnights and still be counted
+// when a day is rebuilt from the ledgers. It is longer than any attempt.
 const carriedFor = 7 // days
 
 func dayKey(namespace, name, date string) (string, error) {
@@ -39,14 +39,14 @@ func dayKey(namespace, name, date string) (string, error) {
 
 func raisesKey(day string) string { return strings.TrimSuffix(day, ".json") + raisesSuffix }
 
-// lockedDay is a team's day in the hands of who holds the team's lock.
+// lockedDay is a team's day whose lock is held.
 type lockedDay struct {
 	*budget.Day
 	lock    storage.Locked
 	version storage.Version
 }
 
-// Day returns what a team has spent today, by UTC. It is [session.ErrNotFound] if no
+// Day returns what a team has spent today, in UTC. The error is [session.ErrNotFound] if no
 // session of the team has a daily budget.
 func (s ledgers) Day(namespace, name string) (day budget.Day, err error) {
 	read := func(lock storage.Locked) error {
@@ -57,7 +57,7 @@ func (s ledgers) Day(namespace, name string) (day budget.Day, err error) {
 		return err
 	}
 	if err = s.withTeamLock(namespace, name, read); errors.Is(err, fs.ErrPermission) {
-		err = read(nil) // nobody writes a store that is only for reading
+		err = read(nil) // a read-only store needs no lock
 	}
 	if err == nil && day.Cap == (spec.Cap{}) {
 		return day, &cas.Fault{Path: "budgets/" + namespace + "/" + name, What: "no session of team " + name + " has a daily budget", Kind: session.ErrNotFound}
@@ -65,7 +65,7 @@ func (s ledgers) Day(namespace, name string) (day budget.Day, err error) {
 	return day, err
 }
 
-// DayTeams are the teams that have or had a daily budget, sorted.
+// DayTeams lists the teams that have or had a daily budget, sorted.
 func (s ledgers) DayTeams(ctx context.Context, namespace string) ([]string, error) {
 	if err := spec.CheckSession(namespace); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
@@ -73,10 +73,9 @@ func (s ledgers) DayTeams(ctx context.Context, namespace string) ([]string, erro
 	return s.subdirs(ctx, "budgets/"+namespace)
 }
 
-// UpdateDay rewrites a team's day, unless change returns an error, which it then
-// returns. What it adds to the raises outlives a power loss. Updates follow one
-// another as those of a ledger do; one of a ledger that draws from the day is one of
-// the day, too.
+// UpdateDay rewrites a team's day, unless change returns an error, which UpdateDay then returns.
+// Added raises are durable. Updates of a day are serialised between processes. UpdateLedger of a
+// ledger with a daily budget is an update of the day, too.
 func (s ledgers) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
 	return s.withTeamLock(namespace, name, func(lock storage.Locked) error {
 		d, err := s.today(lock, namespace, name)
@@ -99,8 +98,8 @@ func (s ledgers) withTeamLock(namespace, name string, change func(storage.Locked
 	return s.locked("budgets/"+namespace+"/"+name+"/days", change)
 }
 
-// today reads a team's day or, if it has just begun or was lost, makes it from the
-// ledgers of the team's sessions and the journal of its raises. The caller holds the
+// today reads the team's current day. If it does not exist yet or was lost, today builds it from
+// the ledgers of the team's sessions and the journal of its raises. The caller must hold the
 // team's lock.
 func (s ledgers) today(lock storage.Locked, namespace, name string) (*lockedDay, error) {
 	date := budget.Date(s.now())
@@ -130,7 +129,7 @@ func (s ledgers) storedDay(namespace, name, date string) (*budget.Day, storage.V
 	return &d, version, err
 }
 
-// sumOfLedgers makes a team's day from what its sessions' ledgers say.
+// sumOfLedgers builds a team's day from the ledgers of its sessions.
 func (s ledgers) sumOfLedgers(namespace, name, date string) (*budget.Day, error) {
 	d := &budget.Day{Team: name, Date: date}
 	keys, err := s.sessions.Sessions(context.Background(), namespace)
@@ -170,7 +169,7 @@ func (s ledgers) sumOfLedgers(namespace, name, date string) (*budget.Day, error)
 	return d, err
 }
 
-// putDay writes a day; of its raises so many are in their journal already.
+// putDay writes a day; raises is the number of its raises that are in the journal already.
 func (s ledgers) putDay(namespace string, d *lockedDay, raises int) error {
 	doc, err := dayKey(namespace, d.Team, d.Date)
 	if err != nil {
@@ -194,8 +193,8 @@ func (s ledgers) putDay(namespace string, d *lockedDay, raises int) error {
 	return nil
 }
 
-// updateDays brings the days up to date on which a session has spent more or less
-// than before: today's, which is given and had so many warnings, and earlier ones.
+// updateDays updates the days on which a session's spending has changed: today, and earlier days.
+// warnings is the number of warnings that today had.
 func (s ledgers) updateDays(key session.Key, today *lockedDay, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
 	for _, date := range l.Dates() {
 		if date == today.Date || before[date] == l.On(date) {
@@ -220,7 +219,7 @@ func (s ledgers) updateDays(key session.Key, today *lockedDay, warnings int, bef
 	return s.putDay(key.Namespace, today, len(today.Raises))
 }
 
-// days removes old days of teams, of which nothing is made any more.
+// days removes days of teams that are older than keptFor.
 func (p *pruning) days(ctx context.Context) error {
 	s := p.store
 	limit := s.now().AddDate(0, 0, -keptFor)
@@ -247,7 +246,7 @@ func (p *pruning) days(ctx context.Context) error {
 	})
 }
 
-// eachTeam goes through the teams that have days, under the lock of each.
+// eachTeam calls visit for each team that has days, while it holds the team's lock.
 func (s ledgers) eachTeam(ctx context.Context, visit func(namespace, name string) error) error {
 	namespaces, err := s.subdirs(ctx, "budgets")
 	if err != nil {
@@ -267,12 +266,12 @@ func (s ledgers) eachTeam(ctx context.Context, visit func(namespace, name string
 	return nil
 }
 
-// budgets looks at the days of all teams.
+// budgets verifies the days of all teams.
 func (v *verification) budgets(ctx context.Context) error {
 	return v.store.eachTeam(ctx, func(namespace, name string) error { return v.days(ctx, namespace, name) })
 }
 
-// days looks at those of one team, whose lock the caller holds.
+// days verifies the days of one team. The caller must hold the team's lock.
 func (v *verification) days(ctx context.Context, namespace, name string) error {
 	dates, err := v.store.jsonFiles(ctx, "budgets/"+namespace+"/"+name, "")
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// documents reads and writes documents, whatever they are about.
+// documents reads and writes documents of any kind.
 type documents struct {
 	docs storage.Storage
-	// dir is the store's directory, for people, and id the store's.
+	// dir is the store's directory, for messages, and id the store's id.
 	dir, id string
 	now     func() time.Time
 }
 
-// sealStart and sealEnd are around the digest with which each document ends.
+// sealStart and sealEnd enclose the digest at the end of each document.
 const (
 	sealStart = `,"sha256":"`
 	sealEnd   = `"}` + "\n"
 )
 
-// seal returns an object as it is stored: JSON of one line that ends with a field sha256, the
-// SHA-256 of the line while that field is empty. So any changed byte shows.
+// seal encodes an object as a document: one line of JSON whose last field, sha256, is the SHA-256
+// of the line with that field empty. So any change is detected.
 func seal(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -45,12 +45,12 @@ func seal(object any) ([]byte, error) {
 // digestLength is the length of a digest in hex.
 const digestLength = 64
 
-// unseal reads a document into v and refuses one that does not end with its digest.
-// Fields that v does not have are passed over: a newer version may have them.
+// unseal decodes a document into v. It returns an error if the document does not end with its
+// digest. Unknown fields are ignored: a newer version may have written them.
 func unseal(data []byte, v any) error {
 	at := len(data) - len(sealEnd) - digestLength
 	if at < 0 {
-		return errors.New("it has no sha256 at its end")
+		return errors.New("it does not end with its sha256")
 	}
 	before, stated, after := data[:at], data[at:at+digestLength], data[at+digestLength:]
 	sum := sha256.New()
@@ -62,9 +62,9 @@ func unseal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// readDocument reads a document with parse and returns its version. A missing one is
-// [session.ErrNotFound]; one that parse refuses is quarantined and [session.ErrCorrupt]. If it
-// could not be moved, it still has the version.
+// readDocument reads a document, decodes it with parse and returns its version. A missing
+// document is [session.ErrNotFound]. A document that parse rejects is moved to the quarantine,
+// and is [session.ErrCorrupt]; the version is set only if it could not be moved.
 func (s *documents) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -77,7 +77,7 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	if fault == nil {
 		return version, nil
 	}
-	// It may have been replaced by a sound one since it was read.
+	// Another process may have replaced it by an intact one since the read.
 	if again, version, err := s.docs.Read(key); err == nil && !bytes.Equal(again, data) && parse(again) == nil {
 		return version, nil
 	}
@@ -88,7 +88,7 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	return "", &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
-// replace writes a document, whatever is there.
+// replace writes a document without checking its version.
 func (s *documents) replace(key string, data []byte) error {
 	return storage.Update(s.docs, key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
 		_, version, err := s.docs.Read(key)
@@ -99,7 +99,8 @@ func (s *documents) replace(key string, data []byte) error {
 	})
 }
 
-// missing tells of an error that there is no sound document, so that one may be created.
+// missing reports whether an error says that there is no intact document, so that one may be
+// created.
 func missing(err error) bool {
 	return errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt)
 }

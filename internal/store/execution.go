@@ -9,22 +9,23 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Execution reads a session's execution_state.json: [session.ErrNotFound] if there
-// is none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// Execution reads a session's execution_state.json. The error is [session.ErrNotFound] if there
+// is none, and [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s sessions) Execution(key session.Key) (session.Execution, error) {
 	e, _, err := s.execution(key, func(data []byte) (session.Execution, error) { return parseExecution(key, data) })
 	return e, err
 }
 
-// Incarnation is the incarnation of a session's status document. Errors are those of Execution.
+// Incarnation returns the incarnation in a session's status document. Errors are those of
+// Execution.
 func (s sessions) Incarnation(key session.Key) (int, error) {
-	e, _, err := s.execution(key, func(data []byte) (session.Execution, error) { return s.known(key, data) })
+	e, _, err := s.execution(key, func(data []byte) (session.Execution, error) { return s.parseCached(key, data) })
 	return e.Incarnation, err
 }
 
-// known is parseExecution for a document that this process has often written itself. It must
-// not be changed.
-func (s sessions) known(key session.Key, data []byte) (session.Execution, error) {
+// parseCached is parseExecution with a cache of documents that this process has written. The
+// result must not be changed.
+func (s sessions) parseCached(key session.Key, data []byte) (session.Execution, error) {
 	if e, ok := s.written.get(cas.DigestOf(data)); ok {
 		return e, nil
 	}
@@ -53,12 +54,11 @@ func parseExecution(key session.Key, data []byte) (e session.Execution, err erro
 	return e, nil
 }
 
-// UpdateExecution rewrites a session's execution_state.json. change gets what
-// is stored, or a zero value if nothing is or it was damaged, and must not call
-// the store; it may be called more than once. Updates of one session, by any process,
-// follow one another, and each raises the revision by one. A reader sees one or the
-// other, never half of either; after a power loss the last ones may be missing. Where
-// change leaves the state as it is, nothing is written.
+// UpdateExecution rewrites a session's execution_state.json. change gets the stored state, or a
+// zero value if there is none or it was damaged. It must not call the store, and may be called
+// more than once. Updates of one session are serialised between processes, and each increments
+// the revision. Readers see the old or the new state. After a power loss the last updates may be
+// missing. If change does not modify the state, nothing is written.
 func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	doc, err := documentKey(key, executionFile)
 	if err == nil {
@@ -70,13 +70,13 @@ func (s sessions) UpdateExecution(key session.Key, change func(*session.Executio
 	return nil
 }
 
-// changed returns a session's state as change leaves it, and the version of what change
-// got; nil if it is the same.
+// changed returns the document of a session's state after change, and the version that was read;
+// nil if the state did not change.
 func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]byte, storage.Version, error) {
 	var stored []byte
 	e, version, err := s.execution(key, func(data []byte) (session.Execution, error) {
 		stored = data
-		return s.known(key, data)
+		return s.parseCached(key, data)
 	})
 	switch {
 	case err == nil:

@@ -17,25 +17,25 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Archive says what an exported session has. The archive itself is a gzipped tar of a
-// store that holds nothing but the session: its documents and the blobs that they need,
-// sorted by name and without times, so that equal sessions have equal archives. The
-// copies of checkpoints are left out; an import writes them again.
+// Archive describes an exported session. The archive itself is a gzipped tar of a store that
+// contains only the session: its documents and the blobs that they need, sorted by name and
+// without times, so that equal sessions have equal archives. Copies of checkpoints are not
+// included; an import writes them again.
 type Archive struct {
 	Session     string      `json:"session"`
 	Head        spec.Digest `json:"head"`
 	Checkpoints int         `json:"checkpoints"`
 	Records     int         `json:"records"`
 	Blobs       int         `json:"blobs"`
-	// Bytes is the size of documents and blobs before compression.
+	// Bytes is the size of documents and blobs before compression, in bytes.
 	Bytes int64 `json:"bytes"`
-	// Transcripts reports whether those of the attempts are there.
+	// Transcripts reports whether the transcripts of attempts are included.
 	Transcripts bool `json:"transcripts"`
 }
 
-// ExportSession writes a session's archive: everything that it can be resumed from in
-// another store, and with transcripts what its agents printed. All of it is verified on
-// the way out. After an error, what was written must not be used.
+// ExportSession writes a session's archive: everything that is needed to resume it in another
+// store, and with transcripts the output of its agents. Everything is verified while it is
+// written. After an error, the written part must not be used.
 func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts bool, w io.Writer) (Archive, error) {
 	e := &sessionExport{store: s, key: key, verification: newVerification(s), documents: map[string][]byte{}}
 	e.withoutTranscripts = !transcripts
@@ -50,18 +50,18 @@ func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts 
 	return e.archive, nil
 }
 
-// sessionExport is a session that is being exported.
+// sessionExport is a running export of a session.
 type sessionExport struct {
-	*verification // the blobs that the session needs
+	*verification // records the blobs that the session needs
 	store         *Store
 	key           session.Key
 	archive       Archive
-	// documents are the session's, by name.
+	// documents are the session's documents, by name.
 	documents map[string][]byte
 }
 
-// collect reads the session's documents, each before those that it may be behind, and
-// notes the blobs that they need. The session may be running.
+// collect reads the session's documents and records the blobs that they need. The session may be
+// running, so each document is read before the documents that are written before it.
 func (e *sessionExport) collect(ctx context.Context) error {
 	w, err := e.store.walk(ctx, e.key)
 	if err != nil {
@@ -97,7 +97,7 @@ func (e *sessionExport) collect(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// addState writes what the session's state is after its newest checkpoint.
+// addState adds the session's state after its newest checkpoint.
 func (e *sessionExport) addState(newest StoredCheckpoint) error {
 	state, err := e.store.Execution(e.key)
 	switch {
@@ -112,8 +112,8 @@ func (e *sessionExport) addState(newest StoredCheckpoint) error {
 	return err
 }
 
-// addPruned writes which checkpoints are not to be missed, with those of the session
-// that this one was forked from.
+// addPruned adds the list of pruned checkpoints, including those of the session that this one was
+// forked from.
 func (e *sessionExport) addPruned(w *chainWalk) error {
 	n, _, err := e.store.notes(e.key)
 	if err != nil {
@@ -129,7 +129,7 @@ func (e *sessionExport) addPruned(w *chainWalk) error {
 	return err
 }
 
-// addCalls writes the ledger, what it allows, and the journals.
+// addCalls adds the ledger, the allowances and the journals.
 func (e *sessionExport) addCalls(ctx context.Context) error {
 	l, _, missing := e.store.storedLedger(e.key)
 	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
@@ -159,7 +159,7 @@ func (e *sessionExport) addCalls(ctx context.Context) error {
 	return err
 }
 
-// addAllowances writes the journal of what the session may spend.
+// addAllowances adds the journal of allowances.
 func (e *sessionExport) addAllowances() error {
 	doc, err := allowanceKey(e.key)
 	if err != nil {
@@ -179,8 +179,8 @@ func (e *sessionExport) addAllowances() error {
 	return nil
 }
 
-// addJournal writes an assignment's journal, of which the ledger has booked some entries,
-// and returns how many it has.
+// addJournal adds an assignment's journal and returns its number of entries. booked is the number
+// of entries that the ledger has booked.
 func (e *sessionExport) addJournal(ctx context.Context, id spec.AssignmentID, booked int64) (entries int, err error) {
 	doc, err := journalKey(e.key, id)
 	if err != nil {
@@ -203,11 +203,11 @@ func (e *sessionExport) addJournal(ctx context.Context, id spec.AssignmentID, bo
 			return 0, err
 		}
 	}
-	e.documents["assignments/"+journalName(id)] = f.sound
+	e.documents["assignments/"+journalName(id)] = f.intact
 	return len(f.entries), nil
 }
 
-// addRecords writes the records of assignments.
+// addRecords adds the records of assignments.
 func (e *sessionExport) addRecords(ctx context.Context) error {
 	records, err := e.store.Records(ctx, e.key)
 	if err != nil {

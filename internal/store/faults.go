@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// faultsIn takes the faults out of an error; what remains is one of using the
-// store.
+// faultsIn separates the faults in an error from the rest, which says that the store cannot be
+// used.
 func faultsIn(err error) (faults []cas.Fault, rest error) {
 	var joined interface{ Unwrap() []error }
 	var f *cas.Fault
@@ -31,11 +31,11 @@ func faultsIn(err error) (faults []cas.Fault, rest error) {
 }
 
 func isJoined(err error) bool {
-	_, ok := err.(interface{ Unwrap() []error }) // only this very error
+	_, ok := err.(interface{ Unwrap() []error }) // do not unwrap
 	return ok
 }
 
-// withNeed says that something that is missing is needed elsewhere.
+// withNeed adds to a fault what needs the missing file.
 func withNeed(f cas.Fault, by string) cas.Fault {
 	if by != "" && !strings.Contains(f.What, by) {
 		f.What = strings.TrimPrefix(f.What+"; ", "; ") + "needed by " + by
@@ -43,7 +43,7 @@ func withNeed(f cas.Fault, by string) cas.Fault {
 	return f
 }
 
-// repaired says of a fault how its file was written again.
+// repaired adds to a fault how its file was repaired.
 func repaired(err error, how string) error {
 	var f *cas.Fault
 	if !errors.As(err, &f) {

@@ -18,24 +18,24 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The bounds of an archive: far above what a session leaves.
+// Limits of an archive. Archives of real sessions are far below them.
 const (
 	maxArchiveDocument  = 256 << 20
 	maxArchiveDocuments = 1 << 30
 	maxArchiveEntries   = 4_000_000
 	maxArchiveBytes     = 1 << 40
-	// maxArchivePadding is how much may follow the archive's end.
+	// maxArchivePadding is how many bytes may follow the archive's end.
 	maxArchivePadding = 1 << 20
 )
 
-// ErrSessionExists says that the store has a session of this name already.
+// ErrSessionExists says that the store already has a session of this name.
 var ErrSessionExists = errors.New("the store has this session already")
 
-// ArchiveError says what in an archive is not as it was written.
+// ArchiveError says what is wrong with an archive.
 type ArchiveError struct {
 	// Entry is the file in the archive; empty for the archive as a whole.
 	Entry string
-	// What says what is wrong, and what would be right.
+	// What says what is wrong, and what to do.
 	What string
 }
 
@@ -51,14 +51,14 @@ func archiveFault(entry, format string, args ...any) error {
 	return &ArchiveError{entry, fmt.Sprintf(format, args...)}
 }
 
-// ImportSession puts the session of an archive into the store, under another name if
-// session is not empty. The archive is unpacked into a store of its own, verified there as
-// [Store.VerifySession] does, and then taken over: what is not as ExportSession wrote it
-// is an [*ArchiveError], and nothing of it is then in the store. A session that is there
-// already is [ErrSessionExists].
+// ImportSession imports the session of an archive, under another name if session is not empty. It
+// unpacks the archive into a separate store, verifies it as [Store.VerifySession] does, and then
+// publishes it. The error is an [*ArchiveError] if the archive is not as ExportSession wrote it;
+// then nothing is imported. If the store has the session already, the error is
+// [ErrSessionExists].
 //
-// Under its own name the session's chain of checkpoints is the same, byte for byte; under
-// another its checkpoints are sealed anew. It belongs to this store from then on, and is
+// Under the same name the session's chain of checkpoints stays the same, byte for byte. Under
+// another name its checkpoints get new digests. The imported session belongs to this store and is
 // closed: a session that was running counts as failed.
 func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessionID string) (out Archive, err error) {
 	staged, err := s.stage()
@@ -81,10 +81,10 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 	return out, staged.publish(ctx, key, slices.Sorted(maps.Keys(v.needed)))
 }
 
-// ImportCheckpoints makes a closed session out of work that was done elsewhere: a
-// chain of checkpoints, the oldest first, and the state of the last. Their blobs
-// must be stored. Previous and Session of the checkpoints are filled in. A session
-// that is there already is [ErrSessionExists].
+// ImportCheckpoints creates a closed session from work that was done elsewhere: a chain of
+// checkpoints, the oldest first, and the state after the last one. The blobs that they refer to
+// must be stored already. It fills in Previous and Session of the checkpoints. If the session
+// exists already, the error is [ErrSessionExists].
 func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state session.Execution, chain []session.Checkpoint) (head spec.Digest, err error) {
 	if err := s.checkVacancy(key); err != nil {
 		return "", err
@@ -107,7 +107,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 	return head, staged.publish(ctx, key, nil)
 }
 
-// stagedStore is a store of its own for a session that is not yet in another.
+// stagedStore is a separate store for a session that is not published yet.
 type stagedStore struct {
 	*Store
 	stage storage.Stage
@@ -121,7 +121,7 @@ func (s *Store) stage() (*stagedStore, error) {
 	return &stagedStore{newStore(stage, s.dir, "", s.id, Options{Clock: s.now}), stage}, nil
 }
 
-// publish moves a session, and the blobs that it needs, to the store that the stage is of.
+// publish moves a session and the blobs that it needs to the target store.
 func (s *stagedStore) publish(ctx context.Context, key session.Key, blobs []spec.Digest) error {
 	doc, err := documentKey(key)
 	if err != nil {
@@ -141,21 +141,21 @@ func (s *Store) checkVacancy(key session.Key) error {
 	return err
 }
 
-// archiveFault blames the archive, which this store was unpacked from, for what is
-// damaged or missing.
+// archiveFault converts faults of this store into an error of the archive that it was unpacked
+// from.
 func (s *Store) archiveFault(err error) error {
 	if !errors.Is(err, session.ErrCorrupt) && !errors.Is(err, session.ErrNotFound) {
 		return err
 	}
 	faults, _ := faultsIn(err)
-	if len(faults) == 0 { // a name that no blob can have
+	if len(faults) == 0 { // an invalid digest
 		return archiveFault("", "%s; export it again", err)
 	}
 	return archiveFault(faults[0].Path, "%s; export it again", strings.ReplaceAll(faults[0].What, "the store "+s.dir, "the archive"))
 }
 
-// archivedSession tells whose document an entry of an archive is; it is empty for a blob.
-// ok is false for what is no file of a session or its blobs.
+// archivedSession returns the session that an entry of an archive belongs to; empty for a blob.
+// ok is false if the entry is neither a session's document nor a blob.
 func archivedSession(name string) (key session.Key, ok bool) {
 	parts := strings.Split(name, "/")
 	switch {
@@ -177,8 +177,8 @@ func archivedSession(name string) (key session.Key, ok bool) {
 	return key, ok
 }
 
-// unpack writes the files of an archive into this store, which is empty, and returns the
-// session that it is of. Contents are not verified.
+// unpack writes the files of an archive into this store, which must be empty, and returns the
+// session in it. It does not verify contents.
 func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
@@ -231,9 +231,9 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 	if err := batch.Commit(ctx); err != nil {
 		return from, err
 	}
-	// Reading to the end verifies the compression's own checksum.
+	// Reading to the end verifies the checksum of the compression.
 	if _, err := io.CopyN(io.Discard, zip, maxArchivePadding); !errors.Is(err, io.EOF) {
-		return from, damagedArchive("", cmp.Or(err, errors.New("more follows its end")))
+		return from, damagedArchive("", cmp.Or(err, errors.New("there is data after its end")))
 	}
 	return from, nil
 }
@@ -242,8 +242,8 @@ func damagedArchive(entry string, err error) error {
 	return archiveFault(entry, "is damaged or cut short: %s; export it again", err)
 }
 
-// unpackFile writes one file of an archive, whose name is that of a store's document or
-// blob. The content of a blob need not be what its name says.
+// unpackFile writes one file of an archive under its name, a key of a document or blob. It does
+// not verify that a blob's content matches its name.
 func (s *Store) unpackFile(name string, r io.Reader, blobs storage.BlobBatch) error {
 	digest, isBlob := strings.CutPrefix(name, "blobs/sha256/")
 	if !isBlob {
@@ -254,14 +254,14 @@ func (s *Store) unpackFile(name string, r io.Reader, blobs storage.BlobBatch) er
 		return err
 	}
 	w := blobs.NewBlob()
-	defer w.Close() //nolint:errcheck // what is left is removed with the stage
+	defer w.Close() //nolint:errcheck // leftovers are removed with the stage
 	if _, err := io.Copy(w, r); err != nil {
 		return err
 	}
 	return w.Add(spec.Digest(strings.Replace(digest, "/", "", 1)))
 }
 
-// archiveReader tells a damaged archive from a store that cannot be used.
+// archiveReader distinguishes read errors of the archive from errors of the store.
 type archiveReader struct {
 	ctx   context.Context
 	r     io.Reader
@@ -279,7 +279,8 @@ func (r *archiveReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// prepare makes the session of this store one of another key, closed, and verifies it.
+// prepare converts the session of this store into a closed session with another key, and verifies
+// it.
 func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verification, Archive, error) {
 	out := Archive{Session: key.Session}
 	w, err := s.walk(ctx, from)
@@ -328,7 +329,8 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	return v, out, err
 }
 
-// copyDocuments gives a session what another has, but for what names that.
+// copyDocuments copies the documents of a session to another key, except those that contain the
+// session's name.
 func (s *Store) copyDocuments(from, to session.Key) error {
 	old, err := documentKey(from)
 	if err != nil {
@@ -360,9 +362,9 @@ func (s *Store) copyDocuments(from, to session.Key) error {
 	return nil
 }
 
-// resealChain writes the copies of a session's checkpoints, the newest of which comes
-// first, and returns the name of that. Under another name they are sealed anew; those of
-// sessions that it was forked from stay what they are.
+// resealChain writes the copies of a session's checkpoints and returns the digest of the newest.
+// The chain is sorted from newest to oldest. Under another name the session's checkpoints get new
+// digests; those of its origins are kept.
 func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from, key session.Key) (head spec.Digest, err error) {
 	if len(chain) == 0 || chain[0].Session != from.Session {
 		return "", archiveFault(executionFile, "checkpoint: it names no checkpoint of session %s", from.Session)
@@ -395,8 +397,8 @@ func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from,
 	return head, nil
 }
 
-// putImported seals a checkpoint as one of a session, writes its copy, and stores it as a
-// blob of another store.
+// putImported seals a checkpoint for the session, writes its copy, and stores its blob in the
+// store blobs.
 func (s *Store) putImported(ctx context.Context, key session.Key, c session.Checkpoint, blobs *Store) (spec.Digest, error) {
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
 	d, err := blobs.split(ctx, c)
@@ -421,8 +423,8 @@ func (s *Store) putCopy(key session.Key, phase string, data []byte) error {
 	return s.replace(doc, data)
 }
 
-// putImportedState writes the state of an imported session. Nothing runs it: what was
-// under way has yet to be done.
+// putImportedState writes the state of an imported session. Unfinished work is set to pending,
+// because no workflow runs it.
 func (s *Store) putImportedState(key session.Key, e session.Execution) error {
 	now := s.now().UTC()
 	if !e.Status.Status.Closed() {

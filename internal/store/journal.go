@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// A journal is a file of lines, one for each entry, that only grows. A line is
+// A journal is an append-only file with a line for each entry. A line is
 // {"entry":E,"sha256":"D"}, where D is the SHA-256 of the bytes of E.
 const (
 	journalSuffix = ".calls.jsonl"
@@ -58,8 +58,7 @@ func sealLine(e any) ([]byte, error) {
 	return slices.Concat([]byte(lineHead), entry, []byte(lineSeal), []byte(cas.DigestOf(entry)), []byte(lineTail)), nil
 }
 
-// parseLine reads a line. Fields that an entry does not have are passed over: a
-// newer version may have them.
+// parseLine decodes a line. Unknown fields are ignored: a newer version may have written them.
 func parseLine(line []byte) (budget.Entry, error) {
 	var e budget.Entry
 	entry, err := unsealLine(line)
@@ -72,7 +71,8 @@ func parseLine(line []byte) (budget.Entry, error) {
 	return e, nil
 }
 
-// unsealLine returns a line's entry and refuses one that sealLine cannot have written.
+// unsealLine returns a line's entry. It returns an error unless sealLine can have written the
+// line.
 func unsealLine(line []byte) ([]byte, error) {
 	body, ok := bytes.CutPrefix(line, []byte(lineHead))
 	if !ok || len(body) < lineAfter {
@@ -85,19 +85,19 @@ func unsealLine(line []byte) ([]byte, error) {
 	return entry, nil
 }
 
-// journalFile is what a journal's file holds.
+// journalFile is the parsed content of a journal's file.
 type journalFile struct {
 	journal budget.Journal
-	// entries are those that the journal has taken in.
+	// entries are the valid entries.
 	entries []budget.Entry
-	// sound are their lines, ends included.
-	sound []byte
-	// wrong says what is wrong with other lines, in order.
-	wrong []string
+	// intact are their lines, with line breaks.
+	intact []byte
+	// faults describe the other lines, in order.
+	faults []string
 }
 
-// wholeLines are the lines of a journal without their ends, numbered from 1. What follows
-// the last line's end was being written when its writer died, and nobody has relied on it.
+// wholeLines yields the complete lines of a journal without line breaks, numbered from 1. An
+// incomplete last line is skipped: its append has not returned.
 func wholeLines(data []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for n := 1; ; n++ {
@@ -110,10 +110,10 @@ func wholeLines(data []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// parseJournal reads a journal's file.
+// parseJournal parses a journal's file.
 func parseJournal(data []byte) *journalFile {
 	f := &journalFile{}
-	damaged := false // the line before was
+	damaged := false // the previous line was damaged
 	for n, line := range wholeLines(data) {
 		want := f.journal.Next()
 		e, err := parseLine(line)
@@ -122,21 +122,21 @@ func parseJournal(data []byte) *journalFile {
 		}
 		switch {
 		case err != nil:
-			f.wrong = append(f.wrong, fmt.Sprintf("line %d: %s", n, err))
+			f.faults = append(f.faults, fmt.Sprintf("line %d: %s", n, err))
 		case e.Seq != want && !damaged:
-			f.wrong = append(f.wrong, fmt.Sprintf("line %d: it is entry %d and not %d", n, e.Seq, want))
+			f.faults = append(f.faults, fmt.Sprintf("line %d: it is entry %d and not %d", n, e.Seq, want))
 		}
 		if damaged = err != nil; !damaged {
 			f.entries = append(f.entries, e)
-			f.sound = append(append(f.sound, line...), '\n')
+			f.intact = append(append(f.intact, line...), '\n')
 		}
 	}
 	return f
 }
 
-// dropAnswers leaves out what the calls returned, and keeps what they cost.
+// dropAnswers removes the results of the calls, and keeps their costs.
 func (f *journalFile) dropAnswers() error {
-	f.sound = nil
+	f.intact = nil
 	for i := range f.entries {
 		e := &f.entries[i]
 		e.Answer, e.Tools = "", ""
@@ -144,23 +144,23 @@ func (f *journalFile) dropAnswers() error {
 		if err != nil {
 			return err
 		}
-		f.sound = append(append(f.sound, line...), '\n')
+		f.intact = append(append(f.intact, line...), '\n')
 	}
 	return nil
 }
 
-// fault says what is wrong with the file; empty: nothing.
+// fault describes what is wrong with the file; empty: nothing.
 func (f *journalFile) fault() string {
 	const few = 5
-	if len(f.wrong) > few {
-		return fmt.Sprintf("%s; and %d lines more", strings.Join(f.wrong[:few], "; "), len(f.wrong)-few)
+	if len(f.faults) > few {
+		return fmt.Sprintf("%s; and %d lines more", strings.Join(f.faults[:few], "; "), len(f.faults)-few)
 	}
-	return strings.Join(f.wrong, "; ")
+	return strings.Join(f.faults, "; ")
 }
 
-// Journal reads an assignment's journal; an empty one if there is none. Of a
-// damaged one it returns what is intact, and a copy of the file is in the
-// quarantine: verifying the store names it.
+// Journal reads an assignment's journal; it is empty if there is none. If the journal is damaged,
+// the result has the intact entries, and a copy of the file is moved to the quarantine. Verifying
+// the store reports the damage.
 func (s ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
 	doc, err := journalKey(key, id)
 	if err != nil {
@@ -173,13 +173,13 @@ func (s ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal
 	return &f.journal, nil
 }
 
-// JournalChanged is when an assignment's journal was last written; zero: there is none.
+// JournalChanged returns when an assignment's journal was last written; zero: there is none.
 func (s ledgers) JournalChanged(key session.Key, id spec.AssignmentID) (time.Time, error) {
 	return s.modified(journalKey(key, id))
 }
 
-// readJournal reads a journal; where there is none it is empty. Damage is a [*Fault]
-// beside what is intact.
+// readJournal reads a journal; it is empty if there is none. If it is damaged, the error is a
+// [*Fault], and the result has the intact entries.
 func (s ledgers) readJournal(key string) (*journalFile, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -189,14 +189,14 @@ func (s ledgers) readJournal(key string) (*journalFile, error) {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
 	f := parseJournal(data)
-	if len(f.wrong) == 0 {
+	if len(f.faults) == 0 {
 		return f, nil
 	}
 	return f, s.journalFault(key, version, f.fault())
 }
 
-// journalFault reports a damaged journal and keeps a copy of it, as it is, in the
-// quarantine: one, however often it is read before it changes again.
+// journalFault returns the fault of a damaged journal and puts a copy of it into the quarantine,
+// once for each content.
 func (s ledgers) journalFault(key string, version storage.Version, what string) error {
 	kept, err := s.docs.Quarantine(key, version, true)
 	if err != nil {
@@ -205,10 +205,9 @@ func (s ledgers) journalFault(key string, version storage.Version, what string) 
 	return &cas.Fault{Path: key, What: what, Quarantined: kept, Kind: session.ErrCorrupt}
 }
 
-// AppendEntry adds an entry to an assignment's journal; when it returns the entry
-// outlives a power loss. After an error it may be there or not; the same entry
-// again is then the same entry. Only the holder of the assignment's lock may call
-// it. What an append that was cut off has left at the journal's end is cut away.
+// AppendEntry appends an entry to an assignment's journal durably. After an error the entry may
+// be there or not; repeating the call does not duplicate it. The caller must hold the
+// assignment's lock. An incomplete last line is removed first.
 func (s ledgers) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
 	doc, err := journalKey(key, id)
 	if err != nil {

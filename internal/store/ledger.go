@@ -16,21 +16,21 @@ const (
 	ledgerFile = "ledger.json"
 )
 
-// ledgers has what sessions have spent: the journals of their assignments, the sums of
-// these, what sessions may spend, and what teams have spent on a day.
+// ledgers stores what sessions have spent: the journals of their assignments, their sums, the
+// sessions' allowances, and the teams' spending by day.
 type ledgers struct {
 	*documents
 	sessions sessions
 }
 
-// Ledger reads a session's ledger. Where it is missing or damaged it is what the
-// journals add up to; a damaged file is then in the quarantine.
+// Ledger reads a session's ledger. If it is missing or damaged, Ledger returns the sum of the
+// journals; a damaged file is moved to the quarantine.
 func (s ledgers) Ledger(key session.Key) (budget.Ledger, error) {
 	l, _, err := s.storedLedger(key)
 	return s.orSumOfJournals(key, l, err)
 }
 
-// orSumOfJournals makes a ledger that could not be read from the journals.
+// orSumOfJournals returns the ledger, or the sum of the journals if it could not be read.
 func (s ledgers) orSumOfJournals(key session.Key, l budget.Ledger, err error) (budget.Ledger, error) {
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return s.sumOfJournals(key)
@@ -38,8 +38,8 @@ func (s ledgers) orSumOfJournals(key session.Key, l budget.Ledger, err error) (b
 	return l, err
 }
 
-// storedLedger reads a session's ledger.json: [session.ErrNotFound] if there is
-// none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// storedLedger reads a session's ledger.json. The error is [session.ErrNotFound] if there is
+// none, and [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s ledgers) storedLedger(key session.Key) (l budget.Ledger, version storage.Version, err error) {
 	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
@@ -70,7 +70,7 @@ func checkLedger(l budget.Ledger) error {
 	return nil
 }
 
-// sumOfJournals makes a session's ledger from its journals.
+// sumOfJournals builds a session's ledger from its journals.
 func (s ledgers) sumOfJournals(key session.Key) (budget.Ledger, error) {
 	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
 	doc, err := allowanceKey(key)
@@ -100,14 +100,13 @@ func (s ledgers) sumOfJournals(key session.Key) (budget.Ledger, error) {
 	return l, nil
 }
 
-// UpdateLedger rewrites a session's ledger, unless change returns an error, which
-// it then returns. change gets what is stored, or what the journals add up to if
-// nothing is or it was damaged; it must not call the store, and may be called more
-// than once. If the session has a daily budget, the team's day is shared with the
-// ledger meanwhile, and brought up to date with it. Updates of one session, by any
-// process, follow one another, and each raises the revision by one. A reader sees one
-// or the other, never half of either; after a power loss the last ones may be
-// missing, but no change of the limits and no raise.
+// UpdateLedger rewrites a session's ledger, unless change returns an error, which UpdateLedger
+// then returns. change gets the stored ledger, or the sum of the journals if it is missing or
+// damaged. It must not call the store, and may be called more than once. If the session has a
+// daily budget, the team's day is locked during the update, and updated, too. Updates of one
+// session are serialised between processes, and each increments the revision. Readers see the old
+// or the new ledger. After a power loss the last updates may be missing, but not changes of
+// limits and raises.
 func (s ledgers) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
 	daily := ""
 	for {
@@ -119,8 +118,8 @@ func (s ledgers) UpdateLedger(key session.Key, change func(*budget.Ledger) error
 	}
 }
 
-// tryLedger does so under the lock of the team whose day the ledger draws from. If
-// that is not the ledger's team it changes nothing, and returns the one that is.
+// tryLedger is UpdateLedger under the lock of a team's days. If the ledger draws from another
+// team's day, it changes nothing and returns that team.
 func (s ledgers) tryLedger(key session.Key, daily string, change func(*budget.Ledger) error) (other string, err error) {
 	var day *lockedDay
 	update := func() error {
@@ -142,7 +141,8 @@ func (s ledgers) tryLedger(key session.Key, daily string, change func(*budget.Le
 	return other, err
 }
 
-// changeLedger does so while both are locked; day is nil where the ledger draws from none.
+// changeLedger is UpdateLedger while both locks are held; day is nil if the ledger has no daily
+// budget.
 func (s ledgers) changeLedger(lock storage.Locked, key session.Key, day *lockedDay, change func(*budget.Ledger) error) (daily string, err error) {
 	stored, version, err := s.storedLedger(key)
 	l, err := s.orSumOfJournals(key, stored, err)
@@ -180,7 +180,8 @@ func (s ledgers) changeLedger(lock storage.Locked, key session.Key, day *lockedD
 		return name, err
 	}
 	if day != nil {
-		// The day is never behind the ledger: what it does not know yet, others could spend.
+		// Write the day first. If it were behind the ledger, other sessions could spend the same
+		// money.
 		if err := s.updateDays(key, day, warnings, before, &l); err != nil {
 			return name, err
 		}
@@ -189,7 +190,7 @@ func (s ledgers) changeLedger(lock storage.Locked, key session.Key, day *lockedD
 	return name, s.putLedger(lock, key, l, version)
 }
 
-// allow adds to the journal of what a session may spend.
+// allow appends to the session's journal of allowances.
 func (s ledgers) allow(key session.Key, added []budget.Allowance) error {
 	doc, err := allowanceKey(key)
 	if err == nil {

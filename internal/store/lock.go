@@ -10,11 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Lock takes the lock of an assignment, which says that it has a live executor.
-// While another holds it, in this process or any other, ok is false. The lock
-// ends when it is unlocked, or when its process and all that have inherited the
-// descriptor are gone, however they end. The incarnation in the record excludes late
-// executors in any case.
+// Lock takes the lock of an assignment's executor. ok is false while another goroutine or process
+// holds it. The lock ends when it is unlocked, or when its process and all processes that have
+// inherited the descriptor have ended. The incarnation in the record excludes late executors in
+// any case.
 func (s sessions) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
 	if err := id.Check(); err != nil {
 		return nil, false, err
@@ -32,7 +31,7 @@ func (s sessions) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock
 	return held, true, nil
 }
 
-// CheckLocks tries whether a lock excludes those that do not hold it: nil if it does. It leaves
+// CheckLocks returns an error if locks of the store do not exclude other holders. It leaves
 // nothing in the store.
 func (s *Store) CheckLocks() error {
 	const key = "check"
@@ -40,13 +39,13 @@ func (s *Store) CheckLocks() error {
 	if err != nil {
 		return fmt.Errorf("write into the store: %w", err)
 	}
-	defer stage.Close() //nolint:errcheck // swept away later
+	defer stage.Close() //nolint:errcheck // a later sweep removes leftovers
 	first, ok, err := stage.Hold(key)
 	if err != nil {
 		return fmt.Errorf("lock a file of the store: %w", err)
 	}
 	if !ok {
-		return errors.New("a file that nobody has locked could not be locked")
+		return errors.New("an unlocked file could not be locked")
 	}
 	defer first.Unlock()
 	second, ok, err := stage.Hold(key)
@@ -60,8 +59,8 @@ func (s *Store) CheckLocks() error {
 	return errors.New("a file was locked twice at the same time")
 }
 
-// withLock runs change while it holds a lock of a session that others take for as short a
-// time, waiting for it if need be.
+// withLock runs change while it holds a lock of a session. It waits for other holders, which hold
+// it for a short time, too.
 func (s *documents) withLock(key session.Key, name string, change func(storage.Locked) error) error {
 	doc, err := documentKey(key, name)
 	if err != nil {
@@ -75,6 +74,6 @@ func (s *documents) locked(key string, change func(storage.Locked) error) error 
 	if err != nil {
 		return err
 	}
-	defer l.Close() //nolint:errcheck // what was written is written
+	defer l.Close() //nolint:errcheck // the writes are complete
 	return change(l)
 }

@@ -19,8 +19,8 @@ import (
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// offerKey names a worker's offer. Whatever a file name should not
-// hold is replaced in the id, and a digest keeps different ids apart.
+// offerKey returns the key of a worker's offer. Characters of the id that are not allowed in a
+// file name are replaced; a digest makes the name unique.
 func offerKey(worker string) string {
 	safe := strings.Trim(unsafeInName.ReplaceAllString(worker, "_"), "_")
 	if safe != worker || len(safe) > 100 {
@@ -29,10 +29,10 @@ func offerKey(worker string) string {
 	return "workers/" + safe + ".json"
 }
 
-// offers has what workers offer.
+// offers stores the offers of workers.
 type offers struct{ *documents }
 
-// PutOffer publishes what a worker offers, replacing what it published before.
+// PutOffer stores a worker's offer and replaces the previous one.
 func (s offers) PutOffer(ctx context.Context, o spec.Offer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -51,9 +51,9 @@ func (s offers) PutOffer(ctx context.Context, o spec.Offer) error {
 	return nil
 }
 
-// OfferFile is where a worker's offer is, for people, and when it was last written by the
-// clock of the storage. Compared with what the offer says, that tells how the worker's
-// clock goes.
+// OfferFile returns the path of a worker's offer, for messages, and when it was last written by
+// the storage's clock. Comparing this time with the offer's own shows whether the worker's clock
+// is wrong.
 func (s offers) OfferFile(worker string) (path string, written time.Time, err error) {
 	key := offerKey(worker)
 	written, err = s.docs.ModTime(key)
@@ -63,15 +63,15 @@ func (s offers) OfferFile(worker string) (path string, written time.Time, err er
 	return s.fileOf(key), written, err
 }
 
-// RemoveOffer takes back what a worker offers; it need not be there.
+// RemoveOffer removes a worker's offer; it is no error if there is none.
 func (s offers) RemoveOffer(_ context.Context, worker string) error {
 	if err := s.remove(offerKey(worker)); err != nil {
-		return fmt.Errorf("take back the offer of %s: %w", worker, err)
+		return fmt.Errorf("remove the offer of %s: %w", worker, err)
 	}
 	return nil
 }
 
-// remove removes a document or a journal, if it is there.
+// remove removes a document or a journal if it exists.
 func (s *documents) remove(key string) error {
 	_, version, err := s.docs.Read(key)
 	if err == nil {
@@ -83,9 +83,9 @@ func (s *documents) remove(key string) error {
 	return err
 }
 
-// Offers lists what workers publish, sorted by file name, those of dead workers
-// included ([spec.Offer.Live] tells). A damaged offer is quarantined and left
-// out: its worker renews it within seconds.
+// Offers lists the offers of workers, sorted by file name, including those of dead workers (see
+// [spec.Offer.Live]). A damaged offer is moved to the quarantine and skipped: its worker writes
+// it again within seconds.
 func (s offers) Offers(ctx context.Context) ([]spec.Offer, error) {
 	files, err := s.jsonFiles(ctx, "workers", "")
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// The defaults of what a prune keeps.
+// The default limits of what a prune keeps.
 const (
 	DefaultKeep      = 10
 	DefaultOlderThan = 7 * 24 * time.Hour
 
-	// unlisted is how long after its last change a session may be at work that is not
-	// among those that Temporal was said to run.
+	// unlisted is how long after its last change a session counts as running although it is not
+	// in Temporal's list.
 	unlisted = time.Minute
 
-	// youngBlob is the age below which a blob is never removed: it may have been
-	// stored for something that is yet to be written.
+	// youngBlob is the age below which a blob is never removed: a document that refers to it may
+	// not be written yet.
 	youngBlob = 24 * time.Hour
 )
 
-// ErrPruning says that another process prunes the store at the moment.
+// ErrPruning says that another process is pruning the store.
 var ErrPruning = errors.New("the store is being pruned already")
 
 func withDefaults(o session.PruneOptions) session.PruneOptions {
@@ -43,18 +43,20 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 	return o
 }
 
-// Prune removes the directories of o.WorkDirs that sessions worked in which have ended, old checkpoints
-// of closed sessions, and the blobs that nothing needs any more. Ended is what is closed
-// by what the store knows, and what o.Running lacks of o.Namespace.
+// Prune removes working directories of ended sessions below o.WorkDirs, old checkpoints of closed
+// sessions, and blobs that are not needed any more. A session has ended if the store says that it
+// is closed, or if it belongs to o.Namespace and is not in o.Running.
 //
-// Never removed is a blob that a kept checkpoint, a record or a journal of any
-// session names, directly or through manifests, or a registered team; one that was stored or used since a day
-// before the oldest session that is not closed began; nor one younger than a day,
-// nor what such a one names. Sessions may run, and work be collected, meanwhile,
-// by any process. A store with a fault is not pruned: what a damaged document
-// needs is not known. While another process prunes, the error is [ErrPruning].
+// A blob is kept if it is referred to, directly or through manifests, by a kept checkpoint, by a
+// record or journal of any session, or by a registered team. It is also kept if it was stored or
+// used later than a day before the start of the oldest session that is not closed, if it is
+// younger than a day, or if such a blob refers to it.
+//
+// Sessions may run in any process during a prune. A store with a fault is not pruned, because the
+// blobs that a damaged document needs are unknown. If another process is pruning, the error is
+// [ErrPruning].
 func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error) {
-	held, ok, err := s.docs.Hold(".prune") // no namespace begins with a dot
+	held, ok, err := s.docs.Hold(".prune") // no other key begins with a dot
 	if err != nil {
 		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
 	}
@@ -75,22 +77,22 @@ func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.Prun
 	return p.report, nil
 }
 
-// pruning is one prune under way.
+// pruning is a running prune.
 type pruning struct {
 	store   *Store
 	options session.PruneOptions
 	report  session.PruneReport
-	// marks knows what is needed.
+	// marks records which blobs are needed.
 	marks *verification
-	// horizon is the time since which a blob was stored or used that stays.
+	// horizon: blobs that were stored or used since then are kept.
 	horizon time.Time
 	keys    []session.Key
 	dropped map[session.Key][]StoredCheckpoint
-	// ended are sessions that have ended: what they worked in is not needed.
+	// ended are ended sessions, whose working directories can be removed.
 	ended []session.Key
 }
 
-// plan decides which checkpoints go.
+// plan decides which checkpoints are removed.
 func (p *pruning) plan(ctx context.Context) (err error) {
 	if p.keys, err = p.store.allSessions(ctx); err != nil {
 		return err
@@ -99,7 +101,7 @@ func (p *pruning) plan(ctx context.Context) (err error) {
 	p.marks.without = map[spec.Digest]bool{}
 	for key, since := range p.options.Running {
 		if !slices.Contains(p.keys, key) {
-			p.spare(key, "it waits for admission", since)
+			p.keepAll(key, "it waits for admission", since)
 		}
 	}
 	for _, key := range p.keys {
@@ -133,11 +135,11 @@ func (p *pruning) planSession(ctx context.Context, key session.Key) error {
 	switch {
 	case p.options.Namespace != "" && key.Namespace != p.options.Namespace && e.Status.Status.Closed():
 	case runs:
-		p.spare(key, "Temporal runs it", since)
+		p.keepAll(key, "Temporal runs it", since)
 	case e.Status.Status == "":
-		p.spare(key, "its state is not known", since)
+		p.keepAll(key, "its state is not known", since)
 	case !e.Status.Status.Closed():
-		p.spare(key, fmt.Sprintf("it is %s according to the store", e.Status.Status), since)
+		p.keepAll(key, fmt.Sprintf("it is %s according to the store", e.Status.Status), since)
 	default:
 		return p.planClosed(key, e, chain)
 	}
@@ -145,8 +147,7 @@ func (p *pruning) planSession(ctx context.Context, key session.Key) error {
 	return nil
 }
 
-// hasEnded reports whether a session has ended, by what the store knows, or because
-// Temporal does not run it.
+// hasEnded reports whether a session has ended: the store says so, or Temporal does not run it.
 func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
 	if _, runs := p.options.Running[key]; runs {
 		return false
@@ -155,9 +156,9 @@ func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
 	return e.Status.Status.Closed() || asked && e.UpdatedAt.Before(p.store.now().Add(-unlisted))
 }
 
-// spare lets a session keep everything, and all that was stored since before it
-// began: what it uses at the moment may be known to Temporal only.
-func (p *pruning) spare(key session.Key, reason string, since time.Time) {
+// keepAll keeps everything of a session, and all blobs stored since before it began, because only
+// Temporal may know which of them it uses.
+func (p *pruning) keepAll(key session.Key, reason string, since time.Time) {
 	p.report.Spared = append(p.report.Spared, session.SparedSession{Key: key, Reason: reason})
 	if before := since.Add(-p.options.Young); before.Before(p.horizon) {
 		p.horizon = before
@@ -170,7 +171,7 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 	for i, c := range chain {
 		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Checkpoint || !c.CreatedAt.Before(limit)
 		if !stays {
-			// One that was read a moment ago is about to be built on.
+			// A checkpoint that was read recently may be about to be used.
 			young, err := p.isYoung(c.Name)
 			if err != nil && !errors.Is(err, storage.ErrNotFound) {
 				return err
@@ -192,7 +193,7 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 	return nil
 }
 
-// refuse turns faults into a refusal.
+// refuse converts faults into the error that says why the store is not pruned.
 func (p *pruning) refuse(err error) error {
 	if faults, rest := faultsIn(err); rest == nil && len(faults) > 0 {
 		return fmt.Errorf("a damaged store is not pruned, because the blobs that the damaged file needs are unknown; "+
@@ -201,8 +202,8 @@ func (p *pruning) refuse(err error) error {
 	return err
 }
 
-// drop notes the checkpoints that go, and removes their copies. The blob and the copy of
-// one stay while a checkpoint that stays has it as a part.
+// drop records the removed checkpoints, and removes their copies. The blob and the copy of a
+// checkpoint are kept while a kept checkpoint has it as a part.
 func (p *pruning) drop(ctx context.Context) error {
 	if p.options.DryRun {
 		return nil
@@ -220,8 +221,8 @@ func (p *pruning) drop(ctx context.Context) error {
 	return nil
 }
 
-// clear removes the directories that sessions worked in which have ended. It goes first:
-// the disk may be full of them.
+// clear removes working directories of ended sessions. It runs first, because they may have
+// filled the disk.
 func (p *pruning) clear(ctx context.Context) error {
 	if p.options.WorkDirs == nil {
 		return nil
@@ -253,8 +254,8 @@ func (p *pruning) clear(ctx context.Context) error {
 	return nil
 }
 
-// clearWork removes a session's working directories unless an assignment of it
-// is worked on: the session may have been resumed a moment ago.
+// clearWork removes a session's working directories unless one of its assignments is running: the
+// session may just have been resumed.
 func (p *pruning) clearWork(key session.Key, ids []spec.AssignmentID) (bool, error) {
 	for _, id := range ids {
 		held, ok, err := p.store.Lock(key, id)

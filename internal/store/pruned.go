@@ -21,8 +21,8 @@ const (
 	chainLock = "checkpoints"
 )
 
-// prunedNote is a session's pruned.json: which checkpoints were removed on
-// purpose, so that their absence is no fault.
+// prunedNote is a session's pruned.json: the list of pruned checkpoints, whose absence is not a
+// fault.
 type prunedNote struct {
 	Schema      string             `json:"schema"`
 	Session     string             `json:"session"`
@@ -36,7 +36,7 @@ type prunedCheckpoint struct {
 	PrunedAt   time.Time   `json:"pruned_at"`
 }
 
-// notes reads a session's pruned.json; without one nothing was pruned.
+// notes reads a session's pruned.json; it is empty if nothing was pruned.
 func (s *checkpoints) notes(key session.Key) (n prunedNote, version storage.Version, err error) {
 	doc, err := documentKey(key, prunedFile)
 	if err != nil {
@@ -62,7 +62,7 @@ func (n prunedNote) check(key session.Key) error {
 	return nil
 }
 
-// names returns the digests that the note has.
+// names returns the digests in the note.
 func (n prunedNote) names() map[spec.Digest]bool {
 	out := make(map[spec.Digest]bool, len(n.Checkpoints))
 	for _, c := range n.Checkpoints {
@@ -71,15 +71,15 @@ func (n prunedNote) names() map[spec.Digest]bool {
 	return out
 }
 
-// prunedAnywhere reports whether a session notes the checkpoint as pruned: the
-// chain of a fork continues in the session that it was made from.
+// prunedAnywhere reports whether any session lists the checkpoint as pruned: the chain of a fork
+// continues in its origin.
 func (s *checkpoints) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, error) {
 	keys, err := s.allSessions(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		// A damaged note is a fault of its own session.
+		// A damaged note is reported as a fault of its own session.
 		if n, _, err := s.notes(key); err == nil && n.names()[name] {
 			return true, nil
 		}
@@ -104,9 +104,9 @@ func (s *checkpoints) allSessions(ctx context.Context) ([]session.Key, error) {
 	return all, nil
 }
 
-// dropCheckpoints notes checkpoints as pruned and then removes their copies, except
-// those of needed ones. The blobs are left to the sweep. A crash in between leaves files that are not
-// needed, never a gap that is not explained.
+// dropCheckpoints lists checkpoints as pruned and then removes their copies, except those of
+// needed ones. The sweep removes the blobs. A crash in between leaves unneeded files, but never
+// an unexplained gap.
 func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
 	return s.withLock(key, chainLock, func(storage.Locked) error {
 		n, version, err := s.notes(key)
@@ -137,7 +137,7 @@ func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoin
 	})
 }
 
-// putNotes replaces the version of a session's pruned.json that was read.
+// putNotes replaces a session's pruned.json if it still has the version that was read.
 func (s *checkpoints) putNotes(key session.Key, n prunedNote, version storage.Version) error {
 	n.Schema, n.Session = prunedSchema, key.Session
 	doc, err := documentKey(key, prunedFile)
@@ -154,8 +154,8 @@ func (s *checkpoints) putNotes(key session.Key, n prunedNote, version storage.Ve
 	return nil
 }
 
-// dropCopy removes checkpoint_<phase>.json if it is the copy of this very
-// checkpoint, and not of a later one after the same phase.
+// dropCopy removes checkpoint_<phase>.json if it is the copy of this checkpoint, and not of a
+// later one after the same phase.
 func (s *checkpoints) dropCopy(key session.Key, c StoredCheckpoint) error {
 	doc, err := copyKey(key, c.CurrentPhase)
 	if err != nil {

@@ -20,7 +20,7 @@ func recordKey(key session.Key, id spec.AssignmentID) (string, error) {
 
 func recordName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }
 
-// recordOf is the assignment whose record has this file name.
+// recordOf returns the assignment whose record has this file name.
 func recordOf(file string) (spec.AssignmentID, bool) {
 	name, ok := strings.CutSuffix(file, ".json")
 	phase, persona, _ := strings.Cut(name, ".")
@@ -28,15 +28,15 @@ func recordOf(file string) (spec.AssignmentID, bool) {
 	return id, ok && id.Check() == nil
 }
 
-// records has the records of assignments.
+// records stores the records of assignments.
 type records struct {
 	*documents
 	sessions sessions
 	ledgers  ledgers
 }
 
-// Record reads an assignment's record: [session.ErrNotFound] if there is none,
-// [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// Record reads an assignment's record. The error is [session.ErrNotFound] if there is none, and
+// [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s records) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
 	r, _, err := s.record(key, id)
 	return r, err
@@ -70,18 +70,17 @@ func checkRecord(r session.Record, id spec.AssignmentID) error {
 	return nil
 }
 
-// PutRecord writes an assignment's record, whole or not at all; when it returns
-// the record outlives a power loss. A record of a later incarnation is never
-// replaced: the error is then [session.ErrFenced]. Schema and SHA256 are filled in.
-// A damaged record is quarantined and replaced.
+// PutRecord writes an assignment's record atomically and durably. If the stored record belongs to
+// a later incarnation, it is not replaced and the error is [session.ErrFenced]. PutRecord fills
+// in Schema and SHA256. A damaged record is moved to the quarantine and replaced.
 func (s records) PutRecord(key session.Key, r session.Record) error {
 	return s.updateRecord(key, r.Assignment, r.Incarnation, func(session.Record) session.Record { return r })
 }
 
-// UpdateRecord rewrites an assignment's record for an incarnation and returns it.
-// change gets what is stored, or a record without rounds if nothing is or it was
-// damaged; it may be called more than once. From then on executors of earlier
-// incarnations are fenced off; a record of a later one is [session.ErrFenced].
+// UpdateRecord rewrites an assignment's record for an incarnation and returns it. change gets the
+// stored record, or one without rounds if there is none or it was damaged. It may be called more
+// than once. From then on executors of earlier incarnations are fenced. If the stored record
+// belongs to a later incarnation, the error is [session.ErrFenced].
 func (s records) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (r session.Record, err error) {
 	err = s.updateRecord(key, id, incarnation, func(stored session.Record) session.Record {
 		change(&stored)
@@ -95,8 +94,8 @@ func (s records) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation
 	return r, nil
 }
 
-// updateRecord writes a record in the name of an incarnation, unless the stored one
-// belongs to a later.
+// updateRecord writes a record for an incarnation, unless the stored one belongs to a later
+// incarnation.
 func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(session.Record) session.Record) error {
 	doc, err := recordKey(key, id)
 	if err != nil {
@@ -123,8 +122,8 @@ func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation
 	return nil
 }
 
-// Records reads a session's records, sorted by phase and persona. Those that
-// cannot be read are left out; their errors come joined beside the rest.
+// Records reads a session's records, sorted by phase and persona. Unreadable records are skipped,
+// and their errors are joined.
 func (s records) Records(ctx context.Context, key session.Key) ([]session.Record, error) {
 	ids, err := s.recorded(ctx, key)
 	if err != nil {

@@ -17,27 +17,27 @@ import (
 
 const (
 	executionFile = "execution_state.json"
-	// assignmentsDir has what is about one assignment each.
+	// assignmentsDir contains the documents of assignments.
 	assignmentsDir = "assignments"
 )
 
-// sessions has the sessions of a store, and the status document of each.
+// sessions stores the status document of each session.
 type sessions struct {
 	*documents
-	// written are status documents that this process has written lately, by their digests.
+	// written caches status documents that this process has written, by digest.
 	written *decodedCache[session.Execution]
 }
 
-// SessionDir is where a session's documents lie, for people.
+// SessionDir returns the directory of a session's documents, for messages.
 func (s sessions) SessionDir(key session.Key) (string, error) {
 	doc, err := documentKey(key)
 	return s.fileOf(doc), err
 }
 
-// fileOf names the file of a document for people.
+// fileOf returns the path of a document, for messages.
 func (s *documents) fileOf(key string) string { return path.Join(s.dir, key) }
 
-// documentKey names a document of a session in the storage.
+// documentKey returns the storage key of a session's document.
 func documentKey(key session.Key, names ...string) (string, error) {
 	if err := key.Check(); err != nil {
 		return "", err
@@ -66,14 +66,14 @@ func (s sessions) Sessions(ctx context.Context, namespace string) ([]session.Key
 	return keys, nil
 }
 
-// Changed is when a document of a session was last made, replaced or removed, by the
-// storage's clock. Documents of its assignments do not count, and no journals that only grew.
+// Changed is the time when a document of a session was last created, replaced or removed, by the
+// storage's clock. Documents of its assignments and appends to journals do not count.
 type Changed struct {
 	Session string
 	At      time.Time
 }
 
-// Changes tells of each session of a namespace when it last changed, in no order.
+// Changes returns the last change of each session of a namespace, unordered.
 func (s sessions) Changes(ctx context.Context, namespace string) ([]Changed, error) {
 	if err := errors.Join(spec.CheckSession(namespace), ctx.Err()); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
@@ -91,13 +91,13 @@ func (s sessions) Changes(ctx context.Context, namespace string) ([]Changed, err
 	return out, nil
 }
 
-// RecordsChanged is when the record of an assignment of a session was last made, replaced or
-// removed; zero: none ever was.
+// RecordsChanged returns when a record of a session's assignments was last created, replaced or
+// removed; zero: never.
 func (s sessions) RecordsChanged(key session.Key) (time.Time, error) {
 	return s.modified(documentKey(key, assignmentsDir))
 }
 
-// modified is when a document was last written; zero: there is none.
+// modified returns when a document was last written; zero: there is none.
 func (s *documents) modified(doc string, err error) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
@@ -109,7 +109,7 @@ func (s *documents) modified(doc string, err error) (time.Time, error) {
 	return at, err
 }
 
-// HasSession reports whether the store knows a session.
+// HasSession reports whether the store has a session.
 func (s sessions) HasSession(key session.Key) (bool, error) {
 	doc, err := documentKey(key)
 	if err != nil {
@@ -119,8 +119,7 @@ func (s sessions) HasSession(key session.Key) (bool, error) {
 	return len(names) > 0, err
 }
 
-// subdirs lists the names below a key that have others below them, and that a session can
-// have.
+// subdirs lists the names below a key that have others below them and are valid session names.
 func (s *documents) subdirs(ctx context.Context, key string) ([]string, error) {
 	names, err := s.list(ctx, key)
 	if err != nil {
@@ -147,9 +146,8 @@ func (s *documents) list(ctx context.Context, key string) ([]string, error) {
 	return names, nil
 }
 
-// Executions reads execution_state.json of every session of a namespace, the
-// one that changed last first. Those that cannot be read are left out; their
-// errors come joined beside the rest.
+// Executions reads execution_state.json of every session of a namespace, sorted by the last
+// change, newest first. Unreadable ones are skipped, and their errors are joined.
 func (s sessions) Executions(ctx context.Context, namespace string) ([]session.Execution, error) {
 	keys, err := s.Sessions(ctx, namespace)
 	if err != nil {
@@ -172,8 +170,8 @@ func (s sessions) Executions(ctx context.Context, namespace string) ([]session.E
 	return out, errors.Join(faults...)
 }
 
-// jsonFiles lists the documents below a key that have the prefix and end in .json: their
-// keys, by the name between.
+// jsonFiles returns the keys of the documents below a key whose names have the prefix and end in
+// .json, by the part in between.
 func (s *documents) jsonFiles(ctx context.Context, key, prefix string) (map[string]string, error) {
 	names, err := s.list(ctx, key)
 	if err != nil {
@@ -192,8 +190,8 @@ func (s *documents) jsonFiles(ctx context.Context, key, prefix string) (map[stri
 	return out, nil
 }
 
-// assignments lists those of a session that have a file, sorted by phase and persona. of
-// tells whose file a name is.
+// assignments lists a session's assignments that have a file, sorted by phase and persona. of
+// returns the assignment of a file name.
 func (s sessions) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
 	dir, err := documentKey(key, assignmentsDir)
 	if err != nil {

@@ -23,26 +23,23 @@ const (
 	identityFile = "store.json"
 )
 
-// Options says how a process uses a store.
+// Options configures how a process uses a store.
 type Options struct {
-	// Clock tells the time; it is required.
+	// Clock returns the current time; it is required.
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
-	// IndexFrom is the number of files from which on a directory that was
-	// filled is remembered, so that what is unchanged need not be read again;
-	// zero: always. Of fewer files, reading costs less than remembering.
+	// IndexFrom is [cas.Options.IndexFrom].
 	IndexFrom int
-	// Reading: the process does not write. Others are refused with [storage.OwnerError]
-	// where what they would leave could not be read by the store's owner.
+	// Reading: the process only reads. Otherwise the error is a [storage.OwnerError] if the
+	// store's owner could not read files that the process writes.
 	Reading bool
 }
 
-// Store is an open store: documents and journals by what they are about, and the content
-// that they name. Its methods may be used by many goroutines, and the storage by many
-// processes.
+// Store is an open store. Its parts read and write documents, journals and, in Content, blobs.
+// Its methods are safe for concurrent use by many goroutines and many processes.
 type Store struct {
-	// Content has what documents name.
+	// Content stores the blobs that documents refer to.
 	Content *cas.Store
 	*documents
 	sessions
@@ -63,9 +60,9 @@ type identity struct {
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{4,32}$`)
 
-// Create makes a store in dir, which must be absent or empty, or opens the one
-// that is there. Of several processes that create at once, one makes the store
-// and all open it. The directory is readable by its owner only.
+// Create makes a store in dir, which must not exist or be empty, or opens the store that exists
+// there. If several processes do that at once, one makes the store and all open it. The directory
+// is readable by its owner only.
 func Create(dir string, o Options) (*Store, error) {
 	s, err := Open(dir, o)
 	if !errors.Is(err, session.ErrNotFound) {
@@ -88,8 +85,7 @@ func Create(dir string, o Options) (*Store, error) {
 	return Open(dir, o)
 }
 
-// Open opens the store in dir. Where there is none the error is
-// [session.ErrNotFound].
+// Open opens the store in dir. The error is [session.ErrNotFound] if there is none.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Clock == nil {
 		return nil, errors.New("a store needs a clock")
@@ -112,12 +108,11 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Foreign reports whether the store belongs to another user who could not read what this
-// process would write.
+// Foreign reports whether the store belongs to another user, who could not read files that this
+// process writes.
 func (s *Store) Foreign() bool { return s.foreign }
 
-// newStore returns the store in a storage. indexDir has what is remembered of directories
-// of this host; empty: nothing is.
+// newStore returns the store in a storage. indexDir is [cas.Options.IndexDir].
 func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store {
 	content := cas.New(docs, cas.Options{Clock: o.Clock, Limits: o.Limits, StoreDir: dir, IndexDir: indexDir, IndexFrom: o.IndexFrom})
 	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
@@ -148,19 +143,19 @@ func readIdentity(docs storage.Documents, dir string) (identity, error) {
 	return id, nil
 }
 
-// ID is the store's id.
+// ID returns the store's id.
 func (s *Store) ID() string { return s.id }
 
-// Dir is the store's directory, absolute: its name for people.
+// Dir returns the store's absolute directory, which names the store in messages.
 func (s *Store) Dir() string { return s.dir }
 
-// KeepReserve sets room aside for what is to be recorded when the disk is full.
+// KeepReserve reserves disk space for small writes on a full disk.
 func (s *Store) KeepReserve() error { return s.docs.KeepReserve() }
 
-// Clock tells what time it is by the clock of the file system that holds the store,
-// which is another machine's where that is shared.
+// Clock returns the time by the clock of the store's file system. If that is shared, it is the
+// clock of another machine.
 func (s *Store) Clock() (time.Time, error) { return s.docs.Clock() }
 
-// Storage is where the store keeps its documents, for those beside what sessions produce:
-// who may do what, and who did.
+// Storage returns the storage of the store's documents, for packages that keep other documents
+// there, such as permissions and the audit log.
 func (s *Store) Storage() storage.Storage { return s.docs }

@@ -17,10 +17,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// sweepBatch is how many blobs are removed before others may continue.
+// sweepBatch is how many blobs are removed before the sweep lock is released for a moment.
 const sweepBatch = 5000
 
-// blobKind is what a blob may be, by its first bytes.
+// blobKind is the kind of a blob, judged by its first bytes.
 type blobKind int
 
 const (
@@ -30,15 +30,14 @@ const (
 	checkpointBlob
 )
 
-// beginnings are the first bytes of blobs that name others. There is one way to
-// write each of them.
+// beginnings are the first bytes of blobs that refer to other blobs. Their encoding is canonical.
 var beginnings = map[blobKind][]byte{
 	treeBlob:       []byte(cas.TreeSchema + "\n"),
 	deltaBlob:      []byte(`{"changes":{`),
 	checkpointBlob: []byte(`{"schema":"` + session.CheckpointSchema + `"`),
 }
 
-// kindOf tells what a blob looks like.
+// kindOf returns the kind of a blob, judged by its first bytes.
 func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
 	f, err := s.docs.OpenBlob(name)
 	if err != nil {
@@ -58,7 +57,7 @@ func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
 	return plainBlob, nil
 }
 
-// mark finds all that the sessions and the registered teams need.
+// mark records every blob that sessions and registered teams need.
 func (p *pruning) mark(ctx context.Context) error {
 	for _, key := range p.keys {
 		if err := p.marks.session(ctx, key); err != nil {
@@ -77,17 +76,17 @@ func (p *pruning) mark(ctx context.Context) error {
 	return p.refuse(errors.Join(faults...))
 }
 
-// harmless tells of a fault that it hides nothing that is needed: what a copy, a
-// state or a ledger says, checkpoints, records and journals say, too; and a session
-// that begins at this moment has no state yet.
+// harmless reports whether a fault cannot hide needed blobs. This applies to a missing copy,
+// state or ledger: their content is also in checkpoints, records and journals. A session that is
+// just starting has no state yet.
 func harmless(f cas.Fault) bool {
 	file := path.Base(f.Path)
 	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
-// sweep removes the blobs that are neither needed nor young. What names others
-// goes first, so that nothing can be found through it any more; and each is
-// looked at once more while nobody can begin to use it.
+// sweep removes the blobs that are neither needed nor young. Blobs that refer to others are
+// removed first, so that the others cannot be reached any more. Each blob is checked again under
+// the sweep lock.
 func (p *pruning) sweep(ctx context.Context) error {
 	structured, plain, err := p.candidates(ctx)
 	if err != nil {
@@ -110,8 +109,8 @@ func (p *pruning) sweep(ctx context.Context) error {
 	return nil
 }
 
-// candidates lists the blobs that may go: those that name others, and the rest.
-// What a young blob names is needed.
+// candidates lists the blobs that may be removed: those that refer to others, and the rest. Blobs
+// that a young blob refers to are needed.
 func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Digest, err error) {
 	there := newVerification(p.store)
 	if err := there.allBlobs(ctx); err != nil {
@@ -150,13 +149,13 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 			structured = append(structured, name)
 		}
 	}
-	trees, err = p.fromTheTop(ctx, trees)
+	trees, err = p.parentsFirst(ctx, trees)
 	return append(structured, trees...), plain, err
 }
 
-// fromTheTop reorders directories of trees, which are sorted by name: each is before those in it, so that of a tree of
-// which some are removed the top is, too.
-func (p *pruning) fromTheTop(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
+// parentsFirst sorts directories of trees so that each comes before those in it. If a removal is
+// interrupted, no remaining directory refers to a removed one.
+func (p *pruning) parentsFirst(ctx context.Context, dirs []spec.Digest) (sorted []spec.Digest, err error) {
 	seen := map[spec.Digest]bool{}
 	for _, name := range dirs {
 		for n, err := range p.store.Content.TreeBlobs(ctx, name, seen, true) {
@@ -177,9 +176,9 @@ func (p *pruning) isYoung(name spec.Digest) (bool, error) {
 	return err == nil && !info.Used.Before(p.horizon), err
 }
 
-// markNamed marks what a blob names as needed, if it is one that names others: a
-// checkpoint, manifest or delta may have been stored for something that is yet
-// to be written. A damaged one names nothing.
+// markNamed marks everything that a blob refers to as needed: the blob may be a checkpoint,
+// manifest or delta whose referring document is not written yet. A damaged blob refers to
+// nothing.
 func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	k, err := p.store.kindOf(name)
 	if err != nil {
@@ -207,8 +206,8 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	return err
 }
 
-// sweepTrees removes blobs that name others, except those that somebody has
-// begun to use since they were listed: then what they name stays, too.
+// sweepTrees removes blobs that refer to others. It keeps those that were used since they were
+// listed, and everything that they refer to.
 func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(spec.Digest) error) error {
 	var old []spec.Digest
 	for _, name := range names {
@@ -247,7 +246,7 @@ func (p *pruning) remove(names []spec.Digest, remove func(spec.Digest) error) er
 	return nil
 }
 
-// count says what would be removed.
+// count adds the blobs to the report of a dry run.
 func (p *pruning) count(names []spec.Digest) error {
 	for _, name := range names {
 		info, err := p.store.docs.StatBlob(name)

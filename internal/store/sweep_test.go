@@ -74,7 +74,7 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 		require.NoError(t, err)
 	}
 	dirs := slices.Sorted(maps.Values(tops))
-	sorted, err := p.fromTheTop(t.Context(), dirs)
+	sorted, err := p.parentsFirst(t.Context(), dirs)
 	require.NoError(t, err)
 	require.Equal(t, []spec.Digest{tops["e/d/a.txt"], tops["d/a.txt"], tops["a.txt"]}, sorted)
 

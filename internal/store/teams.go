@@ -11,12 +11,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// teams has the records of registered teams. The blobs that they name stay.
+// teams stores the records of registered teams. The blobs that they refer to are kept.
 type teams struct{ *documents }
 
-// UpdateTeam rewrites the record of a registered team, durably, and returns it. change gets what
-// is stored, or a record without versions, and reports whether it has changed it. It may be
-// called more than once. A damaged record is quarantined and replaced.
+// UpdateTeam rewrites the record of a registered team durably and returns it. change gets the
+// stored record, or one without versions, and reports whether it has changed it. It may be called
+// more than once. A damaged record is moved to the quarantine and replaced.
 func (s teams) UpdateTeam(name string, change func(*session.TeamRecord) bool) (r session.TeamRecord, err error) {
 	doc, err := teamKey(name)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s teams) UpdateTeam(name string, change func(*session.TeamRecord) bool) (r
 	return r, nil
 }
 
-// RegisteredTeam reads the record of a registered team: [session.ErrNotFound] if there is none,
-// [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// RegisteredTeam reads the record of a registered team. The error is [session.ErrNotFound] if
+// there is none, and [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s teams) RegisteredTeam(name string) (session.TeamRecord, error) {
 	r, _, err := s.team(name)
 	return r, err
@@ -72,7 +72,7 @@ func (s teams) team(name string) (r session.TeamRecord, version storage.Version,
 	return r, version, nil
 }
 
-// RemoveTeam removes the record of a registered team; it need not be there.
+// RemoveTeam removes the record of a registered team; it is no error if there is none.
 func (s teams) RemoveTeam(name string) error {
 	doc, err := teamKey(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func teamKey(name string) (string, error) {
 	return "teams/" + name + ".json", nil
 }
 
-// teams notes the blobs of registered teams.
+// teams records the blobs of registered teams as needed.
 func (v *verification) teams(ctx context.Context) error {
 	names, err := v.store.RegisteredTeams(ctx)
 	if err != nil {

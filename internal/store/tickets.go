@@ -9,11 +9,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// tickets has the records of tickets.
+// tickets stores the records of tickets.
 type tickets struct{ *documents }
 
-// PutTicket replaces the record of a ticket, durably, unless the stored one has the same
-// revision or a later one: a late writer changes nothing.
+// PutTicket replaces the record of a ticket durably, unless the stored one has the same or a
+// later revision.
 func (s tickets) PutTicket(namespace string, r session.TicketRecord) (err error) {
 	doc, err := ticketKey(namespace, r.Name)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s tickets) PutTicket(namespace string, r session.TicketRecord) (err error)
 	return nil
 }
 
-// Ticket reads the record of a ticket: [session.ErrNotFound] if there is none,
-// [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+// Ticket reads the record of a ticket. The error is [session.ErrNotFound] if there is none, and
+// [session.ErrCorrupt] if it was damaged and moved to the quarantine.
 func (s tickets) Ticket(namespace, name string) (session.TicketRecord, error) {
 	r, _, err := s.ticket(namespace, name)
 	return r, err

@@ -17,28 +17,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// Report is what a verification found.
+// Report is the result of a verification.
 type Report struct {
-	// The counts of what was looked at.
+	// The numbers of verified items.
 	Sessions    int   `json:"sessions"`
 	Checkpoints int   `json:"checkpoints"`
 	Records     int   `json:"records"`
 	Journals    int   `json:"journals"`
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
-	// Faults lists what is damaged or missing, sorted by path; each once. Those that
-	// were repaired say so.
+	// Faults lists damaged and missing files once, sorted by path, and whether they were
+	// repaired.
 	Faults []cas.Fault `json:"faults"`
-	// Replaced lists copies of checkpoints that were not those of the session's chain,
-	// and are now: nothing was damaged.
+	// Replaced lists copies that belonged to checkpoints outside of the session's chain and were
+	// replaced. This is no damage.
 	Replaced []string `json:"replaced,omitempty"`
 }
 
-// VerifySession reads everything that a session needs: its documents, and each
-// blob that these name, directly or through manifests. What is damaged is
-// quarantined, and repaired where a second copy exists: a checkpoint's copy from its
-// blob, and the blob from the copy. The error is only that of an unusable store; a
-// session that the store does not know is [session.ErrNotFound].
+// VerifySession verifies everything that a session needs: its documents, and all blobs that these
+// refer to, directly or through manifests. Damaged files are moved to the quarantine, and
+// repaired if a second copy exists: a checkpoint's copy from its blob, and the blob from the
+// copy. The error says only that the store cannot be used, or is [session.ErrNotFound] for an
+// unknown session.
 func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, error) {
 	known, err := s.HasSession(key)
 	if err != nil {
@@ -55,8 +55,7 @@ func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, err
 	return v.finish(ctx)
 }
 
-// VerifyAll reads the whole store: every blob, and every session as
-// VerifySession does.
+// VerifyAll verifies the whole store: every blob, and every session as VerifySession does.
 func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	v := newVerification(s)
 	v.repair = true
@@ -84,23 +83,21 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	return v.finish(ctx)
 }
 
-// verification collects what is needed and what is wrong.
+// verification collects needed blobs and faults.
 type verification struct {
 	store  *Store
 	report Report
 	faults map[string]cas.Fault
-	// needed says of each blob to look at by whom it is needed; nobody is
-	// empty.
+	// needed has each blob to verify, and what needs it; empty: nothing needs it.
 	needed map[spec.Digest]string
-	// trees are the directories of trees, and the deltas, that have been looked into.
+	// trees are the directories of trees, and the deltas, that were visited.
 	trees map[spec.Digest]bool
-	// without are checkpoints that are about to be pruned: what only they name
-	// is not needed.
-	without map[spec.Digest]bool
-	// withoutTranscripts: neither the transcripts of attempts nor the answers of calls are
+	// without are checkpoints that are about to be pruned. Blobs that only they refer to are not
 	// needed.
+	without map[spec.Digest]bool
+	// withoutTranscripts: transcripts of attempts and answers of calls are not needed.
 	withoutTranscripts bool
-	// repair has what is damaged written again where a second copy exists.
+	// repair: damaged files are repaired if a second copy exists.
 	repair bool
 }
 
@@ -108,7 +105,7 @@ func newVerification(s *Store) *verification {
 	return &verification{store: s, faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, trees: map[spec.Digest]bool{}}
 }
 
-// fault notes the faults in an error and returns what else is in it.
+// fault records the faults in an error and returns the rest of the error.
 func (v *verification) fault(err error, neededBy string) error {
 	faults, rest := faultsIn(err)
 	for _, f := range faults {
@@ -125,7 +122,7 @@ func (v *verification) need(name spec.Digest, by string) {
 	}
 }
 
-// allBlobs notes every blob that is there, and files that are none.
+// allBlobs records every blob, and files among them that are not blobs.
 func (v *verification) allBlobs(ctx context.Context) error {
 	err := v.store.docs.ListBlobs(ctx,
 		func(name spec.Digest) { v.needed[name] = "" },
@@ -136,7 +133,7 @@ func (v *verification) allBlobs(ctx context.Context) error {
 	return nil
 }
 
-// session looks at a session's documents and notes the blobs that they need.
+// session verifies a session's documents and records the blobs that they need.
 func (v *verification) session(ctx context.Context, key session.Key) error {
 	v.report.Sessions++
 	w, err := v.store.walk(ctx, key)
@@ -201,8 +198,8 @@ func (v *verification) checkpoints(ctx context.Context, key session.Key, w *chai
 	return nil
 }
 
-// copied looks for the copy of the newest checkpoint after a phase, and writes it again
-// from its blob if it is not there.
+// copied verifies the copy of the newest checkpoint after a phase. If it is missing, it is
+// written again from the blob.
 func (v *verification) copied(ctx context.Context, key session.Key, c StoredCheckpoint, w *chainWalk) error {
 	if _, ok := w.copies[c.Name]; ok {
 		return nil
@@ -213,7 +210,7 @@ func (v *verification) copied(ctx context.Context, key session.Key, c StoredChec
 	}
 	missing := &cas.Fault{Path: doc, What: "the copy of checkpoint " + string(c.Name) + " is missing", Kind: session.ErrNotFound}
 	if !v.repair {
-		// The session may have gone on since its copies were read.
+		// The session may have continued since its copies were read.
 		if data, _, err := v.store.docs.Read(doc); err == nil && (cas.DigestOf(data) == c.Name || !w.seen[cas.DigestOf(data)]) {
 			return nil
 		}
@@ -237,20 +234,20 @@ func (v *verification) copied(ctx context.Context, key session.Key, c StoredChec
 	return nil
 }
 
-// copyState is what a repair found in the place of a checkpoint's copy.
+// copyState is what repairCopy found.
 type copyState int
 
 const (
-	// copyInPlace: it was there, or that of a newer checkpoint.
+	// copyInPlace: the copy was there, or that of a newer checkpoint.
 	copyInPlace copyState = iota
-	// copyWasMissing and copyWasOther: it was written again. Other was that of a
-	// checkpoint that the session does not build on.
+	// copyWasMissing and copyWasOther: the copy was written again. Other means that it belonged
+	// to a checkpoint outside of the session's chain.
 	copyWasMissing
 	copyWasOther
 )
 
-// repairCopy writes the copy of a checkpoint from its blob, unless the session has gone
-// on since the walk.
+// repairCopy writes the copy of a checkpoint from its blob, unless the session has continued
+// since the walk.
 func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpoint, doc string, w *chainWalk) (state copyState, err error) {
 	data, err := s.Content.Blob(ctx, c.Name)
 	if err != nil {
@@ -272,12 +269,12 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 		if err != nil {
 			return err
 		}
-		if notes.names()[c.Name] { // pruned meanwhile
+		if notes.names()[c.Name] { // pruned since the walk
 			state = copyInPlace
 			return nil
 		}
 		_, err = s.docs.Write(doc, data, there.version, storage.Durable)
-		if errors.Is(err, storage.ErrConflict) { // the session has gone on
+		if errors.Is(err, storage.ErrConflict) { // the session has continued
 			state, err = copyInPlace, nil
 		}
 		return err
@@ -285,9 +282,8 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 	return state, err
 }
 
-// state looks at a session's status document, and for the records of the attempts
-// that it tells of. A session whose admission was cut off has none yet: nothing has
-// worked for it.
+// state verifies a session's status document, and that the records of its attempts exist. A
+// session whose admission was interrupted has no status document yet, and no work.
 func (v *verification) state(ctx context.Context, key session.Key, newest session.Checkpoint) error {
 	by := "session " + key.Session
 	e, err := v.store.Execution(key)
@@ -301,7 +297,7 @@ func (v *verification) state(ctx context.Context, key session.Key, newest sessio
 	}
 	for _, p := range e.Phases {
 		for _, a := range p.Assignments {
-			// What a fork has of its origin's attempts is recorded there.
+			// For a fork, the origin's attempts are recorded in the origin.
 			if a.Attempts == 0 || e.Origin != nil || a.Status == session.Restored || a.Status == session.Supplied {
 				continue
 			}
@@ -357,8 +353,8 @@ func (v *verification) record(ctx context.Context, key session.Key, r session.Re
 	return nil
 }
 
-// conversation notes what a conversation continues with. A completed session has no more
-// attempts that could.
+// conversation records the blobs with which a conversation continues. A completed session does
+// not need them.
 func (v *verification) conversation(ctx context.Context, key session.Key, c *session.Conversation, by string) error {
 	if session.HomeOf(c) == "" || v.withoutTranscripts {
 		return nil
@@ -370,7 +366,7 @@ func (v *verification) conversation(ctx context.Context, key session.Key, c *ses
 	return v.contents(ctx, []spec.Digest{c.Home, c.Files}, nil, by+" for its conversation")
 }
 
-// contents notes manifests and deltas and what they name.
+// contents records manifests, deltas and everything that they refer to.
 func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Digest, by string) error {
 	for _, name := range manifests {
 		if err := v.tree(ctx, name, by, false); err != nil {
@@ -394,8 +390,8 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 	return nil
 }
 
-// tree notes the blobs of a tree, as far as none of the same directories was looked into. It
-// may be a directory from anywhere in a tree.
+// tree records the blobs of a tree, and skips directories that were visited. With anywhere, the
+// tree may be a subdirectory of another tree.
 func (v *verification) tree(ctx context.Context, name spec.Digest, by string, anywhere bool) error {
 	if name == "" {
 		return nil
@@ -413,7 +409,7 @@ func (v *verification) tree(ctx context.Context, name spec.Digest, by string, an
 	return nil
 }
 
-// finish reads the blobs that were noted and returns the report.
+// finish verifies the recorded blobs and returns the report.
 func (v *verification) finish(ctx context.Context) (Report, error) {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
@@ -425,7 +421,7 @@ func (v *verification) finish(ctx context.Context) (Report, error) {
 			defer mu.Unlock()
 			v.report.Blobs++
 			v.report.Bytes += n
-			// What nobody needs may have been pruned since it was listed.
+			// A blob that is not needed may have been pruned since it was listed.
 			if by == "" && errors.Is(err, session.ErrNotFound) {
 				return nil
 			}

@@ -13,13 +13,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// ledger looks at a session's ledger and journals and notes the blobs that these
-// name. What the ledger has booked, the journals must have: an entry comes into
-// its journal before it comes into the ledger, which is read first, therefore.
+// ledger verifies a session's ledger and journals and records the blobs that they refer to. Every
+// booked entry must be in a journal: an entry is written to its journal before the ledger. So the
+// ledger is read first.
 func (v *verification) ledger(ctx context.Context, key session.Key) error {
 	l, _, missing := v.store.storedLedger(key)
 	if errors.Is(missing, session.ErrNotFound) {
-		// A session may write its first one at this moment.
+		// A session may be writing its first ledger now.
 		l, _, missing = v.store.storedLedger(key)
 	}
 	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
@@ -66,8 +66,8 @@ func (v *verification) ledger(ctx context.Context, key session.Key) error {
 	return nil
 }
 
-// journal looks at an assignment's journal, of which the ledger has booked the
-// entries up to a number, and returns how many it has.
+// journal verifies an assignment's journal and returns its number of entries. booked is the
+// number of entries that the ledger has booked.
 func (v *verification) journal(ctx context.Context, key session.Key, id spec.AssignmentID, booked int64) (int, error) {
 	doc, err := journalKey(key, id)
 	if err != nil {
@@ -92,7 +92,7 @@ func (v *verification) journal(ctx context.Context, key session.Key, id spec.Ass
 	return len(f.entries), nil
 }
 
-// cutJournal reports that a journal ends before what the ledger has booked.
+// cutJournal returns the fault of a journal with fewer entries than the ledger has booked.
 func (s ledgers) cutJournal(key string, last, booked int64) error {
 	what := fmt.Sprintf("it ends with entry %d, but the ledger has booked up to entry %d", last, booked)
 	_, version, err := s.docs.Read(key)
@@ -105,7 +105,7 @@ func (s ledgers) cutJournal(key string, last, booked int64) error {
 	return s.journalFault(key, version, what)
 }
 
-// call notes the blobs of a call's turn.
+// call records the blobs of a call's turn.
 func (v *verification) call(ctx context.Context, c budget.Call, by string) error {
 	if v.withoutTranscripts {
 		return nil
@@ -123,12 +123,12 @@ func (v *verification) call(ctx context.Context, c budget.Call, by string) error
 	return v.named(ctx, doc, by)
 }
 
-// digests finds what may be the name of a blob.
+// digests matches possible digests of blobs.
 var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// named notes the blobs that an agent's document names, with what these name in
-// turn. Its form is the agent's own: what looks like the name of a blob, and is
-// one, is taken for it.
+// named records the blobs that an agent's document refers to, and everything that these refer to.
+// The document's format belongs to the agent, so every digest of an existing blob in it counts as
+// a reference.
 func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 	for _, match := range digests.FindAll(doc, -1) {
 		name := spec.Digest(match)
