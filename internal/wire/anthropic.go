@@ -18,15 +18,15 @@ func routeAnthropic(method, path string) (Route, bool) {
 	return Route{Path: path}, one && read(method)
 }
 
-// anthropicMessages is Anthropic's Messages. Its counts are absolute, and cached tokens are
-// apart from the input.
+// anthropicMessages is Anthropic's Messages. Its counts are cumulative, and cached tokens are not
+// part of the input.
 type anthropicMessages struct{}
 
-func (anthropicMessages) ask(q *Request, path string, l leaf) {
+func (anthropicMessages) requestValue(q *Request, path string, l leaf) {
 	switch path {
 	case "max_tokens":
 		q.bound(path, l)
-	case "thinking.budget_tokens": // the answer must be allowed more
+	case "thinking.budget_tokens": // the bound of the answer must be larger
 		q.Floor = max(q.Floor, l.number()+1)
 	case "tools[].max_uses":
 		q.Searches += min(max(l.number(), 0), maxSearches)
@@ -45,7 +45,7 @@ func (anthropicMessages) ask(q *Request, path string, l leaf) {
 
 func (anthropicMessages) outputKey(*Request) string { return "max_tokens" }
 
-func (anthropicMessages) take(m *Meter, path string, l leaf) {
+func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
 	if path == "type" {
 		m.event = l.text()
 	}
@@ -73,7 +73,7 @@ func (anthropicMessages) take(m *Meter, path string, l leaf) {
 	}
 }
 
-// anthropic takes up a count.
+// anthropic reads a count.
 func (c *counts) anthropic(name string, l leaf, take func(*count, leaf)) {
 	switch name {
 	case "input_tokens":
@@ -101,9 +101,9 @@ func (anthropicMessages) content(path string) bool {
 	return strings.HasPrefix(path, "content[].input.")
 }
 
-// ended: the counts of an answer leave out what the provider has counted in parts before it, like a
-// summary of the conversation; the parts add up to all of it.
-func (anthropicMessages) ended(m *Meter) {
+// setEnded: the counts of an answer leave out parts that the provider has counted separately before
+// it, like a summary of the conversation. So the parts are added.
+func (anthropicMessages) setEnded(m *Meter) {
 	c, parts := &m.counts, m.each
 	c.input.atLeast(parts.input.n)
 	c.cacheRead.atLeast(parts.cacheRead.n)
@@ -141,7 +141,7 @@ func (b anthropicBlock) item(kind ItemKind) Item {
 	return Item{Kind: kind, Text: "(" + b.Type + ")"}
 }
 
-// anthropicBlocks takes a content apart: a text, or blocks.
+// anthropicBlocks splits a content into items: a text, or blocks.
 func anthropicBlocks(kind ItemKind, content json.RawMessage) (items []Item) {
 	var blocks []anthropicBlock
 	if len(content) > 0 && content[0] == '[' && decode(content, &blocks) {
@@ -167,7 +167,7 @@ func (anthropicMessages) items(kind ItemKind, raw []byte) []Item {
 	return anthropicBlocks(kindOf(m.Role), m.Content)
 }
 
-func (anthropicMessages) answered(a *answer, document []byte) {
+func (anthropicMessages) addDocument(a *answer, document []byte) {
 	var e struct {
 		anthropicMessage
 		Type  string

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// API is what a provider serves below one address.
+// API is the API of a provider.
 type API string
 
 // The APIs.
@@ -27,19 +27,19 @@ const (
 	GenerateContent Format = "gemini-generate-content"
 )
 
-// Route is where a request leads.
+// Route is the destination of a request.
 type Route struct {
-	// Path is that of the request below [API.Base].
+	// Path is the path of the request below [API.Base].
 	Path string
-	// Format is that of a paid call; empty: the request is free.
+	// Format is the format of a paid call; empty: the request is free.
 	Format Format
-	// Model and Stream are what the path says of a paid call of Gemini.
+	// Model and Stream are the values in the path of a paid call of Gemini.
 	Model  string
 	Stream bool
 }
 
-// Route returns where a request for a path leads. Everything else than calls of models, counts
-// of their tokens, and lists of models is refused. The path must be as it came, not decoded.
+// Route returns the route of a request. ok is false unless the request calls a model, counts
+// tokens for one, or lists models. The path must be as received, not decoded.
 func (a API) Route(method, path string) (Route, bool) {
 	if !plain(path) {
 		return Route{}, false
@@ -55,8 +55,8 @@ func (a API) Route(method, path string) (Route, bool) {
 	return Route{}, false
 }
 
-// plain reports whether every server understands the path in the same way: without escapes,
-// empty segments and dots.
+// plain reports whether all servers interpret the path in the same way: it has no escapes, empty
+// segments or dots.
 func plain(path string) bool {
 	if !strings.HasPrefix(path, "/") || len(path) > 256 {
 		return false
@@ -75,23 +75,23 @@ func plain(path string) bool {
 	return true
 }
 
-// read reports whether a request only reads.
+// read reports whether a request does not change anything.
 func read(method string) bool { return method == http.MethodGet }
 
-// below returns the segment of a path below a prefix, if it is one.
+// below returns the last segment of a path if it is directly below a prefix.
 func below(path, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, prefix)
 	return rest, ok && !strings.Contains(rest, "/")
 }
 
-// Base is the address that routes are below: that of the provider's worker file entry, or the
-// public one where that is empty.
+// Base returns the address to which the paths of routes are appended: the address from the worker
+// file, or the public one if that is empty.
 func (a API) Base(address string) string {
 	address = strings.TrimRight(address, "/")
 	switch {
 	case a == Anthropic && address == "":
 		return "https://api.anthropic.com"
-	case a == Anthropic: // many write the address as compatible servers of OpenAI want it
+	case a == Anthropic: // the address often ends in /v1, as for OpenAI
 		return strings.TrimSuffix(address, "/v1")
 	case a == OpenAI && address == "":
 		return "https://api.openai.com/v1"
@@ -101,7 +101,7 @@ func (a API) Base(address string) string {
 	return address
 }
 
-// Host is the host of the address; empty: it is no address.
+// Host returns the host of the address; empty: the address is not valid.
 func (a API) Host(address string) string {
 	u, err := url.Parse(a.Base(address))
 	if err != nil {
@@ -110,7 +110,8 @@ func (a API) Host(address string) string {
 	return u.Hostname()
 }
 
-// ClientBase is the address that a program is given for an API that is served at an address.
+// ClientBase returns the base address that a program needs for an API that is served at an
+// address.
 func (a API) ClientBase(address string) string {
 	if a == OpenAI {
 		return address + "/v1"
@@ -118,8 +119,8 @@ func (a API) ClientBase(address string) string {
 	return address
 }
 
-// PublicOpenAI reports whether an address of OpenAI's API is OpenAI's own: its newer models take
-// only the newer name for the longest answer, which compatible servers may not know.
+// PublicOpenAI reports whether an address of OpenAI's API is OpenAI's own. Its newer models
+// accept only the newer name of the answer's bound, which compatible servers may not support.
 func PublicOpenAI(address string) bool {
 	u, err := url.Parse(address)
 	return address == "" || err == nil && strings.HasSuffix(u.Hostname(), ".openai.com")
@@ -138,7 +139,7 @@ func (a API) Authorize(header http.Header, key string) {
 	}
 }
 
-// Credential is the key that a request has, wherever one of the APIs has it.
+// Credential returns the key of a request, in the place of any of the APIs.
 func Credential(r *http.Request) string {
 	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
 		if key := r.Header.Get(name); key != "" {

@@ -21,11 +21,11 @@ func routeOpenAI(method, path string) (Route, bool) {
 	return Route{Path: path}, one && read(method)
 }
 
-// chatCompletions is OpenAI's Chat Completions, as compatible servers speak it, too. Cached
+// chatCompletions is OpenAI's Chat Completions, including that of compatible servers. Cached
 // tokens are part of the input, and reasoning is part of the output.
 type chatCompletions struct{}
 
-func (chatCompletions) ask(q *Request, path string, l leaf) {
+func (chatCompletions) requestValue(q *Request, path string, l leaf) {
 	switch path {
 	case "max_tokens", "max_completion_tokens":
 		q.bound(path, l)
@@ -48,7 +48,7 @@ func (chatCompletions) outputKey(q *Request) string {
 	return "max_tokens"
 }
 
-func (chatCompletions) take(m *Meter, path string, l leaf) {
+func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 	switch path {
 	case "[]": // the line [DONE] after a stream
 		m.facts.Ended = m.facts.Ended || l.is("DONE") && m.lines.on
@@ -90,14 +90,14 @@ func (chatCompletions) content(path string) bool {
 	return false
 }
 
-// ended: a stream has a line for it.
-func (chatCompletions) ended(m *Meter) {
+// setEnded: a stream has a separate line for its end.
+func (chatCompletions) setEnded(m *Meter) {
 	m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
 }
 
 func (chatCompletions) usage(c counts) usageOf { return partOfInput(c) }
 
-// partOfInput is the usage of providers that count cached tokens as part of the input.
+// partOfInput returns the usage for providers that count cached tokens as part of the input.
 func partOfInput(c counts) usageOf {
 	cached := min(c.cacheRead.n, c.input.n)
 	return usageOf{input: c.input.n - cached, output: c.output.n, read: cached, reasoning: min(c.reasoning.n, c.output.n)}
@@ -138,7 +138,7 @@ func (chatCompletions) items(_ ItemKind, raw []byte) []Item {
 	return m.items(kindOf(m.Role))
 }
 
-func (chatCompletions) answered(a *answer, document []byte) {
+func (chatCompletions) addDocument(a *answer, document []byte) {
 	var chunk struct {
 		Choices []struct {
 			Index          int

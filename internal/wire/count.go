@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// counted are the keys of a request that its provider takes where it only counts its tokens.
+// counted are the request keys that a provider accepts in a request that only counts tokens.
 var counted = map[Format][]string{
 	Messages:  {"model", "messages", "system", "tools", "tool_choice", "thinking"},
 	Responses: {"model", "input", "instructions", "tools", "tool_choice", "previous_response_id", "conversation", "reasoning", "text", "truncation"},
 }
 
-// Count returns the free request by which the provider counts the tokens of the prompt: its
-// path below [API.Base], and its body. Chat Completions have none.
+// Count returns the free request with which the provider counts the tokens of the prompt: its
+// path below [API.Base], and its body. ok is false for Chat Completions, which have no such
+// request.
 func (q *Request) Count() (path string, body []byte, ok bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(q.body, &members) != nil {
@@ -41,7 +42,7 @@ func (q *Request) Count() (path string, body []byte, ok bool) {
 	return path, body, err == nil
 }
 
-// ReadCount reads the answer to such a request. No tokens are no answer.
+// ReadCount returns the number of tokens in the answer to such a request; zero if there is none.
 func ReadCount(body []byte) int64 {
 	var n int64
 	s := scanner{leaf: func(path string, l leaf) {

@@ -1,7 +1,7 @@
-// Package wire knows the HTTP APIs of model providers: which request is a paid call, what
-// it asks for, what its answer says of usage and errors, and how a provider words an error.
-// It takes bytes and returns facts: it opens no connection and no file.
+// Package wire parses the HTTP APIs of model providers: which request is a paid call, what it
+// asks for, the usage and errors in its answer, and how a provider words an error. It parses
+// bytes and does no input or output.
 //
-// A file each describes Anthropic's Messages, OpenAI's Chat Completions, OpenAI's
+// There is a file for each format: Anthropic's Messages, OpenAI's Chat Completions, OpenAI's
 // Responses, and Gemini's generateContent.
 package wire

@@ -19,19 +19,19 @@ import (
 type Fault struct {
 	// Status is the HTTP status; 200 for an error in the middle of a stream.
 	Status int
-	// Type and Code are the provider's names for the error, as far as it has them.
+	// Type and Code are the provider's names for the error; empty if it has none.
 	Type, Code string
 	Message    string
-	// Header is that of the HTTP answer; nil: unknown.
+	// Header is the header of the HTTP answer; nil: unknown.
 	Header http.Header
-	// Delay is the wait that the body states; zero: none.
+	// Delay is the wait that the body asks for; zero: none.
 	Delay time.Duration
 	// Cut: the answer ended before it was complete.
 	Cut bool
 }
 
-// ReadFault reads the body of an error, in any of the formats. The text of a body in no
-// format is the message.
+// ReadFault parses the body of an error in any of the formats. If the body has no known format,
+// its text is the message.
 func ReadFault(status int, header http.Header, body []byte) *Fault {
 	f := &Fault{Status: status, Header: header}
 	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
@@ -43,7 +43,7 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 	return f
 }
 
-// take takes up a value of an error's body. Gemini wraps errors of streams in a list.
+// take reads a value of an error's body. Gemini wraps errors of streams in a list.
 func (f *Fault) take(path string, l leaf) {
 	switch strings.TrimPrefix(path, "[].") {
 	case "error.message", "error":
@@ -61,7 +61,7 @@ func (f *Fault) take(path string, l leaf) {
 	}
 }
 
-// Error makes a Fault an error.
+// Error describes the fault.
 func (f *Fault) Error() string {
 	said := f.Message
 	if said == "" {
@@ -80,11 +80,12 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// Unsent is the failure of a call that was not made.
+// Unsent is the failure of a call that was not sent.
 type Unsent struct{ *failures.Failure }
 
-// Failure says what the error of a call means: a *[Fault], an [Unsent], one of a JSON decoder, or the
-// network's. provider is its name; empty: it is not named. now is for a wait that ends at a date.
+// Failure classifies the error of a call: a *[Fault], an [Unsent], an error of a JSON decoder, or
+// one of the network. provider names the provider in messages; may be empty. now is needed for a
+// wait that is given as a date.
 func Failure(err error, provider string, now time.Time) *failures.Failure {
 	who := "the provider"
 	if provider != "" {
@@ -103,7 +104,8 @@ func Failure(err error, provider string, now time.Time) *failures.Failure {
 	return failures.Failf(failures.APIError, "%s cannot be reached: %v", who, err)
 }
 
-// Broken makes an error of a JSON decoder, which has read an answer, a fault. Others stay what they are.
+// Broken converts an error of a JSON decoder that was reading an answer into a Fault. It returns
+// other errors unchanged.
 func Broken(err error) error {
 	var syntax *json.SyntaxError
 	var shape *json.UnmarshalTypeError
@@ -113,8 +115,8 @@ func Broken(err error) error {
 	return err
 }
 
-// failure chooses the category. Errors that the same request would meet again
-// are final, so that no attempt is spent on them.
+// failure chooses the category. Errors that the same request would get again are final, so that
+// no attempt is wasted on them.
 func (f *Fault) failure(who string) *failures.Failure {
 	final := func(format string, args ...any) *failures.Failure {
 		failure := failures.Failf(failures.APIError, format, args...)
@@ -140,13 +142,12 @@ func (f *Fault) failure(who string) *failures.Failure {
 	return final("%s rejects the request: %v", who, f)
 }
 
-// unpaid reports whether the account has nothing left: Anthropic has no name for that
-// but the one of a bad request.
+// unpaid reports whether the account has no credit left. Anthropic reports that as a bad request.
 func (f *Fault) unpaid() bool {
 	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
 }
 
-// badKey reports whether Gemini refuses the key, which it does as a bad request.
+// badKey reports whether Gemini rejects the key, which it does as a bad request.
 func (f *Fault) badKey() bool {
 	return f.Type == "INVALID_ARGUMENT" && strings.Contains(strings.ToLower(f.Message), "api key not valid")
 }
@@ -160,8 +161,8 @@ func (f *Fault) named(names ...string) bool {
 	return false
 }
 
-// overflow reports whether the prompt was longer than the model's window.
-// Providers and servers that are compatible with them say it in many ways.
+// overflow reports whether the prompt is longer than the model's context window. Providers and
+// compatible servers report that in many ways.
 func (f *Fault) overflow() bool {
 	if f.named("context_length_exceeded", "request_too_large") || f.Status == http.StatusRequestEntityTooLarge {
 		return true
@@ -180,8 +181,8 @@ func (f *Fault) overflow() bool {
 	return false
 }
 
-// Unbilled reports whether a call that failed can have cost nothing: it was not made, nobody was
-// reached, or the provider refused it before it began to answer.
+// Unbilled reports whether a failed call cannot have cost anything: it was not sent, no server
+// was reached, or the provider rejected it before it began to answer.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {

@@ -9,35 +9,36 @@ import (
 )
 
 const (
-	// bytesPerToken is the best guess at how many bytes of text are a token.
+	// bytesPerToken is the assumed number of bytes of text in a token.
 	bytesPerToken = 4
-	// UsualOutput is how many tokens an answer has by the best guess.
+	// UsualOutput is the assumed number of tokens of an answer.
 	UsualOutput = 1024
-	// LeastOutput is how many tokens of an answer a call has to be able to pay
-	// for: fewer hold no call of a tool.
+	// LeastOutput is the smallest affordable number of output tokens for which a call is made.
+	// Fewer cannot contain a tool call.
 	LeastOutput = 16
-	// maxSpeed is how many tokens a second are expected at most: short answers from a cache come at once.
+	// maxSpeed is the largest assumed number of tokens a second: short answers from a cache come
+	// at once.
 	maxSpeed = 100
-	// block is the unit of text that a [Scale] counts tokens by, in bytes.
+	// block is the unit of text of a [Scale], in bytes.
 	block = 4096
 )
 
-// Scale learns how many tokens a provider counts for a text, from the calls of one
-// agent. Its zero value and nil know nothing yet. It may be used from many goroutines.
+// Scale learns from the calls of one agent how many tokens a provider counts for a text. Its zero
+// value and nil have learned nothing. It is safe for concurrent use.
 type Scale struct {
 	tokens atomic.Int64
-	// wrote is the tokens of answers, and took their time.
+	// wrote is the number of tokens of answers, and took their total time.
 	wrote, took atomic.Int64
 }
 
-// Wrote takes in an answer of so many tokens, and the time that it took.
+// Wrote records the tokens of an answer, and the time that it took.
 func (s *Scale) Wrote(tokens int64, took time.Duration) {
 	s.wrote.Add(tokens)
 	s.took.Add(int64(took))
 }
 
-// Writes is how many tokens are written in a time, by the earlier answers. It is at least
-// [UsualOutput]: nobody knows when the writing began.
+// Writes returns how many tokens are written in a time, judged by earlier answers, and at least
+// [UsualOutput], because it is not known when the writing began.
 func (s *Scale) Writes(in time.Duration) int64 {
 	if s.took.Load() <= 0 {
 		return UsualOutput
@@ -46,8 +47,8 @@ func (s *Scale) Writes(in time.Duration) int64 {
 	return max(UsualOutput, int64(speed*in.Seconds()))
 }
 
-// Learn takes in what a provider has counted for a prompt of so many bytes. The
-// dearest is kept.
+// Learn records how many tokens a provider has counted for a prompt of this size. The largest
+// ratio is kept.
 func (s *Scale) Learn(tokens, bytes int64) {
 	if s == nil || tokens <= 0 || bytes <= 0 {
 		return
@@ -60,7 +61,7 @@ func (s *Scale) Learn(tokens, bytes int64) {
 	}
 }
 
-// Learned is the tokens of a block of text, as [Forecast] takes it; zero: nobody knows.
+// Learned returns the tokens of a block of text for [Forecast]; zero: unknown.
 func (s *Scale) Learned() int64 {
 	if s == nil {
 		return 0
@@ -68,44 +69,43 @@ func (s *Scale) Learned() int64 {
 	return s.tokens.Load()
 }
 
-// Forecast is what is known of a call's cost before it is made. The prompt has a
-// beginning that the provider has counted in the call before, and a rest of
-// which only the bytes are known: never fewer than its tokens.
+// Forecast estimates a call's cost before it is made. The prompt has a beginning whose tokens the
+// provider has counted in an earlier call. Of the rest only the size in bytes is known, which is
+// at least its number of tokens.
 type Forecast struct {
-	// Counted is the tokens of the beginning. Cached is how many of them the
-	// provider will find in its cache, and Caches tells that it charges for
-	// putting more there.
+	// Counted is the number of tokens of the beginning. Cached is how many of them the provider
+	// will find in its cache. Caches: the provider charges for adding more tokens to the cache.
 	Counted, Cached int64
 	Caches          bool
-	// Removed is the bytes that were taken out of the beginning since.
+	// Removed is the number of bytes that were removed from the beginning since it was counted.
 	Removed int64
-	// Fresh is the bytes of the rest, Total those of the whole request.
+	// Fresh is the size of the rest in bytes, Total that of the whole request.
 	Fresh, Total int64
-	// Elsewhere is the most tokens of what the request only refers to.
+	// Elsewhere is the largest number of tokens of content that the request only refers to.
 	Elsewhere int64
-	// Learned is what a [Scale] has learned; zero: nothing.
+	// Learned is the result of [Scale.Learned]; zero: unknown.
 	Learned int64
-	// MaxOutput is the most tokens that the answer may have, and Floor the least bound that the
+	// MaxOutput bounds the tokens of the answer, and Floor is the smallest bound that the
 	// provider accepts.
 	MaxOutput, Floor int64
-	// Prices are what tokens cost; nil: nothing that is known. Tier is the service tier that was
-	// asked for, as [cost.Prices] has it.
+	// Prices are the prices of tokens; nil: unknown. Tier is the requested service tier, as
+	// [cost.Prices] names it.
 	Prices *cost.Prices
 	Tier   string
-	// Hour: the prompt may be cached for an hour. Searches is how many the provider may make.
+	// Hour: the prompt may be cached for an hour. Searches is the largest number of searches.
 	Hour     bool
 	Searches int64
 }
 
-// bound is more tokens than the prompt can have.
+// bound returns an upper bound of the prompt's tokens.
 func (f Forecast) bound() int64 { return min(f.Counted+f.Fresh, f.Total) + f.Elsewhere }
 
-// Guess is how many tokens the prompt has by the best guess.
+// Guess returns the estimated number of tokens of the prompt.
 func (f Forecast) Guess() int64 {
 	return min(max(f.Counted-f.Removed/bytesPerToken, 0)+f.rest(), f.bound()-f.Elsewhere)
 }
 
-// rest is how many tokens the rest has by the best guess.
+// rest returns the estimated number of tokens of the rest.
 func (f Forecast) rest() int64 {
 	if f.Learned > 0 {
 		return (f.Fresh*f.Learned + block - 1) / block
@@ -113,7 +113,7 @@ func (f Forecast) rest() int64 {
 	return TokensOf(f.Fresh)
 }
 
-// margin is by how much the guess may well be wrong.
+// margin returns the expected error of the estimate.
 func (f Forecast) margin() int64 {
 	margin := f.rest() / 4
 	if f.Learned > 0 {
@@ -122,14 +122,14 @@ func (f Forecast) margin() int64 {
 	return min(margin, f.bound()-f.Elsewhere-f.Guess())
 }
 
-// TokensOf guesses the tokens of a text of so many bytes.
+// TokensOf estimates the tokens of a text of this size in bytes.
 func TokensOf(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
 
-// Want covers the call whatever it turns out to cost.
+// Want returns the amount that covers the call in any case.
 func (f Forecast) Want() cost.Amount { return f.most(f.MaxOutput) }
 
-// most covers a call whose answer has up to so many tokens: every token of the
-// prompt is Priced as the dearest kind.
+// most returns the amount that covers a call with this many output tokens. Every token of the
+// prompt is priced at the highest price.
 func (f Forecast) most(output int64) cost.Amount {
 	a := cost.Amount{Tokens: f.bound() + output}
 	if f.Prices != nil {
@@ -140,15 +140,15 @@ func (f Forecast) most(output int64) cost.Amount {
 	return a
 }
 
-// dearest are the prices of the dearest kind of token that the prompt, and the answer, may have.
+// dearest returns the highest prices of a token of the prompt and of the answer.
 func (f Forecast) dearest() (input, output cost.USD) {
 	return f.Prices.Dearest(f.Tier, f.bound(), f.Hour)
 }
 
-// Estimate is the usage of the call by the best guess, with a short answer.
+// Estimate returns the estimated usage of the call with a short answer.
 func (f Forecast) Estimate() cost.Usage { return f.Estimated(min(UsualOutput, f.MaxOutput)) }
 
-// Estimated is the usage of the call with an answer of so many tokens.
+// Estimated returns the estimated usage of the call with this many output tokens.
 func (f Forecast) Estimated(output int64) cost.Usage {
 	guess := f.Guess()
 	u := cost.Usage{CacheReadTokens: min(f.Cached, guess), OutputTokens: output}
@@ -160,10 +160,10 @@ func (f Forecast) Estimated(output int64) cost.Usage {
 	return f.Priced(u, "")
 }
 
-// Least is the least that the call may be made with.
+// Least returns the smallest amount for which the call is made.
 func (f Forecast) Least() cost.Amount {
 	least := f.Estimated(f.leastOutput()).Amount()
-	if f.Elsewhere > 0 { // nobody can guess it
+	if f.Elsewhere > 0 { // it cannot be estimated
 		least.Tokens += f.Elsewhere
 		if f.Prices != nil {
 			input, _ := f.dearest()
@@ -173,19 +173,19 @@ func (f Forecast) Least() cost.Amount {
 	return least
 }
 
-// Measured is the forecast of the same request whose prompt the provider has counted.
+// Measured returns the forecast after the provider has counted the prompt's tokens.
 func (f Forecast) Measured(tokens int64) Forecast {
 	f.Counted, f.Fresh, f.Elsewhere, f.Total = tokens, 0, 0, max(f.Total, tokens)
 	return f
 }
 
-// likely is how many tokens the prompt has, with all that the guess may be wrong by.
+// likely returns the estimated tokens of the prompt plus the margin.
 func (f Forecast) likely() int64 { return f.Guess() + f.margin() + f.Elsewhere }
 
 func (f Forecast) leastOutput() int64 { return min(max(LeastOutput, f.Floor), f.MaxOutput) }
 
-// Output is how many tokens the answer may have if so much was granted: as many
-// as stay within it by the best guess and a margin, but never fewer than the least.
+// Output returns the bound of the answer for a granted amount: as many tokens as the amount pays
+// for by the estimate with its margin, but not fewer than the minimum.
 func (f Forecast) Output(granted cost.Amount) int64 {
 	if want := f.Want(); granted.Tokens >= want.Tokens && granted.USD >= want.USD {
 		return f.MaxOutput
@@ -197,7 +197,7 @@ func (f Forecast) Output(granted cost.Amount) int64 {
 	return max(min(room, f.MaxOutput), f.leastOutput())
 }
 
-// affordable is how many tokens of an answer the money pays besides the prompt.
+// affordable returns how many output tokens the money pays for in addition to the prompt.
 func (f Forecast) affordable(money cost.USD) int64 {
 	perMillion := new(big.Int).Mul(big.NewInt(int64(money)), big.NewInt(1_000_000))
 	input, output := f.dearest()
@@ -213,9 +213,9 @@ func (f Forecast) affordable(money cost.USD) int64 {
 	return n.Int64()
 }
 
-// Spent is what an answer has cost as far as it came: what the provider has counted, and an
-// estimate of the rest. The estimate stays within the bound of the answer, unless the answer has
-// plainly not kept to it.
+// Spent returns the usage of an incomplete answer: what the provider has counted, and an estimate
+// of the rest. The estimate does not exceed the bound of the answer, unless the answer clearly
+// has.
 func (f Forecast) Spent(a Facts) cost.Usage {
 	output := a.Usage.OutputTokens + TokensOf(a.Bytes)
 	if output < 2*f.MaxOutput {
@@ -229,7 +229,8 @@ func (f Forecast) Spent(a Facts) cost.Usage {
 	return f.Priced(u, a.Tier)
 }
 
-// Unlisted is the service tier of an answer that has no prices; empty: it has some, or nothing has.
+// Unlisted returns the service tier of an answer if it has no prices although others have; else
+// empty.
 func (f Forecast) Unlisted(a Facts) string {
 	if tier := tierOf(a.Tier); f.Prices != nil && !f.Prices.Has(tier) {
 		return tier
@@ -237,8 +238,8 @@ func (f Forecast) Unlisted(a Facts) string {
 	return ""
 }
 
-// Priced completes a usage with what it costs, at the prices of the service tier that the answer names,
-// in the provider's word; empty: of the one that was asked for.
+// Priced adds the cost to a usage, at the prices of the service tier that the answer names in the
+// provider's word; empty: of the requested tier.
 func (f Forecast) Priced(u cost.Usage, answered string) cost.Usage {
 	u.CostUSD = 0
 	if f.Prices != nil {

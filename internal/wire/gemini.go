@@ -30,14 +30,14 @@ func routeGemini(method, path string) (Route, bool) {
 	return Route{}, false
 }
 
-// googleMaps finds the tool, which is an empty object, in the JSON of tools.
+// googleMaps matches the Google Maps tool, which is an empty object, in the JSON of tools.
 var googleMaps = regexp.MustCompile(`"google_?[mM]aps"\s*:`)
 
 // geminiContent is Gemini's generateContent. Cached tokens are part of the prompt, and thoughts
-// are apart from the answer. Keys may be written in either of two ways.
+// are not part of the answer. Keys have two valid spellings.
 type geminiContent struct{}
 
-func (geminiContent) ask(q *Request, path string, l leaf) {
+func (geminiContent) requestValue(q *Request, path string, l leaf) {
 	switch path {
 	case "generationConfig.maxOutputTokens", "generationConfig.max_output_tokens",
 		"generation_config.maxOutputTokens", "generation_config.max_output_tokens":
@@ -55,7 +55,7 @@ func (geminiContent) ask(q *Request, path string, l leaf) {
 
 func (geminiContent) outputKey(*Request) string { return "maxOutputTokens" }
 
-func (geminiContent) take(m *Meter, path string, l leaf) {
+func (geminiContent) answerValue(m *Meter, path string, l leaf) {
 	path = strings.TrimPrefix(path, "[].") // a stream that is a list
 	switch path {
 	case "usageMetadata.promptTokenCount":
@@ -87,9 +87,9 @@ func (geminiContent) content(path string) bool {
 	return path == "candidates[].content.parts[].text" || strings.HasPrefix(path, "candidates[].content.parts[].functionCall.")
 }
 
-// ended: what a stream says last comes with the reason of its end, and nothing marks it. Models before
-// Gemini 3 charge a search for a prompt, however many queries it has.
-func (geminiContent) ended(m *Meter) {
+// setEnded: a stream has no separate marker; its last document has the reason of the end. Models
+// before Gemini 3 charge one search for each prompt, however many queries it has.
+func (geminiContent) setEnded(m *Meter) {
 	m.facts.Ended = m.facts.Ended || m.facts.Whole && m.counted
 	if strings.HasPrefix(m.facts.Model, "gemini-2") || strings.HasPrefix(m.facts.Model, "gemini-1") {
 		m.searched = min(m.searched, 1)
@@ -104,7 +104,7 @@ func (geminiContent) usage(c counts) usageOf {
 	}
 }
 
-// geminiCount is the path that counts tokens for the model of another path.
+// geminiCount returns the path that counts tokens for the model of another path.
 func geminiCount(path string) string {
 	model, _, _ := strings.Cut(path, ":")
 	return model + ":countTokens"
@@ -143,7 +143,7 @@ func (m geminiMessage) items(kind ItemKind) (items []Item) {
 	return items
 }
 
-// geminiResult is the text of a tool's result, which most programs have as its output.
+// geminiResult returns the text of a tool's result. Most programs put it into the key output.
 func geminiResult(raw json.RawMessage) string {
 	var result struct{ Output string }
 	if decode(raw, &result) && result.Output != "" {
@@ -161,8 +161,8 @@ func (geminiContent) items(kind ItemKind, raw []byte) []Item {
 	return m.items(kind)
 }
 
-// answered: a stream has a text in pieces, and other parts whole.
-func (geminiContent) answered(a *answer, document []byte) {
+// addDocument: a stream has a text in pieces, and other parts complete.
+func (geminiContent) addDocument(a *answer, document []byte) {
 	var chunk struct {
 		Candidates []struct{ Content geminiMessage }
 	}

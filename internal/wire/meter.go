@@ -9,26 +9,27 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Facts is what an answer has said so far.
+// Facts is what an answer has stated so far.
 type Facts struct {
 	// Usage is what the provider has counted, without money. Counted: it has counted the input.
 	Usage   cost.Usage
 	Counted bool
-	// Bytes is how much of the content came since the output was counted.
+	// Bytes is the size of the content since the output was last counted.
 	Bytes int64
-	// Stop is the provider's word for why the answer ends. Whole: all of the content is there.
-	// Ended: nothing follows, as far as the format says.
+	// Stop is the provider's word for why the answer ends. Whole: the content is complete. Ended:
+	// nothing follows according to the format.
 	Stop         string
 	Whole, Ended bool
-	// ID is the provider's name for the answer, and Model for what wrote it; empty: it has not said.
+	// ID is the provider's name for the answer, and Model the model that wrote it; empty: not
+	// stated.
 	ID, Model string
-	// Tier is the service tier that was used, in the provider's words; empty: it has not said.
+	// Tier is the service tier that was used, in the provider's words; empty: not stated.
 	Tier string
-	// Fault is an error in the place of an answer, or within it; nil: none.
+	// Fault is an error instead of an answer, or within one; nil: none.
 	Fault *Fault
 }
 
-// Answer is what the provider has said, for traces.
+// Answer returns the facts that traces need.
 func (f Facts) Answer() session.CallAnswer {
 	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier}
 	if f.Fault != nil {
@@ -37,8 +38,8 @@ func (f Facts) Answer() session.CallAnswer {
 	return a
 }
 
-// Meter reads an answer as it passes, a stream of events or one document. It never fails,
-// and its memory is bounded. The same bytes give the same facts, in whatever parts they come.
+// Meter reads an answer while it is received, a stream of events or one document. It never fails,
+// and its memory is bounded. The facts do not depend on how the bytes are split.
 type Meter struct {
 	format  format
 	choices int64
@@ -46,22 +47,22 @@ type Meter struct {
 	json    scanner
 	counts  counts
 	facts   Facts
-	// event is the type of the document at hand, counted is set when it has counted the output.
+	// event is the type of the current document; counted is set when it has counted the output.
 	event   string
 	counted bool
-	// tiers are what it has said of its service tier, its speed and its place; searched is how many
-	// searches the document at hand names, and each is the sum of the parts that it counts apart.
+	// tiers are the stated service tier, speed and place. searched is the number of searches in
+	// the current document, and each is the sum of the separately counted parts.
 	tiers    [3]string
 	searched int64
 	each     counts
-	// loose is what an error of Responses says, whose keys are those of other events, too.
+	// loose is a possible error of Responses, whose keys occur in other events, too.
 	loose    looseError
 	finished int64
 }
 
 type looseError struct{ Code, Message string }
 
-// counts is what the provider has counted, under its own names.
+// counts are the provider's counts, under its own names.
 type counts struct {
 	input, tools, output, cacheRead, cacheWrite, cacheHour, reasoning, searches count
 }
@@ -71,28 +72,28 @@ type count struct {
 	known bool
 }
 
-// set takes a number. One that cannot be is as good as none.
+// set sets a number. An invalid number is ignored.
 func (c *count) set(l leaf) {
 	if n := l.number(); n >= 0 && n <= cost.MaxReported {
-		*c = count{max(c.n, n), true} // counts of one answer only grow
+		*c = count{max(c.n, n), true} // counts of one answer never decrease
 	}
 }
 
-// add adds a number, in the same way.
+// add adds a number. An invalid number is ignored.
 func (c *count) add(l leaf) {
 	if n := l.number(); n >= 0 && n <= cost.MaxReported-c.n {
 		*c = count{c.n + n, true}
 	}
 }
 
-// atLeast takes a number that was counted here.
+// atLeast raises the count to a number that was counted locally.
 func (c *count) atLeast(n int64) { c.n = max(c.n, n) }
 
-// usageOf is a usage with cached tokens apart from the input.
+// usageOf is a usage whose input does not include cached tokens.
 type usageOf struct{ input, output, read, write, reasoning int64 }
 
-// NewMeter returns the meter of a call's answer, of as many choices as were asked for. The content
-// type tells a stream of events; otherwise a document is read, or several one after the other.
+// NewMeter returns the meter of an answer with this many choices. The content type distinguishes
+// a stream of events from one or more documents.
 func NewMeter(f Format, choices int64, contentType string) *Meter {
 	m := &Meter{format: formats[f], choices: choices}
 	m.lines.on = strings.HasPrefix(contentType, "text/event-stream")
@@ -100,7 +101,7 @@ func NewMeter(f Format, choices int64, contentType string) *Meter {
 	return m
 }
 
-// Write reads the next part. It takes all of it.
+// Write reads the next part. It always accepts all of it.
 func (m *Meter) Write(p []byte) (int, error) {
 	if m.lines.on {
 		m.lines.write(p, &m.json)
@@ -110,7 +111,7 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Facts is what is known so far.
+// Facts returns the facts known so far.
 func (m *Meter) Facts() Facts {
 	f := m.facts
 	if path, n := m.json.pending(); n > 0 && m.format.content(path) {
@@ -140,16 +141,17 @@ func (m *Meter) leaf(path string, l leaf) {
 	case "model", "message.model", "response.model", "modelVersion", "[].modelVersion":
 		m.facts.Model = l.text()
 	}
-	m.format.take(m, path, l)
+	m.format.answerValue(m, path, l)
 }
 
-// container ends a document: that of an event, the whole answer, or an element of a list.
+// container handles the end of a document: the data of an event, the whole answer, or an element
+// of a list.
 func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	if opens || path != "" && path != "[]" {
 		return
 	}
 	m.facts.Whole = m.facts.Whole || m.finished >= m.choices
-	m.format.ended(m)
+	m.format.setEnded(m)
 	if m.counted {
 		m.facts.Bytes, m.counted = 0, false
 	}
@@ -163,7 +165,7 @@ func (m *Meter) countOutput(l leaf) {
 
 func (m *Meter) stopped(l leaf) {
 	if !l.quoted {
-		return // null: it goes on
+		return // null: the answer continues
 	}
 	m.facts.Stop = l.text()
 	m.finished++
@@ -176,10 +178,10 @@ func (m *Meter) fault() *Fault {
 	return m.facts.Fault
 }
 
-// lines takes the data out of a stream of server-sent events.
+// lines extracts the data of a stream of server-sent events.
 type lines struct {
 	on bool
-	// field is the beginning of the line, up to its colon; data tells what follows it.
+	// field is the beginning of the line, up to its colon; data: the line's data follows.
 	field []byte
 	data  bool
 	named bool
@@ -206,7 +208,7 @@ func (l *lines) write(p []byte, to *scanner) {
 	}
 }
 
-// name reads the name of the field, and returns what is left of the part.
+// name reads the name of the field, and returns the rest of the part.
 func (l *lines) name(part []byte) []byte {
 	for i, b := range part {
 		if b == ':' {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Refusal is why the gateway answers in the place of a provider.
+// Refusal is the reason why the gateway rejects a call itself.
 type Refusal int
 
 // The refusals.
 const (
-	// BudgetSpent: nothing is left to pay for the call. Programs do not try it again.
+	// BudgetSpent: the budget cannot pay for the call. Programs do not retry.
 	BudgetSpent Refusal = iota
 	// RateLimited and Overloaded: the call may succeed later.
 	RateLimited
@@ -29,13 +29,13 @@ const (
 	TooLarge
 )
 
-// words are a refusal in the words of a provider.
+// words are a provider's words for a refusal.
 type words struct {
 	status int
 	kind   string
 }
 
-// refusals is how each provider words them, in the order of the constants.
+// refusals are the words of each provider, in the order of the constants.
 var refusals = map[API][]words{
 	Anthropic: {
 		{http.StatusPaymentRequired, "billing_error"},
@@ -55,8 +55,7 @@ var refusals = map[API][]words{
 		{http.StatusBadRequest, "invalid_request_error"},
 		{http.StatusRequestEntityTooLarge, "request_too_large"},
 	},
-	// Programs try a 429 again and again, so that a spent budget has Gemini's error for an
-	// account that has to be paid for first.
+	// Programs retry a 429. So a spent budget gets Gemini's error for an account without billing.
 	Gemini: {
 		{http.StatusBadRequest, "FAILED_PRECONDITION"},
 		{http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
@@ -68,12 +67,13 @@ var refusals = map[API][]words{
 	},
 }
 
-// Refuse is the provider's own error for a refusal. wait is when to try again; zero: unknown.
+// Refuse returns the provider's own error response for a refusal. wait is when to retry; zero:
+// unknown.
 func (a API) Refuse(why Refusal, message string, wait time.Duration) (status int, header http.Header, body []byte) {
 	w := refusals[a][why]
 	header = http.Header{"Content-Type": {"application/json"}}
 	again := why == RateLimited || why == Overloaded
-	// The libraries of Anthropic and OpenAI do what this says.
+	// The libraries of Anthropic and OpenAI follow this header.
 	header.Set("X-Should-Retry", strconv.FormatBool(again))
 	if again && wait > 0 {
 		header.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10))
@@ -81,7 +81,7 @@ func (a API) Refuse(why Refusal, message string, wait time.Duration) (status int
 	return w.status, header, a.errorBody(w, message, wait)
 }
 
-// RefuseInStream is the same error as an event of a stream of a format that has begun.
+// RefuseInStream returns the error as an event in a stream that has begun.
 func (a API) RefuseInStream(to Format, why Refusal, message string) []byte {
 	name := "event: error\n"
 	if to == ChatCompletions || to == GenerateContent { // their events have no names

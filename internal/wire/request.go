@@ -10,39 +10,39 @@ import (
 	"strings"
 )
 
-// UnstatedOutput is how many tokens an answer is expected to have at most where neither the
-// request nor anything else says it.
+// UnstatedOutput is the assumed bound of an answer, in tokens, if none is known.
 const UnstatedOutput = 32 << 10
 
-// maxOutput is more tokens than any answer has. Larger bounds count as this one, so that no sum overflows.
+// maxOutput is more than the tokens of any answer. Larger bounds are reduced to it, so that sums
+// do not overflow.
 const maxOutput = 1 << 30
 
-// maxKeys is how many keys a body may have, those of its parts not counted.
+// maxKeys is the largest number of keys of a body, not counting those of its parts.
 const maxKeys = 1000
 
-// Request is what a paid call asks for.
+// Request is a parsed paid call.
 type Request struct {
 	Route
-	// MaxOutput bounds the tokens of the answer, over all Choices; zero: nothing is said.
+	// MaxOutput bounds the tokens of all Choices together; zero: the request has no bound.
 	MaxOutput int64
-	// Floor is the least bound that the provider accepts.
+	// Floor is the smallest bound that the provider accepts.
 	Floor int64
-	// Choices is how many answers are asked for.
+	// Choices is the number of requested answers.
 	Choices int64
-	// Size is the bytes of the body.
+	// Size is the size of the body in bytes.
 	Size int64
 	// PublicOpenAI: the provider is OpenAI itself.
 	PublicOpenAI bool
-	// Refused is why the call cannot be metered; empty: it can.
+	// Refused is why the cost of the call cannot be metered; empty: it can.
 	Refused string
-	// Tier is the service tier that is asked for, as [cost.Prices] has it. Unpriced is a tool that
-	// costs what no answer counts; empty: there is none. Hour: the prompt may be cached for an hour.
-	// Searches is how many the provider may make, as far as the request says.
+	// Tier is the requested service tier, as [cost.Prices] names it. Unpriced is a tool whose
+	// cost is not in any answer; empty: none. Hour: the prompt may be cached for an hour.
+	// Searches is the largest number of searches, if the request states it.
 	Tier, Unpriced string
 	Hour           bool
 	Searches       int64
-	// Elsewhere is how many tokens the prompt may have in what the body only refers to, like an earlier
-	// answer or a file.
+	// Elsewhere is the largest number of tokens of content that the body only refers to, like an
+	// earlier answer or a file.
 	Elsewhere int64
 
 	format   format
@@ -51,8 +51,8 @@ type Request struct {
 	seen     map[string]bool
 	twice    string
 	settings int64 // the place after the brace of Gemini's generationConfig; zero: there is none
-	// parts are the messages of the conversation, head its instructions and tools, begun is where
-	// the containers at hand begin.
+	// parts are the messages of the conversation, and head its instructions and tools. begun are
+	// the positions of the open containers.
 	parts, head []part
 	begun       [3]int64
 
@@ -62,35 +62,36 @@ type Request struct {
 	streamOptions span // a null, or the place after the brace
 }
 
-// metered are the keys of a body that cost depends on. Some servers take them in other cases, too.
+// metered are the keys of a body that affect its cost. Some servers accept them in other upper
+// and lower case, too.
 var metered = []string{
 	"model", "stream", "stream_options", "service_tier", "speed", "inference_geo", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "thinking", "background",
 }
 
-// span is a part of the body, from its first byte to the one after its last.
+// span is a range of the body, from its first byte to the one after its last.
 type span struct{ from, to int64 }
 
-// bounded is where a bound of the answer is; negative: there is a null.
+// bounded is the position of a bound of the answer; negative: it is null.
 type bounded struct {
 	at span
 	n  int64
 }
 
-// format is what differs between the wire formats.
+// format has the differences between the wire formats.
 type format interface {
-	// ask takes up a value of a request.
-	ask(q *Request, path string, l leaf)
-	// outputKey is the key to bound an answer by where there is none.
+	// requestValue reads a value of a request.
+	requestValue(q *Request, path string, l leaf)
+	// outputKey returns the key with which to bound an answer that has no bound.
 	outputKey(q *Request) string
-	// take takes up a value of an answer; content reports whether it is what the model writes.
-	take(m *Meter, path string, l leaf)
+	// answerValue reads a value of an answer; content reports whether the model has written it.
+	answerValue(m *Meter, path string, l leaf)
 	content(path string) bool
-	// ended notes whether the answer has ended, after each document of it.
-	ended(m *Meter)
-	// items takes apart a message, or the instructions, of a request.
+	// setEnded records after each document whether the answer has ended.
+	setEnded(m *Meter)
+	// items splits a message, or the instructions, of a request into items.
 	items(kind ItemKind, raw []byte) []Item
-	// answered adds what a document of an answer says.
-	answered(a *answer, document []byte)
+	// addDocument adds the content of a document of an answer.
+	addDocument(a *answer, document []byte)
 	usage(c counts) usageOf
 }
 
@@ -98,8 +99,9 @@ var formats = map[Format]format{
 	Messages: anthropicMessages{}, ChatCompletions: chatCompletions{}, Responses: openaiResponses{}, GenerateContent: geminiContent{},
 }
 
-// ReadRequest reads the body of a paid call. It refuses what is no JSON object, and an object
-// with a key twice, which servers read in different ways. It keeps the body, which must not change.
+// ReadRequest parses the body of a paid call. The error says that it is not a JSON object, or has
+// a key twice, which servers interpret in different ways. The body is kept and must not be
+// changed.
 func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 	if !json.Valid(body) || !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return nil, errors.New("the body is not a JSON object")
@@ -116,14 +118,14 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 	case q.Refused != "":
 		return nil, errors.New(q.Refused)
 	case q.Choices < 1 || q.Choices > 128:
-		return nil, errors.New("the body asks for no or too many answers; use 1 to 128")
+		return nil, errors.New("the body asks for no answers or too many; use 1 to 128")
 	}
 	q.Tier = tierOf(joinTiers(q.tiers[:]))
 	q.MaxOutput *= q.Choices
 	return q, nil
 }
 
-// once notes a key of which only one may be there, in the spelling of the API.
+// once records a key that may occur only once, in any spelling of the API.
 func (q *Request) once(path string) {
 	if len(q.seen) == maxKeys {
 		q.Refused = "the body has too many keys"
@@ -161,7 +163,7 @@ func (q *Request) leaf(path string, l leaf) {
 	if l.quoted {
 		q.note(path, span{l.start, l.start + l.size + 2})
 	}
-	q.format.ask(q, path, l)
+	q.format.requestValue(q, path, l)
 }
 
 func (q *Request) container(path string, depth int, at int64, opens bool) {
@@ -188,7 +190,7 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 	}
 }
 
-// bound notes a bound of the answer under a name of its own.
+// bound records a bound of the answer.
 func (q *Request) bound(name string, l leaf) {
 	if strings.Contains(name, ".") {
 		q.once(name)
@@ -199,18 +201,18 @@ func (q *Request) bound(name string, l leaf) {
 	}
 	n := l.number()
 	q.bounds = append(q.bounds, bounded{at, n})
-	q.MaxOutput = max(q.MaxOutput, min(n, maxOutput)) // servers differ in which of two they take
+	q.MaxOutput = max(q.MaxOutput, min(n, maxOutput)) // servers differ in which of two bounds they use
 }
 
-// change is a part of the body and what replaces it.
+// change is a range of the body and its replacement.
 type change struct {
 	at   span
 	text string
 }
 
-// Body is the body with the answer bounded by so many tokens over all choices, but by no fewer
-// than the provider accepts; zero: as the program has bounded it. A stream is asked to report
-// its usage. added reports that the program has not asked for that. All other bytes stay.
+// Body returns the body with the tokens of all choices together bounded by most, but not below
+// the provider's minimum; zero keeps the program's bound. It asks for the usage of a stream;
+// added reports whether the program had not. All other bytes are unchanged.
 func (q *Request) Body(most int64) (body []byte, added bool) {
 	var changes []change
 	if most > 0 {
@@ -255,10 +257,10 @@ func (q *Request) askUsage() change {
 	return q.insert(q.streamOptions.from, `"include_usage":true`)
 }
 
-// first is the place after the brace of the body.
+// first returns the position after the opening brace of the body.
 func (q *Request) first() int64 { return int64(bytes.IndexByte(q.body, '{')) + 1 }
 
-// insert puts a member in front of those of an object.
+// insert adds a member at the beginning of an object.
 func (q *Request) insert(at int64, member string) change {
 	if rest := bytes.TrimLeft(q.body[at:], " \t\r\n"); rest[0] != '}' {
 		member += ","
@@ -266,7 +268,7 @@ func (q *Request) insert(at int64, member string) change {
 	return change{span{at, at}, member}
 }
 
-// apply makes changes to places that do not overlap.
+// apply makes changes that do not overlap.
 func apply(body []byte, changes []change) []byte {
 	for i, c := range changes {
 		out := make([]byte, 0, len(body)+len(c.text))

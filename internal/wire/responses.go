@@ -9,7 +9,7 @@ import (
 // openaiResponses is OpenAI's Responses.
 type openaiResponses struct{}
 
-func (openaiResponses) ask(q *Request, path string, l leaf) {
+func (openaiResponses) requestValue(q *Request, path string, l leaf) {
 	switch path {
 	case "max_output_tokens":
 		q.bound(path, l)
@@ -38,7 +38,7 @@ func (openaiResponses) ask(q *Request, path string, l leaf) {
 
 func (openaiResponses) outputKey(*Request) string { return "max_output_tokens" }
 
-func (openaiResponses) take(m *Meter, path string, l leaf) {
+func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 	if path == "type" {
 		m.event = l.text()
 	}
@@ -94,7 +94,7 @@ func (openaiResponses) content(path string) bool {
 	return false
 }
 
-func (openaiResponses) ended(m *Meter) {
+func (openaiResponses) setEnded(m *Meter) {
 	if m.event == "error" && m.loose != (looseError{}) {
 		m.fault().Code, m.fault().Message = m.loose.Code, m.loose.Message
 	}
@@ -145,7 +145,7 @@ func (openaiResponses) items(kind ItemKind, raw []byte) []Item {
 	return appendItem(nil, i.item())
 }
 
-func (openaiResponses) answered(a *answer, document []byte) {
+func (openaiResponses) addDocument(a *answer, document []byte) {
 	var e struct {
 		Type, Delta string
 		ItemID      string `json:"item_id"`

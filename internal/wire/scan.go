@@ -15,16 +15,16 @@ const (
 	maxText  = 4 << 10
 )
 
-// leaf is a value in a JSON document that is no object and no array.
+// leaf is a scalar value in a JSON document.
 type leaf struct {
-	// raw is the value as it is written, without quotes; up to maxText bytes of it.
+	// raw is the value as written, without quotes, up to maxText bytes.
 	raw []byte
-	// size is the bytes of all of it, start its place in what was written, with its quote.
+	// size is the full size of the value in bytes, and start its position, including the quote.
 	size, start int64
 	quoted      bool
 }
 
-// text is the value as a text.
+// text returns the value as a text.
 func (l leaf) text() string {
 	if l.quoted {
 		return unescape(l.raw)
@@ -32,7 +32,8 @@ func (l leaf) text() string {
 	return string(l.raw)
 }
 
-// number is the value as a number of tokens. It is negative where it is no such number.
+// number returns the value as a number of tokens. It is negative if the value is not such a
+// number.
 func (l leaf) number() int64 {
 	n, err := strconv.ParseInt(string(l.raw), 10, 64)
 	if err != nil {
@@ -45,10 +46,10 @@ func (l leaf) number() int64 {
 	return n
 }
 
-// is reports whether the value is written as given.
+// is reports whether the value is written exactly as given.
 func (l leaf) is(text string) bool { return string(l.raw) == text }
 
-// unescape reads the inside of a JSON string.
+// unescape decodes the content of a JSON string.
 func unescape(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return strings.ToValidUTF8(string(raw), "\uFFFD")
@@ -60,14 +61,14 @@ func unescape(raw []byte) string {
 	return s
 }
 
-// scanner reads JSON that comes in parts, and reports its leaves as they end. Its memory is
-// bounded whatever comes, and it never fails: what is no JSON has no leaves, or wrong ones.
+// scanner parses JSON that comes in parts, and reports each scalar value when it ends. Its memory
+// is bounded, and it never fails: invalid JSON yields no values, or wrong ones.
 type scanner struct {
-	// leaf is told of each leaf by its path, like "choices[].delta.content". raw is valid
-	// until it returns.
+	// leaf is called for each value with its path, like "choices[].delta.content". raw is valid
+	// until leaf returns.
 	leaf func(path string, l leaf)
-	// container is told where an object or an array begins and ends that is the document (depth 0),
-	// a part of it, or a part of a part; nil: nobody is.
+	// container is called at the beginning and the end of an object or an array with depth 0 (the
+	// document) to 2; may be nil.
 	container func(path string, depth int, at int64, opens bool)
 
 	path   []byte
@@ -84,7 +85,7 @@ type scanner struct {
 	wantsKey bool
 }
 
-// frame is an open container. length is that of the path to what it holds.
+// frame is an open container. length is the length of the path to its content.
 type frame struct {
 	object bool
 	length int
@@ -119,7 +120,7 @@ func (s *scanner) write(p []byte) {
 	}
 }
 
-// quoted reads on in a string, and returns how many bytes it took.
+// quoted continues in a string, and returns how many bytes it has read.
 func (s *scanner) quoted(p []byte) int {
 	n := 0
 	if s.escaped {
@@ -161,7 +162,7 @@ func (s *scanner) keep(p []byte) {
 	}
 }
 
-// structure takes a byte that is in no leaf.
+// structure handles a byte outside of a scalar value.
 func (s *scanner) structure(b byte) {
 	switch b {
 	case '{', '[':
@@ -232,7 +233,7 @@ func (s *scanner) closeKey() {
 		s.path = append(s.path, '.')
 	}
 	key := unescape(s.token)
-	if key == "" || strings.ContainsAny(key, ".[") { // it could pass for a path, or its values for those of the object around it
+	if key == "" || strings.ContainsAny(key, ".[") { // it could be mistaken for a path, or its values for those of the enclosing object
 		key = "?"
 	}
 	s.path = append(s.path, key...)
@@ -245,7 +246,7 @@ func (s *scanner) closeLeaf(quoted bool) {
 	}
 }
 
-// pending is the path of a string that has not ended, and its bytes so far.
+// pending returns the path of an unfinished string, and its bytes so far.
 func (s *scanner) pending() (string, int64) {
 	if s.state != inString || s.deep > 0 {
 		return "", 0
@@ -253,7 +254,7 @@ func (s *scanner) pending() (string, int64) {
 	return string(s.path), s.size
 }
 
-// end ends the document, so that another can begin. whole reports whether it was complete.
+// end ends the document and prepares for the next one. whole reports whether it was complete.
 func (s *scanner) end() (whole bool) {
 	if s.state == inBare {
 		s.closeLeaf(false)

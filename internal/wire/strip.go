@@ -6,20 +6,20 @@ import (
 	"io"
 )
 
-// maxUsageEvent is more than the event has in which Chat Completions report the usage.
+// maxUsageEvent is larger than the event of Chat Completions with the usage, in bytes.
 const maxUsageEvent = 8 << 10
 
-// UsageStripper passes a stream of Chat Completions on without the event that reports the
-// usage, for programs that have not asked for it. Events pass when they are complete.
+// UsageStripper forwards a stream of Chat Completions without the event that reports the usage,
+// for programs that have not asked for it. It forwards an event when it is complete.
 type UsageStripper struct {
 	To io.Writer
 
 	held []byte
-	// long: the event at hand passes as it comes.
+	// long: the current event is too long to be held, and is forwarded as it comes.
 	long bool
 }
 
-// Write takes the next part. Its error is that of the writer.
+// Write forwards the next part. Errors are those of the writer.
 func (s *UsageStripper) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n') + 1
@@ -44,7 +44,7 @@ func (s *UsageStripper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush passes on what is held at the end of the stream.
+// Flush forwards the held bytes at the end of the stream.
 func (s *UsageStripper) Flush() error {
 	_, err := s.To.Write(s.held)
 	s.held = s.held[:0]

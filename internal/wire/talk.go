@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ItemKind is what an item of a conversation is.
+// ItemKind is the kind of an item of a conversation.
 type ItemKind string
 
 // The kinds of items.
@@ -19,22 +19,22 @@ const (
 	// Tools are the names of the tools that the model may call.
 	Tools ItemKind = "tools"
 	Asked ItemKind = "user"
-	// Said, Thought and ToolCall are what the model writes.
+	// Said, Thought and ToolCall are written by the model.
 	Said       ItemKind = "assistant"
 	Thought    ItemKind = "thinking"
 	ToolCall   ItemKind = "tool call"
 	ToolResult ItemKind = "tool result"
 )
 
-// Item is a part of a conversation, in the words that the formats share.
+// Item is a part of a conversation, in words that are common to all formats.
 type Item struct {
 	Kind ItemKind
-	// ID names a tool call and its result; empty: the format has no name for it.
+	// ID connects a tool call and its result; empty: the format has no such name.
 	ID string
-	// Name is that of a tool.
+	// Name is the name of a tool.
 	Name string
-	// Text is what is said; the arguments of a tool call, as the model writes them. Parts that are
-	// no text stand in it by their type.
+	// Text is the text of the item; for a tool call, its arguments as the model has written them.
+	// A part that is not text is represented by its type.
 	Text   string
 	Failed bool
 }
@@ -43,26 +43,26 @@ type Item struct {
 func (k ItemKind) OfModel() bool { return k == Said || k == Thought || k == ToolCall }
 
 const (
-	// maxPart bounds a message that is taken apart, and all definitions of tools, in bytes, and
-	// maxParts is how many are, and how many items they have together.
+	// maxPart bounds a message that is split into items, and all definitions of tools together,
+	// in bytes. maxParts bounds the number of such messages, and of all their items.
 	maxPart  = 1 << 20
 	maxParts = 20_000
 )
 
-// part is a place in the body with a part of the conversation, by its path.
+// part is the position of a part of the conversation in the body, with its path.
 type part struct {
 	path string
 	at   span
 }
 
-// talks are the paths of a request's conversation, of its instructions and of its tools.
+// talks are the paths of a request's conversation, instructions and tools.
 var talks = map[string]ItemKind{
 	"messages[]": Asked, "input": Asked, "input[]": Asked, "contents[]": Asked,
 	"system": Instructions, "instructions": Instructions, "systemInstruction": Instructions, "system_instruction": Instructions,
 	"tools": Tools,
 }
 
-// note notes a part of the conversation.
+// note records a part of the conversation.
 func (q *Request) note(path string, at span) {
 	if kind, ok := talks[path]; ok && len(q.parts) < maxParts {
 		if path == "input" && q.body[at.from] != '"' { // a list, whose elements are parts
@@ -76,8 +76,8 @@ func (q *Request) note(path string, at span) {
 	}
 }
 
-// Items are the conversation of the request, the tools and the instructions first. What is no
-// conversation in its format has none.
+// Items yields the conversation of the request, the tools and the instructions first. It yields
+// nothing if the request has no conversation in its format.
 func (q *Request) Items() iter.Seq[Item] {
 	return func(yield func(Item) bool) {
 		left := maxParts
@@ -102,11 +102,11 @@ func (q *Request) Items() iter.Seq[Item] {
 	}
 }
 
-// ReadAnswer takes an answer apart, as far as it came.
+// ReadAnswer returns the items of an answer, which may be incomplete.
 func ReadAnswer(f Format, contentType string, body []byte) []Item {
 	a := answer{places: map[string]*growing{}}
 	for document := range documents(strings.HasPrefix(contentType, "text/event-stream"), body) {
-		formats[f].answered(&a, document)
+		formats[f].addDocument(&a, document)
 	}
 	var items []Item
 	for _, g := range a.all {
@@ -118,7 +118,7 @@ func ReadAnswer(f Format, contentType string, body []byte) []Item {
 	return items
 }
 
-// documents are the documents of an answer: the data of its events, the elements of a list, or
+// documents yields the documents of an answer: the data of its events, the elements of a list, or
 // the body.
 func documents(events bool, body []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
@@ -149,26 +149,26 @@ func documents(events bool, body []byte) iter.Seq[[]byte] {
 	}
 }
 
-// answer is put together from the documents of a stream.
+// answer collects the items from the documents of a stream.
 type answer struct {
 	all    []*growing
 	places map[string]*growing
 }
 
-// growing is an item of which more may come.
+// growing is an item that may not be complete yet.
 type growing struct {
 	Item
 	text strings.Builder
 }
 
-// add adds items that are whole.
+// add adds complete items.
 func (a *answer) add(items ...Item) {
 	for _, it := range items {
 		a.all = append(a.all, &growing{Item: it})
 	}
 }
 
-// at is the item at a place, which begins as given.
+// at returns the item at a place. It adds begin if there is none.
 func (a *answer) at(place string, begin Item) *growing {
 	g := a.places[place]
 	if g == nil {
@@ -178,21 +178,22 @@ func (a *answer) at(place string, begin Item) *growing {
 	return g
 }
 
-// write adds to the item at a place, which begins with its first text.
+// write appends text to the item at a place.
 func (a *answer) write(place string, kind ItemKind, text string) {
 	if text != "" {
 		a.at(place, Item{Kind: kind}).text.WriteString(text)
 	}
 }
 
-// decode reads the fields that have the types of v, since servers differ in others.
+// decode decodes the fields that have the types of v. Other fields are ignored, because servers
+// differ in them.
 func decode(raw []byte, v any) bool {
 	err := json.Unmarshal(raw, v)
 	var other *json.UnmarshalTypeError
 	return err == nil || errors.As(err, &other)
 }
 
-// kindOf is the kind of what a role says.
+// kindOf returns the kind of a role's messages.
 func kindOf(role string) ItemKind {
 	switch role {
 	case "assistant", "model":
@@ -205,12 +206,13 @@ func kindOf(role string) ItemKind {
 	return Asked
 }
 
-// textPart is a part of a list of contents.
+// textPart is an element of a list of contents.
 type textPart struct {
 	Type, Text, Refusal string
 }
 
-// textOf is a content that is a text, or the texts in a list of parts. Anything else is the JSON itself.
+// textOf returns a content that is a text, or the texts in a list of parts. For any other content
+// it returns the JSON.
 func textOf(raw json.RawMessage) string {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
@@ -227,7 +229,8 @@ func textOf(raw json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// appendItem adds an item that says something to the others. Calls of tools and their results always do.
+// appendItem appends an item unless it is empty. Tool calls and their results are always
+// appended.
 func appendItem(items []Item, it Item) []Item {
 	if it.Text == "" && it.Kind != ToolCall && it.Kind != ToolResult {
 		return items
@@ -235,7 +238,7 @@ func appendItem(items []Item, it Item) []Item {
 	return append(items, it)
 }
 
-// toolsOf are the names of the tools in any format.
+// toolsOf returns the names of the tools, in any format.
 func toolsOf(raw []byte) []Item {
 	type tool struct {
 		Name, Type string
