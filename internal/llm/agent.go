@@ -24,45 +24,45 @@ const (
 	DefaultContextTokens   = 200_000
 )
 
-// Agent is a model that works on assignments.
+// Agent works on assignments with a model.
 type Agent struct {
-	// Name is the agent's, Kind the API of its provider, Server its host, Model the model's.
+	// Name is the agent's name, Kind the provider's API, Server its host, and Model the model's
+	// name.
 	Name, Kind, Server, Model string
 
 	Provider Provider
-	// Transport carries the calls.
+	// Transport sends the requests.
 	Transport http.RoundTripper
-	// Enter waits until a call may begin within the provider's limits, with a prompt of so many
-	// tokens; leave takes how many the call took. nil: there are no limits.
+	// Enter waits until the provider's limits permit a call with this many prompt tokens. The
+	// caller passes the tokens that the call used to leave. nil: no limits.
 	Enter func(ctx context.Context, tokens int64) (leave func(used int64), err error)
-	// Prices are what tokens cost; nil: nothing that is known.
+	// Prices are the prices of tokens; nil: unknown.
 	Prices *cost.Prices
-	// Scale is what was learned of how the provider counts; nil: nothing is.
+	// Scale learns how the provider counts tokens; nil: it does not learn.
 	Scale *wire.Scale
-	// MaxTurns bounds the calls of an attempt whose job sets no bound.
+	// MaxTurns bounds the calls of an attempt if the job sets no bound.
 	MaxTurns int
-	// MaxOutputTokens bounds one answer, ContextTokens prompt and answer together.
+	// MaxOutputTokens bounds one answer, and ContextTokens prompt and answer together.
 	MaxOutputTokens, ContextTokens int64
-	// Timeout bounds an attempt, IdleTimeout the time in which nothing comes in
-	// during a call. Both are required.
+	// Timeout bounds an attempt, and IdleTimeout the time without received data during a call.
+	// Both are required.
 	Timeout, IdleTimeout time.Duration
-	// Mask replaces secrets.
+	// Mask replaces secrets in a text.
 	Mask func(string) string
-	// Now tells the time, for waits that a provider asks for by a date.
+	// Now returns the current time. It is needed if a provider asks to wait until a date.
 	Now func() time.Time
-	// Log takes the transcript as it grows; nil: nobody wants it. Secrets are masked
-	// line by line: who has secrets of several lines masks what is written.
+	// Log gets the transcript while it is written; may be nil. Secrets are masked line by line.
+	// If there are secrets of several lines, the writer must mask them.
 	Log io.Writer
 }
 
-// Run does one attempt. A *failures.Failure says how it failed; the outcome then
-// still has the usage. A context that ends stops the call
-// under way and returns the context's cause. Any other error is one of job.Calls
-// or job.Try, and no failure of the agent.
+// Run does one attempt. If the attempt fails, the error is a *failures.Failure, and the outcome
+// has its usage. If the context ends, Run stops the current call and returns the context's cause.
+// Any other error is one of job.Calls or job.Try, and not a failure of the agent.
 //
-// The outcome's usage covers every turn of the conversation, also those that an
-// earlier execution has paid for, but no call that was cut off: what such a call
-// has cost nobody knows, and job.Calls keeps the estimate.
+// The outcome's usage includes every turn of the conversation, also those that an earlier
+// execution has paid for. It does not include calls that were interrupted: their cost is unknown,
+// and job.Calls has an estimate.
 func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	root, err := os.OpenRoot(job.Tree)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	return r.end(err)
 }
 
-// run is one attempt under way.
+// run is a running attempt.
 type run struct {
 	*Agent
 	job   session.Job
@@ -96,8 +96,8 @@ type run struct {
 	changed bool
 	// reminded: the model was told once what is missing.
 	reminded bool
-	// malformed, truncated and silent count in a row: calls that no tool made
-	// sense of, answers that were cut off, and answers without a call.
+	// malformed, truncated and silent count consecutive turns: invalid tool calls, answers that
+	// were cut off, and answers without a tool call.
 	malformed, truncated, silent int
 }
 
@@ -108,7 +108,7 @@ func (a *Agent) begin(job session.Job, t tree) *run {
 	return r
 }
 
-// end makes the outcome. Every text in it is masked and bounded.
+// end returns the outcome. It masks and bounds all texts in it.
 func (r *run) end(err error) (session.Outcome, error) {
 	out := session.Outcome{Usage: r.usage, Summary: textfmt.Shorten(r.Mask(r.summary), session.MaxSummary)}
 	var f *failures.Failure
@@ -129,7 +129,7 @@ func (r *run) end(err error) (session.Outcome, error) {
 	return out, err
 }
 
-// say tells people what is being done.
+// say reports the current activity.
 func (r *run) say(line string) {
 	if r.job.Progress != nil {
 		r.job.Progress(r.Mask(line))

@@ -17,42 +17,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// spendEvery is after how many bytes of an answer the estimate of its cost is
-// told again.
+// spendEvery is after how many bytes of an answer the estimate of its cost is reported again.
 const spendEvery = 2048
 
-// errIdle stops a call in which nothing came in for too long.
+// errIdle aborts a call in which no data was received for IdleTimeout.
 var errIdle = errors.New("no data")
 
-// spending is what a call that brought no answer has cost, and whether that is
-// known or an estimate.
+// spending is the cost of a call without an answer, and whether it is known or an estimate.
 type spending struct {
 	used  cost.Usage
 	known bool
 }
 
-// hearing is a call under way: what came in so far.
-type hearing struct {
+// receiver collects what was received of an answer.
+type receiver struct {
 	run      *run
 	turn     int
 	forecast wire.Forecast
-	// paid keeps what the call costs; nil: nobody does.
+	// paid records the call's cost; may be nil.
 	paid session.Call
-	// limit is the most tokens that the answer may have.
+	// limit bounds the tokens of the answer.
 	limit int64
 	// usage is what the provider has counted; nil: nothing yet.
-	usage *cost.Usage
-	bytes int
-	told  int
-	// calls counts the tool calls that came in, and said is set once text has.
+	usage    *cost.Usage
+	bytes    int
+	reported int
+	// calls is the number of received tool calls; said is set once text was received.
 	calls int
 	said  bool
-	// broke is why the call has to stop.
-	broke error
+	// abortErr is why the call has to be aborted.
+	abortErr error
 }
 
-// call asks the model. An error is a *failures.Failure, or the cause of the context's
-// end; what the call has cost is then told beside it.
+// call calls the model. The error is a *failures.Failure, or the cause of the context's end. With
+// an error, spending has the cost of the call.
 func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, paid session.Call) (Answer, spending, error) {
 	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
@@ -60,25 +58,25 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	defer stop(nil)
 	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
 	defer idle.Stop()
-	h := &hearing{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
+	h := &receiver{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
 	client := &http.Client{
 		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},
 	}
-	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.onStreamEvent})
+	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, OnEvent: h.onStreamEvent})
 	r.log.End()
 	if err == nil {
 		answer = r.accept(answer, h)
-		r.tell(answer, h.said, h.calls)
+		r.writeAnswer(answer, h.said, h.calls)
 		return answer, spending{}, nil
 	}
 	if stopped := ended(ctx); stopped != nil {
 		return Answer{}, h.spent(err), stopped
 	}
-	if h.broke != nil {
-		return Answer{}, h.spent(err), h.broke
+	if h.abortErr != nil {
+		return Answer{}, h.spent(err), h.abortErr
 	}
 	if errors.Is(context.Cause(calling), errIdle) {
 		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "no data from the provider for %s (idle_timeout)", r.IdleTimeout)
@@ -90,26 +88,26 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	return Answer{}, h.spent(err), failed
 }
 
-// onStreamEvent takes up a piece of news. An answer that spends more than it may is read
-// no further, unless it is whole: then it is paid for, and of use.
-func (h *hearing) onStreamEvent(e Event) error {
-	h.tell(e)
+// onStreamEvent handles an event of the stream. If the answer exceeds its budget, the call is
+// aborted, unless the answer is complete: then it is paid for and usable.
+func (h *receiver) onStreamEvent(e Event) error {
+	h.show(e)
 	if e.Usage != nil {
 		h.usage = e.Usage
 	}
 	h.bytes += e.Bytes
-	if e.Usage == nil && h.bytes-h.told < spendEvery || h.paid == nil {
+	if e.Usage == nil && h.bytes-h.reported < spendEvery || h.paid == nil {
 		return nil
 	}
-	h.told = h.bytes
+	h.reported = h.bytes
 	if err := h.paid.Spending(h.soFar()); err != nil && !e.Whole {
-		h.broke = err
+		h.abortErr = err
 	}
-	return h.broke
+	return h.abortErr
 }
 
-// tell has people see what came in.
-func (h *hearing) tell(e Event) {
+// show writes received text and tool calls to the transcript.
+func (h *receiver) show(e Event) {
 	for _, line := range h.run.log.Piece(e.Text) {
 		h.run.say(line)
 	}
@@ -120,14 +118,13 @@ func (h *hearing) tell(e Event) {
 	call := *e.Call
 	call.Name = h.run.Mask(call.Name)
 	h.run.tidy(&call)
-	gist := h.run.tellCall(call)
+	gist := h.run.writeCall(call)
 	h.calls++
 	h.run.say(gist)
 }
 
-// soFar is what the call has cost up to now: what the provider has counted, and
-// an estimate of the rest.
-func (h *hearing) soFar() cost.Usage {
+// soFar returns the cost up to now: what the provider has counted, and an estimate of the rest.
+func (h *receiver) soFar() cost.Usage {
 	output := min(wire.TokensOf(int64(h.bytes)), h.limit)
 	if h.usage == nil {
 		return h.forecast.Estimated(output)
@@ -137,9 +134,9 @@ func (h *hearing) soFar() cost.Usage {
 	return h.forecast.Priced(u, "")
 }
 
-// complete fills in what a server does not say of the cost: an estimate is nearer
-// to the truth than nothing. counted reports whether it says what the prompt cost.
-func (h *hearing) complete(u cost.Usage, tier string) (complete cost.Usage, counted bool) {
+// complete estimates costs that a server does not report. counted reports whether the server has
+// counted the prompt.
+func (h *receiver) complete(u cost.Usage, tier string) (complete cost.Usage, counted bool) {
 	guess := h.forecast.Estimated(min(wire.TokensOf(int64(h.bytes)), h.limit))
 	if u.OutputTokens == 0 {
 		u.OutputTokens = guess.OutputTokens
@@ -151,8 +148,8 @@ func (h *hearing) complete(u cost.Usage, tier string) (complete cost.Usage, coun
 	return h.forecast.Priced(u, tier), counted
 }
 
-// spent is what a call has cost that ended with an error.
-func (h *hearing) spent(err error) spending {
+// spent returns the cost of a call that ended with an error.
+func (h *receiver) spent(err error) spending {
 	if h.usage == nil && h.bytes == 0 && wire.Unbilled(err) {
 		return spending{known: true}
 	}
@@ -162,14 +159,14 @@ func (h *hearing) spent(err error) spending {
 	return spending{used: h.soFar()}
 }
 
-// accept makes an answer fit to be kept and used: without secrets, its calls
-// well-formed and with ids of their own, its usage complete.
-func (r *run) accept(answer Answer, h *hearing) Answer {
+// accept prepares an answer for storage and use: it masks secrets, makes tool calls well-formed
+// with unique ids, and completes the usage.
+func (r *run) accept(answer Answer, h *receiver) Answer {
 	answer.Usage, answer.Counted = h.complete(answer.Usage, answer.Said.Tier)
 	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
 	thinking := make([]Thinking, 0, len(answer.Thinking))
 	for _, t := range answer.Thinking {
-		// A thought with a secret in it cannot be given back as it was.
+		// A thought with a masked secret cannot be sent back unchanged, so it is dropped.
 		if masked := r.Mask(t.Text); masked == t.Text {
 			thinking = append(thinking, t)
 		}
@@ -189,7 +186,7 @@ func (r *run) accept(answer Answer, h *hearing) Answer {
 	return answer
 }
 
-// tidy makes a call's arguments a JSON object without secrets.
+// tidy converts a call's arguments into a JSON object without secrets.
 func (r *run) tidy(c *Call) {
 	raw := strings.TrimSpace(c.Arguments)
 	if raw == "" {
@@ -207,7 +204,7 @@ func (r *run) tidy(c *Call) {
 	c.Arguments, c.Masked = masked, masked != string(encode(object))
 }
 
-// maskValue masks the texts in a JSON value, however they were written.
+// maskValue masks the texts in a JSON value, however they are escaped.
 func (r *run) maskValue(v any) any {
 	switch v := v.(type) {
 	case string:

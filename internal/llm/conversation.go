@@ -14,21 +14,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// conversation is what was said so far, and what is known of its length.
+// conversation is the messages so far, and what is known of their length.
 type conversation struct {
 	kind, model, system string
 	tools               []Tool
 	messages            []Message
 
-	// head is the bytes of all but the messages, sizes those of each message.
+	// head is the size of everything but the messages, and sizes are those of the messages, in
+	// bytes.
 	head  int64
 	sizes []int64
-	// counted is the tokens of the first known messages, as the provider has
-	// counted them; cached and caches are as in [wire.Forecast].
+	// counted is the tokens of the first known messages, as the provider has counted them; cached
+	// and caches are as in [wire.Forecast].
 	counted, cached int64
 	known           int
 	caches          bool
-	// removed is the bytes that were taken out of those since.
+	// removed is the number of bytes that were removed from those messages since.
 	removed int64
 }
 
@@ -39,12 +40,12 @@ func newConversation(kind, model, system string, tools []Tool, first string) *co
 	return c
 }
 
-// request is what the model is asked next.
+// request returns the next request.
 func (c *conversation) request(maxOutput int64) Request {
 	return Request{Model: c.model, System: c.system, Tools: c.tools, Messages: c.messages, MaxOutput: maxOutput}
 }
 
-// digest names all that the next answer depends on.
+// digest identifies everything that the next answer depends on.
 func (c *conversation) digest() spec.Digest {
 	sum := sha256.Sum256(encode(struct {
 		Kind string `json:"kind"`
@@ -58,8 +59,7 @@ func (c *conversation) add(m Message) {
 	c.sizes = append(c.sizes, int64(len(encode(m))))
 }
 
-// answered adds an answer and what the provider counted for it; nothing, if it
-// counted nothing.
+// answered adds an answer and the provider's count for it, if it has counted.
 func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
 	c.add(m)
 	if !counted {
@@ -70,7 +70,7 @@ func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
 	c.known, c.removed = len(c.messages), 0
 }
 
-// forecast is what is known of the next call's cost.
+// forecast returns the forecast of the next call's cost.
 func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) wire.Forecast {
 	f := wire.Forecast{
 		Counted: c.counted, Cached: c.cached, Caches: c.caches, Removed: c.removed, Total: c.head,
@@ -88,10 +88,9 @@ func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) wire.Forec
 	return f
 }
 
-// shrink takes results of tools out of the conversation, the largest first and
-// the older of two alike, until the next prompt has no more than so many tokens
-// by the best guess. It leaves the newest message as it is, and reports whether it
-// got there; what it takes depends on the conversation alone.
+// shrink removes tool results from the conversation, the largest first and the older of two equal
+// ones, until the next prompt is estimated at no more than the given tokens. It keeps the newest
+// message, and reports whether it succeeded. The removed results depend on the conversation only.
 func (c *conversation) shrink(tokens int64) bool {
 	type place struct{ message, result, size int }
 	var places []place
@@ -112,7 +111,7 @@ func (c *conversation) shrink(tokens int64) bool {
 	return c.forecast(0, nil).Guess() <= tokens
 }
 
-// leaveOut puts a note in the place of a result.
+// leaveOut replaces a result by a note.
 func (c *conversation) leaveOut(message, result int) {
 	m := c.messages[message]
 	m.Results = slices.Clone(m.Results)
@@ -121,7 +120,7 @@ func (c *conversation) leaveOut(message, result int) {
 	c.messages[message], c.sizes[message] = m, int64(len(encode(m)))
 	if message < c.known {
 		c.removed += before - c.sizes[message]
-		c.cached = 0 // a cache holds beginnings, and this one is another now
+		c.cached = 0 // a provider caches prefixes, and this prefix has changed
 	}
 }
 
@@ -129,7 +128,7 @@ func leftOut(r Result) string {
 	return fmt.Sprintf("(%d bytes omitted to save space; call the tool again if you need them)", len(r.Text))
 }
 
-// encode writes plain data as JSON, without making text longer for browsers.
+// encode encodes plain data as JSON, without HTML escapes.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -1,28 +1,25 @@
-// Package llm has a model work on an assignment's directory through tools: one
-// loop for every provider. A provider is an adapter that translates one call and
-// its answer; everything else happens here.
+// Package llm runs models that work on an assignment's directory through tools. There is one loop
+// for all providers; an adapter for each provider translates a call and its answer.
 //
 // # A turn
 //
-// The conversation so far is one request. Its answer is taken from the journal
-// if an earlier execution has paid for it; else the call is reserved, made and
-// settled before anything of the answer is used. Then the answer's tool calls
-// are done in their order, and what they brought and did to files is kept, too.
-// An execution that is started again walks the same turns: it pays for none that
-// was settled, and does the tools' work of none that was kept, but puts the
-// files back as they were.
+// Each turn sends the conversation so far as one request. If an earlier execution has paid for
+// the answer, it is taken from the journal. Otherwise the call is reserved, made and settled
+// before the answer is used. Then the tool calls in the answer are executed in order, and their
+// results and file changes are stored, too. An execution that is started again repeats the same
+// turns: it does not pay for settled calls, and does not execute stored tool calls, but restores
+// their file changes.
 //
-// That works because a request is a function of the brief and of what was kept.
-// Nothing else flows into one: no time, no listing, no order of a map.
+// This requires that a request depends only on the brief and on stored data, and not on the time,
+// on directory listings or on map order.
 //
 // # Bounds
 //
-// Turns, time, tokens, answers that go nowhere, and the size of everything that
-// is read or written are bounded, each with a failure category of its own.
+// Turns, time, tokens, unproductive answers, and the size of everything that is read or written
+// are bounded, each with its own failure category.
 //
 // # Secrets
 //
-// Known secrets are masked in what goes to the provider and in what comes from
-// it, before either is kept, shown or used. No path or link leads out of the
-// directory.
+// Known secrets are masked in requests and answers before these are sent, stored, shown or used.
+// No path or link leads out of the directory.
 package llm

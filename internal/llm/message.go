@@ -8,46 +8,46 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Provider asks a model. It is an adapter: it translates, and nothing else.
+// Provider calls a model. It only translates requests, answers and errors.
 type Provider interface {
-	// Ask makes one call, without retries, and returns the whole answer. An
-	// error that the provider has put into words is a *[wire.Fault]; an answer that
-	// ended early is one with Cut set. Anything else is the network's.
+	// Ask makes one call, without retries, and returns the complete answer. An error that the
+	// provider reports is a *[wire.Fault]; an incomplete answer is a *[wire.Fault] with Cut set.
+	// Any other error is one of the network.
 	Ask(ctx context.Context, request Request, x Exchange) (Answer, error)
 }
 
-// Exchange is what a provider makes a call with.
+// Exchange is what a provider needs for a call.
 type Exchange struct {
-	// HTTP carries the call.
+	// HTTP sends the request.
 	HTTP *http.Client
-	// Hear is told what comes in while the answer does. An error is a reason to
-	// read no further, and Ask returns it.
-	Hear func(Event) error
+	// OnEvent is called for each event of the answer. If it returns an error, Ask stops and returns
+	// that error.
+	OnEvent func(Event) error
 }
 
-// Event is a piece of news of an answer that is coming in.
+// Event is a received part of an answer.
 type Event struct {
-	// Bytes is how much of the answer's content came.
+	// Bytes is the size of the received content.
 	Bytes int
-	// Text is the part of the answer's text that came.
+	// Text is the received part of the answer's text.
 	Text string
-	// Usage is what the provider has counted so far, nil if it did not say.
+	// Usage is what the provider has counted so far; nil if it is not stated.
 	Usage *cost.Usage
-	// Call is a tool call that is complete.
+	// Call is a complete tool call.
 	Call *Call
-	// Whole: nothing more of the answer's content is to come.
+	// Whole: the content of the answer is complete.
 	Whole bool
 }
 
-// Request is what a model is asked.
+// Request is a request to a model.
 type Request struct {
 	Model  string `json:"model"`
 	System string `json:"system"`
 	Tools  []Tool `json:"tools"`
-	// Messages alternate, and the first and the last are the user's.
+	// Messages alternate between roles. The first and the last are the user's.
 	Messages []Message `json:"messages"`
-	// MaxOutput bounds the tokens of the answer. What the answer says does not
-	// depend on it unless it is cut off, so it is no part of the request's digest.
+	// MaxOutput bounds the tokens of the answer. It does not change the answer unless it cuts it
+	// off, so it is not part of the request's digest.
 	MaxOutput int64 `json:"-"`
 }
 
@@ -55,13 +55,13 @@ type Request struct {
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Properties are the JSON Schemas of the arguments; Required names those
-	// that may not be left out.
+	// Properties are the JSON Schemas of the arguments; Required are the names of required
+	// arguments.
 	Properties map[string]any `json:"properties"`
 	Required   []string       `json:"required,omitempty"`
 }
 
-// Role says whose a message is.
+// Role is the author of a message.
 type Role string
 
 // The roles.
@@ -70,8 +70,8 @@ const (
 	Assistant Role = "assistant"
 )
 
-// Message is one message of a conversation: an assistant's has thinking, text and
-// calls, a user's has results and text, in this order.
+// Message is one message of a conversation. An assistant's message has thinking, text and calls;
+// a user's message has results and text, in this order.
 type Message struct {
 	Role     Role       `json:"role"`
 	Thinking []Thinking `json:"thinking,omitempty"`
@@ -80,8 +80,7 @@ type Message struct {
 	Calls    []Call     `json:"calls,omitempty"`
 }
 
-// Thinking is a block of a model's thoughts, which its provider wants back as it
-// was.
+// Thinking is a block of a model's thoughts. The provider requires it back unchanged.
 type Thinking struct {
 	Text      string `json:"text,omitempty"`
 	Signature string `json:"signature,omitempty"`
@@ -95,48 +94,47 @@ type Call struct {
 	Name string `json:"name"`
 	// Arguments is a JSON object.
 	Arguments string `json:"arguments"`
-	// Broken is what the model gave as arguments instead of a JSON object.
+	// Broken is the arguments text of the model if it is not a JSON object.
 	Broken string `json:"broken,omitempty"`
-	// Masked: the arguments held a secret, which is no longer in them.
+	// Masked: a secret in the arguments was masked.
 	Masked bool `json:"masked,omitempty"`
 }
 
-// Result is what a tool call brought.
+// Result is the result of a tool call.
 type Result struct {
-	// ID is the call's.
+	// ID is the ID of the call.
 	ID   string `json:"id"`
 	Text string `json:"text"`
-	// Error: the tool did not do what it was called for.
+	// Error: the tool failed.
 	Error bool `json:"error,omitempty"`
 }
 
-// Stop is why an answer ends.
+// Stop is the reason why an answer ends.
 type Stop string
 
-// The ends of an answer.
+// The reasons why an answer ends.
 const (
-	// Done: the model has said what it had to say, or called tools.
+	// Done: the model has finished its answer, or calls tools.
 	Done Stop = "done"
-	// Truncated: the answer had reached its maximal length.
+	// Truncated: the answer has reached its maximum length.
 	Truncated Stop = "truncated"
-	// Refused: the model declined.
+	// Refused: the model declined to answer.
 	Refused Stop = "refused"
-	// Overflow: the conversation is longer than the model's window.
+	// Overflow: the conversation is longer than the model's context window.
 	Overflow Stop = "overflow"
 )
 
-// Answer is what a model answered.
+// Answer is a model's answer.
 type Answer struct {
 	Thinking []Thinking `json:"thinking,omitempty"`
 	Text     string     `json:"text,omitempty"`
 	Calls    []Call     `json:"calls,omitempty"`
 	Stop     Stop       `json:"stop"`
-	// Counted: the provider has said what the call cost; otherwise Usage is an
-	// estimate.
+	// Counted: the provider has reported the usage of the call; otherwise Usage is an estimate.
 	Counted bool `json:"counted,omitempty"`
-	// Usage is what the provider says the call has cost, without money; zero if
-	// it does not say. The journal keeps it beside the answer.
+	// Usage is the usage that the provider reports, without money; zero if it reports none. The
+	// journal stores it separately.
 	Usage cost.Usage `json:"-"`
-	// Said is what the provider says of the answer besides.
+	// Said has the other facts that the provider reports about the answer.
 	Said session.CallAnswer `json:"-"`
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// fence is put around what others have written.
+// fence encloses text from other sources.
 const fence = "```"
 
-// systemPrompt says who the model is and what is expected of its work. Like
-// firstMessage it is a function of the job's brief and contract, so that the
-// same attempt always asks the same.
+// systemPrompt describes the model's role and the requirements for its work. Like firstMessage it
+// depends only on the job's brief and contract, so that the requests of an attempt are
+// reproducible.
 func systemPrompt(job session.Job) string {
 	b := job.Brief
 	var s strings.Builder
@@ -50,7 +50,7 @@ open, choose what fits best, and record choices that matter to others with decid
 	return s.String()
 }
 
-// firstMessage says what there is to do.
+// firstMessage describes the work.
 func firstMessage(b session.Brief) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Requirement\n\n%s\n", or(strings.TrimSpace(b.Requirement), "(none; follow your instructions)"))
@@ -74,10 +74,9 @@ func firstMessage(b session.Brief) string {
 	return s.String()
 }
 
-// feedback tells how the attempt before failed, what work was sent back for, and
-// what people say. A failure after which the conversation continues where it broke off
-// is none of the model's business, and saying it would make the conversation another
-// one.
+// feedback describes how the previous attempt failed, why work was sent back, and people's
+// comments. A failure after which the conversation continues is not mentioned: it is not caused
+// by the model, and mentioning it would change the conversation.
 func feedback(s *strings.Builder, f *session.Feedback) {
 	if f == nil {
 		return

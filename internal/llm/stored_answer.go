@@ -13,8 +13,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// answer returns the model's answer in this turn: the one that was paid for, if
-// there is one, or else a new one; and what is kept of the turn, nil where nobody keeps it.
+// answer returns the model's answer in this turn: the stored one if it was paid for already, or
+// else a new one. It also returns the stored turn; nil if turns are not stored.
 func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
 	digest := r.talk.digest()
 	if r.job.Calls == nil {
@@ -36,7 +36,7 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 		}
 		answer.Usage = stored.Usage
 		r.log.Turn("turn %d: using the stored answer, without a new call", turn)
-		r.tell(answer, false, 0)
+		r.writeAnswer(answer, false, 0)
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
@@ -61,7 +61,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 		return Answer{}, nil, err
 	}
 	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
-	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
+	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
 	if err != nil {
 		used = spent.used
 		if noted := abandon(noting, call, spent); noted != nil {
@@ -96,7 +96,7 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call in the time left: %v", err)
 }
 
-// abandon notes what a call without an answer has cost.
+// abandon records the cost of a call without an answer.
 func abandon(ctx context.Context, call session.Call, spent spending) error {
 	if spent.known {
 		return call.Abandon(ctx, spent.used)
@@ -104,12 +104,12 @@ func abandon(ctx context.Context, call session.Call, spent spending) error {
 	return call.Unsettle(ctx, cost.Usage{}, spent.used)
 }
 
-// restore puts the files back as the tools of a turn left them. whole is false
-// if not all that they did was kept, so that they have to work again.
+// restore restores the file changes of a turn's tools. whole is false if not all changes were
+// stored, so that the tools have to be executed again.
 func (r *run) restore(ctx context.Context, doc []byte) (d done, whole bool, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	if err := decoder.Decode(&d); err != nil {
-		return done{}, false, nil //nolint:nilerr // they work again, which costs nothing
+		return done{}, false, nil //nolint:nilerr // the tools are executed again, which costs nothing
 	}
 	contents := make([][]byte, len(d.Effects))
 	for i, e := range d.Effects {
@@ -132,7 +132,7 @@ func (r *run) restore(ctx context.Context, doc []byte) (d done, whole bool, err 
 	return d, true, nil
 }
 
-// redo does to a file what a tool did.
+// redo repeats a tool's change of a file.
 func (r *run) redo(e effect, content []byte) error {
 	name, err := clean(e.Path)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *run) redo(e effect, content []byte) error {
 	}
 	if e.Blob == "" {
 		if _, err := r.tree.root.Lstat(name); err != nil {
-			return nil //nolint:nilerr // it is gone already
+			return nil //nolint:nilerr // it does not exist
 		}
 		return r.tree.remove(name)
 	}

@@ -27,8 +27,8 @@ func number(description string) map[string]any {
 	return map[string]any{"type": "integer", "minimum": 1, "description": description}
 }
 
-// toolsFor lists the tools of a job. Running a check is among them only if there is
-// one, and finish sends work back only where the job may.
+// toolsFor returns the tools of a job. The tool that runs a check is included only if there is a
+// check, and finish can send work back only if the job permits it.
 func toolsFor(job session.Job) []Tool {
 	checks := job.Deliver.Checks
 	tools := append(lookingTools(), changingTools()...)
@@ -130,6 +130,6 @@ type arguments struct {
 	Name       string  `json:"name"`
 	Value      *string `json:"value"`
 	Summary    string  `json:"summary"`
-	// SendsBack is nil where the call does not say anything of it.
+	// SendsBack is nil if the call has no such argument.
 	SendsBack []string `json:"sends_back"`
 }

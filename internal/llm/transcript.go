@@ -8,36 +8,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
-// tell writes what has not been written of an answer: its text, unless it was, and the
-// calls after the first so many.
-func (r *run) tell(answer Answer, said bool, calls int) {
+// writeAnswer writes the parts of an answer that are not written yet: its text unless said, and the tool
+// calls after the first calls.
+func (r *run) writeAnswer(answer Answer, said bool, calls int) {
 	if !said {
 		r.log.Text(answer.Text)
 	}
 	for _, call := range answer.Calls[min(calls, len(answer.Calls)):] {
-		r.tellCall(call)
+		r.writeCall(call)
 	}
 }
 
-// tellCost writes how an answer ended, and what it cost.
-func (r *run) tellCost(turn int, answer Answer) {
+// writeCost writes the end of an answer and its cost.
+func (r *run) writeCost(turn int, answer Answer) {
 	r.log.Turn("turn %d: %s; %s", turn, answer.Stop, answer.Usage.Text())
 }
 
-// tellCall writes a tool call, and returns it in a few words.
-func (r *run) tellCall(c Call) (gist string) {
+// writeCall writes a tool call, and returns a short description of it.
+func (r *run) writeCall(c Call) (gist string) {
 	gist, detail := c.describe()
 	r.log.Call(gist, detail)
 	return gist
 }
 
-// tellResult writes what a tool call brought.
-func (r *run) tellResult(c Call, result Result) {
+// writeResult writes the result of a tool call.
+func (r *run) writeResult(c Call, result Result) {
 	gist, _ := c.describe()
 	r.log.Result(gist, result.Text, result.Error)
 }
 
-// describe is the call in a few words for people, and the rest of its arguments.
+// describe returns a short description of the call, and its other arguments.
 func (c Call) describe() (gist, detail string) {
 	a, err := parse(c)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c Call) describe() (gist, detail string) {
 	return textfmt.Shorten(gist, maxGist), detail
 }
 
-// maxGist bounds a call in a few words, in bytes.
+// maxGist bounds a short description, in bytes.
 const maxGist = 160
 
 func lastLine(line int) string {

@@ -7,14 +7,13 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer on the wire, and maxErrorBody that of an error,
-	// in bytes.
+	// maxAnswer bounds the body of an answer, and maxErrorBody that of an error, in bytes.
 	maxAnswer    = 64 << 20
 	maxErrorBody = 64 << 10
 )
 
-// meter is a transport that notices every sign of life of a provider, also those
-// that carry nothing, and reads no answer without end.
+// meter is a transport that reports all received data, including data without content, and bounds
+// the size of an answer.
 type meter struct {
 	next  http.RoundTripper
 	alive func()
@@ -40,7 +39,7 @@ type meteredBody struct {
 	body  io.ReadCloser
 	alive func()
 	left  int64
-	// quiet: what is past the bound is left out without an error.
+	// quiet: data past the bound is dropped without an error.
 	quiet bool
 }
 
@@ -62,5 +61,5 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the answer.
+// Close closes the body.
 func (b *meteredBody) Close() error { return b.body.Close() }

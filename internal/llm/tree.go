@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// maxFile bounds a file that is read, searched or edited, and maxWrite one
-	// that is written, in bytes.
+	// maxFile bounds a file that is read, searched or edited, and maxWrite a file that is
+	// written, in bytes.
 	maxFile  = 4 << 20
 	maxWrite = 1 << 20
 	// maxPath bounds a path, in bytes.
 	maxPath = 1024
 )
 
-// tree is the assignment's directory. Its root lets no path and no link lead out
-// of it.
+// tree is the assignment's directory. Its root prevents access through paths and links that lead
+// out of it.
 type tree struct{ root *os.Root }
 
-// wrong is what a model did wrong, for the model to read.
+// wrong is an error of the model, worded for the model.
 type wrong struct{ text string }
 
 // Error is the text.
@@ -37,7 +37,7 @@ func (w wrong) Error() string { return w.text }
 
 func wrongf(format string, args ...any) error { return wrong{fmt.Sprintf(format, args...)} }
 
-// clean checks a path that a model gave.
+// clean checks a path from a model.
 func clean(name string) (string, error) {
 	switch {
 	case name == "":
@@ -59,7 +59,7 @@ func clean(name string) (string, error) {
 	return cleaned, nil
 }
 
-// explain turns an error of the file system into words for the model.
+// explain converts an error of the file system into one for the model.
 func explain(name string, err error) error {
 	var p *fs.PathError
 	switch {
@@ -75,7 +75,7 @@ func explain(name string, err error) error {
 
 // read returns the text of a file.
 func (t tree) read(name string) (string, error) {
-	// A pipe would have to be waited for.
+	// O_NONBLOCK, because opening a pipe would block.
 	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", explain(name, err)
@@ -104,9 +104,8 @@ func (t tree) read(name string) (string, error) {
 	return string(data), nil
 }
 
-// write makes a file hold exactly the content, with the directories above it.
-// Nil executable leaves that of a file that exists as it is. It returns whether
-// the file is executable now.
+// write writes a file and creates its directories. If executable is nil, an existing file keeps
+// its mode. It returns whether the file is executable now.
 func (t tree) write(name, content string, executable *bool) (bool, error) {
 	mode := fs.FileMode(0o644)
 	info, err := t.root.Lstat(name)
@@ -171,16 +170,15 @@ type entry struct {
 	info fs.FileInfo
 }
 
-// walk returns what is in or below a directory, sorted by path, up to most
-// entries; more tells that there are others. It follows no links and leaves .git
-// out.
+// walk returns the entries in and below a directory, sorted by path, but at most the given
+// number; more reports that there are others. It does not follow links, and skips .git.
 func (t tree) walk(name string, most int) (entries []entry, more bool, err error) {
 	err = fs.WalkDir(t.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && p == name:
 			return err
 		case err != nil:
-			return nil //nolint:nilerr // what cannot be read is left out
+			return nil //nolint:nilerr // unreadable entries are skipped
 		case p == name && d.IsDir():
 			return nil
 		case p == ".git":

@@ -9,21 +9,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// The most answers in a row that lead nowhere.
+// Limits of consecutive unproductive answers.
 const (
 	maxMalformed = 5
 	maxTruncated = 3
 	maxSilent    = 3
 )
 
-// What the model is told when an answer did not continue with the work.
+// Messages to the model after an answer that did not continue the work.
 const (
 	tellTruncated = "Your answer was cut off because it was too long, and none of its tool calls was done. Go on in smaller steps: " +
 		"one file or one part of a file in each answer, and edit instead of write where you can."
 	tellSilent = "You called no tool. Go on with the work through the tools; if all of it is done, call finish."
 )
 
-// work takes turns until the work is done.
+// work does turns until the work is finished.
 func (r *run) work(ctx context.Context) error {
 	turns := r.MaxTurns
 	if r.job.MaxTurns > 0 {
@@ -41,7 +41,7 @@ func (r *run) work(ctx context.Context) error {
 	return failures.Failf(failures.TurnLimit, "the work was not finished after %d turns (max_turns)", turns)
 }
 
-// turn has one answer, and does what it asks for. over tells that the work is done.
+// turn gets one answer and executes its tool calls. over reports that the work is finished.
 func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	if f := r.makeRoom(); f != nil {
 		return false, f
@@ -50,7 +50,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.tellCost(turn, answer)
+	r.writeCost(turn, answer)
 	switch answer.Stop {
 	case Overflow:
 		return false, r.halve()
@@ -75,8 +75,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	return r.absorb(d)
 }
 
-// ended is the reason for which a context ended: that of the attempt, or of the
-// call alone.
+// ended returns why a context ended: the cause of the attempt's context, or that of the call's.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -88,12 +87,12 @@ func ended(ctx context.Context) error {
 func (r *run) onStreamEvent(answer Answer) {
 	m := Message{Role: Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
 	if m.Text == "" && len(m.Calls) == 0 {
-		m.Text = "(nothing)" // no provider takes an empty message back
+		m.Text = "(nothing)" // providers reject empty messages
 	}
 	r.talk.answered(m, answer.Usage, answer.Counted)
 }
 
-// makeRoom takes old results out of a conversation that nearly fills the model's
+// makeRoom removes old tool results from a conversation that nearly fills the model's context
 // window.
 func (r *run) makeRoom() *failures.Failure {
 	room := r.ContextTokens - r.MaxOutputTokens
@@ -106,7 +105,7 @@ func (r *run) makeRoom() *failures.Failure {
 	return nil
 }
 
-// halve takes old results out of a conversation that the provider found too long.
+// halve removes old tool results from a conversation that the provider found too long.
 func (r *run) halve() error {
 	before := r.talk.forecast(0, nil).Guess()
 	r.talk.shrink(before / 2)
@@ -116,8 +115,8 @@ func (r *run) halve() error {
 	return nil
 }
 
-// cutOff has the model continue after an answer that was too long. Its calls are not
-// done, and its thoughts not given back: the last one is not whole.
+// cutOff continues after an answer that was cut off. Its tool calls are not executed, and its
+// thoughts are not sent back, because the last one is incomplete.
 func (r *run) cutOff(answer Answer) error {
 	if r.truncated++; r.truncated > maxTruncated {
 		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
@@ -128,9 +127,8 @@ func (r *run) cutOff(answer Answer) error {
 	return nil
 }
 
-// silence has the model continue after an answer without a call. A model that has
-// worked, and continues saying that it is done, is believed: whether the work is
-// what it has to be is checked after it anyway.
+// silence continues after an answer without a tool call. If the model has worked and repeats that
+// it is finished, the work counts as finished: it is checked afterwards anyway.
 func (r *run) silence(answer Answer) (over bool, err error) {
 	if r.silent++; r.silent <= maxSilent {
 		r.talk.add(Message{Role: User, Text: tellSilent})
@@ -145,7 +143,7 @@ func (r *run) silence(answer Answer) (over bool, err error) {
 	return false, f
 }
 
-// absorb takes up what the tools of a turn did.
+// absorb records what the tools of a turn did.
 func (r *run) absorb(d done) (over bool, err error) {
 	maps.Copy(r.decided, d.Decisions)
 	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
@@ -171,15 +169,15 @@ func (d done) lastError() string {
 	return ""
 }
 
-// tools does the calls of an answer, or puts back what they did if an earlier
-// execution has done them.
+// tools executes the tool calls of an answer, or restores their changes if an earlier execution
+// has executed them.
 func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *session.StoredTurn) (done, error) {
 	if stored != nil && stored.Tools != nil {
 		d, whole, err := r.restore(ctx, stored.Tools)
 		if whole {
 			for i, result := range d.Results {
 				if i < len(answer.Calls) {
-					r.tellResult(answer.Calls[i], result)
+					r.writeResult(answer.Calls[i], result)
 				}
 			}
 		}
@@ -187,7 +185,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 			return d, err
 		}
 	}
-	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, told: r.tellResult}
+	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, onResult: r.writeResult}
 	if r.job.Calls != nil {
 		w.put = r.job.Calls.Put
 	}
@@ -196,7 +194,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *sessio
 		return d, err
 	}
 	if err := r.job.Calls.KeepTools(ctx, stored.Call, encode(d)); err != nil {
-		return d, fmt.Errorf("keep what the tools of turn %d did: %w", turn, err)
+		return d, fmt.Errorf("store what the tools of turn %d did: %w", turn, err)
 	}
 	return d, nil
 }

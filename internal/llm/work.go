@@ -17,69 +17,67 @@ import (
 )
 
 const (
-	// maxResult bounds what a tool gives back, in bytes.
+	// maxResult bounds the result of a tool, in bytes.
 	maxResult = 48 << 10
-	// maxCheckOutput bounds the part of it that a check printed: its end.
+	// maxCheckOutput bounds the end of a check's output in a result, in bytes.
 	maxCheckOutput = 16 << 10
-	// maxListed bounds the entries of a list, and maxMatches those of a search.
+	// maxListed bounds the entries of a listing, and maxMatches the matches of a search.
 	maxListed, maxMatches = 1000, 200
-	// maxLine bounds a line of a search's result, and maxSearched the bytes that
-	// a search looks at.
+	// maxLine bounds a line of a search's result, and maxSearched the total content that a search
+	// reads, in bytes.
 	maxLine, maxSearched = 300, 64 << 20
-	// maxWalked bounds the files that a search looks into.
+	// maxWalked bounds the number of files that a search visits.
 	maxWalked = 20_000
 )
 
-// effect is what a tool did to a file.
+// effect is a tool's change of a file.
 type effect struct {
 	Path string `json:"path"`
-	// Blob holds the content; empty: the file was deleted.
+	// Blob is the content; empty: the file was deleted.
 	Blob       spec.Digest `json:"blob,omitempty"`
 	Executable bool        `json:"executable,omitempty"`
 }
 
-// done is what the tools of one turn did.
+// done is the result of the tools of one turn.
 type done struct {
 	Results []Result `json:"results"`
 	Effects []effect `json:"effects,omitempty"`
-	// Decisions were recorded, and Finished says how the work was ended.
+	// Decisions were recorded, and Finished is the summary with which the work was finished.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
-	// SendsBack has the reasons, if it was ended by sending work back.
+	// SendsBack has the reasons if the work was finished by sending work back.
 	SendsBack []string `json:"sends_back,omitempty"`
 	// Reminded: the model was told what is missing instead.
 	Reminded bool `json:"reminded,omitempty"`
-	// Malformed is how many calls no tool could make sense of, the last ones in
-	// a row.
+	// Malformed is the number of invalid tool calls at the end of the turn.
 	Malformed int `json:"malformed,omitempty"`
 }
 
-// worker does tool calls.
+// worker executes tool calls.
 type worker struct {
 	tree tree
 	job  session.Job
 	mask func(string) string
-	// decided is what was decided in earlier turns, and reminded reports whether the
-	// model was told then what is missing.
+	// decided are the decisions of earlier turns, and reminded reports whether the model was told
+	// in one of them what is missing.
 	decided  map[string]string
 	reminded bool
-	// put keeps the content of a file; nil: nobody needs it.
+	// put stores the content of a file; nil: it is not stored.
 	put func(context.Context, []byte) (spec.Digest, error)
-	// told hears what each call brought, as soon as that is certain.
-	told func(Call, Result)
-	done *done
+	// onResult is called with each result as soon as it is final.
+	onResult func(Call, Result)
+	done     *done
 }
 
-// malformed is a call that no tool can make sense of.
+// malformed is the error of an invalid tool call.
 type malformed struct{ wrong }
 
 func malformedf(format string, args ...any) error {
 	return malformed{wrong{fmt.Sprintf(format, args...)}}
 }
 
-// work does the calls of an answer in their order. before is the number of
-// malformed calls in a row so far. An error is not the model's, and ends the
-// attempt.
+// work executes the tool calls of an answer in order. before is the number of consecutive invalid
+// calls so far. An error is not the model's fault, and ends the attempt.
 func (w *worker) work(ctx context.Context, calls []Call, before int) (done, error) {
 	w.done = &done{Decisions: map[string]string{}, Malformed: before}
 	failed := false
@@ -100,8 +98,8 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 		}
 		failed = failed || err != nil
 		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
-		if call.Name != toolFinish { // whether that stands depends on the others
-			w.told(call, w.done.Results[len(w.done.Results)-1])
+		if call.Name != toolFinish { // its result depends on the other calls
+			w.onResult(call, w.done.Results[len(w.done.Results)-1])
 		}
 	}
 	if w.done.Finished != nil && failed {
@@ -115,13 +113,13 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 	}
 	for i, call := range calls {
 		if call.Name == toolFinish {
-			w.told(call, w.done.Results[i])
+			w.onResult(call, w.done.Results[i])
 		}
 	}
 	return *w.done, nil
 }
 
-// present makes a tool's text fit to be read by a model.
+// present prepares a tool's text for the model.
 func (w *worker) present(said string) string {
 	said = w.mask(strings.ToValidUTF8(said, "\uFFFD"))
 	if said == "" {
@@ -130,7 +128,7 @@ func (w *worker) present(said string) string {
 	return textfmt.Shorten(said, maxResult)
 }
 
-// parse reads a call's arguments.
+// parse decodes a call's arguments.
 func parse(call Call) (arguments, error) {
 	var a arguments
 	if call.Broken != "" {
@@ -210,7 +208,7 @@ func (w *worker) list(a arguments) (string, error) {
 	return b.String(), nil
 }
 
-// directory is a path that may be left out.
+// directory checks a path that may be omitted.
 func directory(name string) (string, error) {
 	if name == "" || name == "." || name == "./" || name == "/" {
 		return ".", nil
@@ -242,7 +240,7 @@ func (w *worker) search(a arguments) (string, error) {
 		}
 		content, err := w.tree.read(e.path)
 		if err != nil {
-			continue // binary, too large, or gone
+			continue // binary, too large, or removed
 		}
 		if searched += len(content); searched > maxSearched {
 			more = true
@@ -268,7 +266,7 @@ func (w *worker) search(a arguments) (string, error) {
 	return b.String(), nil
 }
 
-// read masks a file before it cuts lines out, so that no half of a secret is left.
+// read masks a file before it selects lines, so that no part of a secret is visible.
 func (w *worker) read(a arguments) (string, error) {
 	name, err := clean(a.Path)
 	if err != nil {
@@ -314,7 +312,7 @@ func (w *worker) write(ctx context.Context, call Call, a arguments) (string, err
 	return w.store(ctx, call, a.Path, *a.Content, a.Executable)
 }
 
-// store writes a file and notes the effect.
+// store writes a file and records the effect.
 func (w *worker) store(ctx context.Context, call Call, path, content string, executable *bool) (string, error) {
 	name, err := clean(path)
 	if err != nil {
@@ -382,7 +380,7 @@ func (w *worker) remove(a arguments) (string, error) {
 	return "Deleted " + name + ".", nil
 }
 
-// check runs one of the checks that the work is held to.
+// check runs one of the checks of the phase.
 func (w *worker) check(ctx context.Context, a arguments) (string, error) {
 	if !slices.Contains(w.job.Deliver.Checks, a.Name) || w.job.Try == nil {
 		return "", malformedf("%q is no check of this work; there are: %s", textfmt.Shorten(a.Name, 80), strings.Join(w.job.Deliver.Checks, ", "))
@@ -422,8 +420,9 @@ func (w *worker) decide(call Call, a arguments) (string, error) {
 	return "Recorded.", nil
 }
 
-// finish ends the work. A file that has to be there and is not is asked for once:
-// a check may yet make it. Nothing has to be there where work is sent back.
+// finish finishes the work. If a required file is missing, the model is told once; the second
+// time the call succeeds, because a check may create the file. No file is required if work is
+// sent back.
 func (w *worker) finish(a arguments) (string, error) {
 	if len(a.SendsBack) > 0 {
 		return w.sendBack(a)

@@ -163,7 +163,7 @@ func (m provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		answer := m.answer(request, n)
 		w.watch.asForecast(m.id, &answer.Usage)
 		w.delivered(m.id, answer.Usage)
-		_ = x.Hear(llm.Event{Usage: &answer.Usage, Whole: true})
+		_ = x.OnEvent(llm.Event{Usage: &answer.Usage, Whole: true})
 		return answer, nil
 	})
 }

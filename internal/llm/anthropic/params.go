@@ -8,10 +8,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/llm"
 )
 
-// params is the request in the provider's words. The prompt is cached up to its
-// end, and up to the user's message before, where the call before had its end:
-// so every call reads what the one before has written. With tools and system
-// that makes the four places that the provider allows.
+// params converts a request. The prompt is cached up to its end, and up to the preceding user
+// message, which was the end of the previous call's prompt. So every call reads what the previous
+// one has written. With tools and system, these are the four cache points that the provider
+// allows.
 func params(request llm.Request) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{
 		Model: request.Model, MaxTokens: request.MaxOutput,
@@ -40,7 +40,7 @@ func params(request llm.Request) sdk.MessageNewParams {
 	return out
 }
 
-// mark has the prompt cached up to the end of a message.
+// mark adds a cache point at the end of a message.
 func mark(m *sdk.MessageParam) {
 	last := &m.Content[len(m.Content)-1]
 	if last.OfText != nil {

@@ -1,4 +1,4 @@
-// Package anthropic translates between the chat loop and Anthropic's Messages.
+// Package anthropic implements [llm.Provider] for Anthropic's Messages.
 package anthropic
 
 import (
@@ -13,36 +13,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Provider asks models behind Anthropic's Messages API.
+// Provider calls models with Anthropic's Messages API.
 type Provider struct {
 	// BaseURL is the server's address, with or without /v1; empty: Anthropic's own.
 	BaseURL string
-	// Key is the API key; empty: the server wants none.
+	// Key is the API key; empty: the server needs none.
 	Key string
 }
 
 // Ask makes one streamed call.
 func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
-	// A service of its own reads nothing from the environment, as a client would.
+	// Do not read options from the environment, as the client does by default.
 	options := []option.RequestOption{option.WithBaseURL(wire.Anthropic.Base(p.BaseURL)), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
 	if p.Key != "" {
 		options = append(options, option.WithAPIKey(p.Key))
 	}
 	messages := sdk.NewMessageService(options...)
 	stream := messages.NewStreaming(ctx, params(request))
-	defer stream.Close() //nolint:errcheck // read to its end, or given up
+	defer stream.Close() //nolint:errcheck // read to its end, or aborted
 	c := collector{inputs: map[int64]string{}, meter: wire.NewMeter(wire.Messages, 1, "")}
 	for stream.Next() {
 		news, err := c.take(stream.Current())
 		if err == nil {
-			err = x.Hear(news)
+			err = x.OnEvent(news)
 		}
 		if err != nil {
 			return llm.Answer{}, err
 		}
 	}
-	// An answer that has said why it ends is whole, however its stream ends: it
-	// is paid for, and of use.
+	// If the answer has its stop reason, it is complete, however the stream ends. It is paid for,
+	// so use it.
 	if c.message.StopReason != "" {
 		return c.answer(), nil
 	}
@@ -52,21 +52,21 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 }
 
-// collector puts the events of an answer together.
+// collector assembles an answer from its events.
 type collector struct {
 	message sdk.Message
 	meter   *wire.Meter
-	// inputs is the arguments of tool calls by their block, as they came: the
-	// SDK keeps nothing of those that are no JSON.
+	// inputs are the arguments of tool calls by their block, as received. The SDK drops arguments
+	// that are not JSON.
 	inputs map[int64]string
 }
 
-// take takes up an event, and returns the news in it.
+// take adds an event, and returns what is new in it.
 func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if err := c.message.Accumulate(event); err != nil {
 		return llm.Event{}, &wire.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
-	_, _ = c.meter.Write([]byte(event.RawJSON())) // it takes everything
+	_, _ = c.meter.Write([]byte(event.RawJSON())) // never fails
 	switch event.Type {
 	case "message_start", "message_delta":
 		u := c.meter.Facts().Usage
@@ -87,7 +87,7 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 func (c *collector) call(index int) llm.Call {
 	block := c.message.Content[index]
 	input := c.inputs[int64(index)]
-	if input == "" { // it came whole, with the start of the block
+	if input == "" { // it was complete at the start of the block
 		input = string(block.Input)
 	}
 	return llm.Call{ID: block.ID, Name: block.Name, Arguments: input}
@@ -123,8 +123,7 @@ func stop(reason sdk.StopReason) llm.Stop {
 	}
 }
 
-// translate turns an error of the SDK into a fault. Errors of the network stay
-// what they are.
+// translate converts an error of the SDK into a fault. It returns network errors unchanged.
 func translate(err error) error {
 	var api *sdk.Error
 	if !errors.As(err, &api) {

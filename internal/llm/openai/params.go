@@ -7,7 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/llm"
 )
 
-// params is the request in the provider's words.
+// params converts a request.
 func params(request llm.Request, public bool) sdk.ChatCompletionNewParams {
 	out := sdk.ChatCompletionNewParams{
 		Model: request.Model, Messages: []sdk.ChatCompletionMessageParamUnion{sdk.SystemMessage(request.System)},
@@ -34,7 +34,7 @@ func params(request llm.Request, public bool) sdk.ChatCompletionNewParams {
 		}
 		for _, r := range m.Results {
 			text := r.Text
-			if r.Error { // the format has no other place for it
+			if r.Error { // the format has no field for it
 				text = "Error: " + text
 			}
 			out.Messages = append(out.Messages, sdk.ToolMessage(text, r.ID))

@@ -1,5 +1,5 @@
-// Package openai translates between the chat loop and OpenAI's Chat Completions,
-// as OpenAI and the many servers that are compatible with it speak it.
+// Package openai implements [llm.Provider] for OpenAI's Chat Completions and the servers that are
+// compatible with it.
 package openai
 
 import (
@@ -17,32 +17,32 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Provider asks models behind a Chat Completions API.
+// Provider calls models with a Chat Completions API.
 type Provider struct {
 	// BaseURL is the server's address up to /chat/completions; empty: OpenAI's.
 	BaseURL string
-	// Key is the API key; empty: the server wants none.
+	// Key is the API key; empty: the server needs none.
 	Key string
 }
 
 // Ask makes one streamed call.
 func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
-	// A service of its own reads nothing from the environment, as a client would.
+	// Do not read options from the environment, as the client does by default.
 	options := []option.RequestOption{option.WithBaseURL(wire.OpenAI.Base(p.BaseURL)), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
 	if p.Key != "" {
 		options = append(options, option.WithAPIKey(p.Key))
 	}
 	completions := sdk.NewChatCompletionService(options...)
 	stream := completions.NewStreaming(ctx, params(request, wire.PublicOpenAI(p.BaseURL)))
-	defer stream.Close() //nolint:errcheck // read to its end, or given up
+	defer stream.Close() //nolint:errcheck // read to its end, or aborted
 	c := collector{meter: wire.NewMeter(wire.ChatCompletions, 1, "")}
 	for stream.Next() {
-		if err := x.Hear(c.take(stream.Current())); err != nil {
+		if err := x.OnEvent(c.take(stream.Current())); err != nil {
 			return llm.Answer{}, err
 		}
 	}
-	// An answer that has said why it ends is whole, however its stream ends: it
-	// is paid for, and of use.
+	// If the answer has its finish reason, it is complete, however the stream ends. It is paid
+	// for, so use it.
 	if err := stream.Err(); err != nil && c.finish == "" {
 		return llm.Answer{}, translate(err)
 	}
@@ -50,27 +50,27 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 	}
 	for i := range c.calls {
-		if err := x.Hear(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
+		if err := x.OnEvent(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
 			return llm.Answer{}, err
 		}
 	}
 	return c.answer(), nil
 }
 
-// collector puts the chunks of an answer together.
+// collector assembles an answer from its chunks.
 type collector struct {
 	text, refusal strings.Builder
 	calls         []llm.Call
-	// places says which call of the answer the calls' chunks with an index go to.
+	// places maps the index of a chunk's call to the call of the answer.
 	places map[int64]int
 	finish string
 	meter  *wire.Meter
 }
 
-// take takes up a chunk, and returns the news in it.
+// take adds a chunk, and returns what is new in it.
 func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 	event := llm.Event{}
-	_, _ = c.meter.Write([]byte(chunk.RawJSON())) // it takes everything
+	_, _ = c.meter.Write([]byte(chunk.RawJSON())) // never fails
 	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
 		counted := c.meter.Facts().Usage
 		event.Usage = &counted
@@ -95,8 +95,8 @@ func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 	return event
 }
 
-// call takes a part of a tool call. Some servers number every call 0, but begin
-// each with a name.
+// call adds a part of a tool call. Some servers give every call the index 0, but start each one
+// with a name.
 func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 	place, ok := c.places[part.Index]
 	if ok && part.Function.Name != "" && json.Valid([]byte(c.calls[place].Arguments)) && (part.ID == "" || part.ID != c.calls[place].ID) {
@@ -134,8 +134,7 @@ func (c *collector) answer() llm.Answer {
 	return a
 }
 
-// translate turns an error of the SDK into a fault. Errors of the network stay
-// what they are.
+// translate converts an error of the SDK into a fault. It returns network errors unchanged.
 func translate(err error) error {
 	var api *sdk.Error
 	var inStream *ssestream.StreamError
