@@ -10,35 +10,35 @@ type Action string
 
 // The actions. Each has a row in the table of actions below.
 const (
-	// AnswerRetry: try again, with new rounds, told what the note says.
+	// AnswerRetry: start new rounds; the agent gets the note.
 	AnswerRetry Action = "retry"
 	// AnswerSkip: continue without the assignment's work.
 	AnswerSkip Action = "skip"
-	// AnswerSupply: files stand for the work, checked like an agent's.
+	// AnswerSupply: use the supplied files as the work, checked like an agent's.
 	AnswerSupply Action = "supply"
 	// AnswerAbort: end the session.
 	AnswerAbort Action = "abort"
-	// AnswerApprove: what builds on the phase may begin.
+	// AnswerApprove: start the dependent phases.
 	AnswerApprove Action = "approve"
-	// AnswerReject: the phase does its work again, told what the note says.
+	// AnswerReject: repeat the phase; its agents get the note.
 	AnswerReject Action = "reject"
 )
 
-// ActionRule is an action's row of the table of actions. The session and all that shows
-// requests to people apply the same rows.
+// ActionRule is an action's row of the table of actions. The session, and everything that shows
+// requests to people, use the same rows.
 type ActionRule struct {
 	Action Action
 	// Label names the action, as on a button.
 	Label string
-	// Effect says what the action does; [Action.Effect] says it by kind.
+	// Effect describes what the action does; [Action.Effect] describes it by kind.
 	Effect string
-	// Note asks for the note.
+	// Note is the prompt for the note.
 	Note string
 	// NeedsNote: the note is required. It says what is wrong.
 	NeedsNote bool
 	// NeedsFiles: the answer has files.
 	NeedsFiles bool
-	// Key begins the action in a live view; empty: none does.
+	// Key selects the action in a live view; empty: no key does.
 	Key string
 }
 
@@ -63,7 +63,7 @@ func (a Action) Rule() ActionRule {
 	return ActionRule{}
 }
 
-// Effect says what the action does about a request of a kind.
+// Effect describes what the action does to a request of a kind.
 func (a Action) Effect(k RequestKind) string {
 	if retry := k.Rule().Retry; a == AnswerRetry && retry != "" {
 		return retry
@@ -88,7 +88,7 @@ type Choice struct {
 	NeedsFiles bool   `json:"needs_files"`
 }
 
-// Choices lists the answers that the request takes, the usual one first.
+// Choices lists the answers that the request takes, the most common first.
 func (h Request) Choices() []Choice {
 	all := []Choice{}
 	for _, a := range h.Actions {

@@ -11,11 +11,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Alert says that the threshold of an alert rule was reached.
+// Alert records that the threshold of an alert rule was reached.
 type Alert struct {
 	// Rule is the rule, like "cost_usd: 20".
 	Rule string `json:"rule"`
-	// Value is what was measured, and Threshold the rule's: dollars, tokens, seconds, or a
+	// Value is the measured value, and Threshold the rule's: dollars, tokens, seconds, or a
 	// fraction of attempts.
 	Value     float64 `json:"value"`
 	Threshold float64 `json:"threshold"`
@@ -54,8 +54,8 @@ func WaitingAlert(rule spec.Alert, h Request, now time.Time) Alert {
 	}
 }
 
-// FailureAlert is the alert of a rule about the attempts that ended last, the oldest first: true
-// for each that failed. false: there are too few of them, or the threshold is not reached.
+// FailureAlert is the alert of a rule about the last ended attempts. ended has them oldest first,
+// true for a failed one. false: there are too few of them, or the threshold is not reached.
 func FailureAlert(rule spec.Alert, ended []bool) (Alert, bool) {
 	if rule.FailureRate == 0 || len(ended) < rule.Of {
 		return Alert{}, false
@@ -80,7 +80,7 @@ func (s *Status) Alerted(rule string) bool {
 	return slices.ContainsFunc(s.Alerts, func(a Alert) bool { return a.Rule == rule && a.Request == "" })
 }
 
-// Alert adds an alert. Of more than [MaxAlerts], the oldest about a request is dropped.
+// Alert adds an alert. If there are more than [MaxAlerts], it drops the oldest one about a request.
 func (s *Status) Alert(a Alert) {
 	s.Alerts = append(slices.Clip(s.Alerts), a)
 	if len(s.Alerts) > MaxAlerts {

@@ -8,21 +8,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Basis is what an assignment's work rests on, part by part. Work whose basis
-// still holds is restored when a session is resumed or forked; work whose basis
-// has changed is stale and runs again. Limits, checks and how many attempts run
-// side by side are no part of it: they say how work is done, not what it is.
+// Basis has the digests of an assignment's inputs. Work whose basis is unchanged is restored when a
+// session is resumed or forked; work whose basis has changed is stale and runs again. Limits,
+// checks and the number of concurrent attempts are not part of it: they define how work is done,
+// not what it is.
 type Basis struct {
 	// Persona is the persona's name and role.
 	Persona spec.Digest `json:"persona"`
-	// Agent is the agent's name, kind and model. How its program is called is
-	// not part of it: a fixed command line makes no finished work stale.
+	// Agent is the agent's name, kind and model. Its command line is not part of it: a corrected
+	// command line makes no finished work stale.
 	Agent        spec.Digest `json:"agent"`
 	Instructions spec.Digest `json:"instructions"`
 	Requirement  spec.Digest `json:"requirement"`
 	// Input is the manifest that the work started from.
 	Input spec.Digest `json:"input"`
-	// Decisions are those that the work was told of.
+	// Decisions are the decisions that were passed to the work.
 	Decisions spec.Digest `json:"decisions"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// BreakerPermit is how a breaker let a round through. It is fixed when the round
-// begins, so that its outcome is weighed against that moment.
+// BreakerPermit is the permission of a breaker for a round. It is fixed when the round begins, so
+// that the breaker compares the outcome with its state at that time.
 type BreakerPermit struct {
 	// Generation is the breaker's when the round began.
 	Generation int64 `json:"generation"`
@@ -26,24 +26,24 @@ type CallBreaker interface {
 	Report(f *failures.Failure)
 }
 
-// GiveBack is the report of a probe's lease under which nothing was tried.
+// GiveBack is the report that returns a probe's lease without an attempt.
 func (p BreakerPermit) GiveBack(b spec.Breaker, now time.Time) BreakerReport {
 	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPermit: p, Outcome: failures.Neutral}
 }
 
-// BreakerReport is the outcome of a round on its way to the agent's breaker.
+// BreakerReport is the outcome of a round, for the agent's breaker.
 type BreakerReport struct {
-	// ID makes the report count once however often it is sent.
+	// ID makes the report count once, however often it is sent.
 	ID      string          `json:"id"`
 	Breaker spec.Breaker    `json:"breaker"`
 	Outcome failures.Weight `json:"outcome"`
 	BreakerPermit
-	// Category and Message say how the round failed.
+	// Category and Message describe how the round failed.
 	Category failures.Category `json:"category,omitempty"`
 	Message  string            `json:"message,omitempty"`
 }
 
-// BreakerState is where a breaker stands.
+// BreakerState is the state of a breaker.
 type BreakerState string
 
 // The states of a breaker. Half-open is never stored: it is an open breaker
@@ -54,41 +54,41 @@ const (
 	BreakerHalfOpen BreakerState = "half_open"
 )
 
-// BreakerStatus is what is known of a breaker: the document of
-// `breaker show -o json` and of breakers/<name>.json. Its field names are stable.
+// BreakerStatus is the status of a breaker: the document of `breaker show -o json` and of
+// breakers/<name>.json. Its field names are stable.
 type BreakerStatus struct {
 	Schema string `json:"schema"`
 	Name   string `json:"name"`
-	// State is closed or open in the store's file, and derived by At elsewhere.
+	// State is closed or open in the store's file; elsewhere At computes it.
 	State BreakerState `json:"state"`
 	// Failures counts the counted failures in a row.
 	Failures int `json:"failures"`
 	// Generation counts the changes between closed and open.
 	Generation int64 `json:"generation"`
-	// Trips counts the openings in a row, without a closing between.
+	// Trips counts the consecutive openings, without a closing between them.
 	Trips int `json:"trips"`
 	// OpenUntil is when the cooldown is over; nil for a closed breaker, and for
 	// one that stays open until it is reset.
 	OpenUntil *time.Time `json:"open_until"`
-	// Probes are the leases of the rounds that try the agent.
+	// Probes are the leases of the rounds that test the agent.
 	Probes []BreakerLease `json:"probes"`
-	// Forced says who opened it by hand; nil: nobody.
+	// Forced records who opened it by hand; nil: it was not opened by hand.
 	Forced *BreakerForced `json:"forced"`
-	// LastFailure is the last that counted.
+	// LastFailure is the last failure that counted.
 	LastFailure *AttemptFailure `json:"last_failure"`
-	// Revision grows with every change. Since is when the breaker was made; one
-	// that was made later replaces an earlier one whatever its revision.
+	// Revision grows with every change. Since is when the breaker was created; one that was created
+	// later replaces an earlier one, whatever its revision is.
 	Revision  int64     `json:"revision"`
 	Since     time.Time `json:"since"`
 	ChangedAt time.Time `json:"changed_at"`
-	// ChangedBy and Why tell of the last change by hand.
+	// ChangedBy and Why describe the last change by hand.
 	ChangedBy string `json:"changed_by,omitempty"`
 	Why       string `json:"why,omitempty"`
 	// Settings are those of the last worker that reported.
 	Settings spec.Breaker `json:"settings"`
 }
 
-// BreakerLease is a probe: one round that tries an agent for all others.
+// BreakerLease is the lease of a probe: one round that tests the agent for all others.
 type BreakerLease struct {
 	Holder string    `json:"holder"`
 	Until  time.Time `json:"until"`
@@ -102,8 +102,7 @@ type BreakerForced struct {
 	Until *time.Time `json:"until"`
 }
 
-// At returns the status as it is at a moment: half-open once the cooldown is
-// over, without the leases that have run out.
+// At returns the status at a time: half-open after the cooldown, without expired leases.
 func (s BreakerStatus) At(now time.Time) BreakerStatus {
 	if s.State == BreakerIsOpen && s.OpenUntil != nil && !now.Before(*s.OpenUntil) {
 		s.State = BreakerHalfOpen
@@ -126,7 +125,7 @@ func (s BreakerStatus) NewerThan(other BreakerStatus) bool {
 	return s.Revision > other.Revision
 }
 
-// Because says in half a sentence why the breaker is open.
+// Because is the reason why the breaker is open, as part of a sentence.
 func (s BreakerStatus) Because() string {
 	switch {
 	case s.State == BreakerClosed:
@@ -152,9 +151,9 @@ type BreakerWait struct {
 	Breaker string `json:"breaker"`
 	// Since is when the wait began.
 	Since time.Time `json:"since"`
-	// Until is when the cooldown is over; nil: not before somebody resets it.
+	// Until is when the cooldown is over; nil: the breaker is open until it is reset.
 	Until *time.Time `json:"until"`
-	// Why says why it is open.
+	// Why is the reason why it is open.
 	Why string `json:"why"`
 }
 

@@ -8,11 +8,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// CallKey names a paid call among those of its assignment. It says nothing of
-// incarnations or workers: whoever does the same turn of the same attempt again
-// finds the answer that was paid for.
+// CallKey identifies a paid call of its assignment. It has no incarnation and no worker, so an
+// executor that repeats a turn of an attempt finds the paid answer.
 type CallKey struct {
-	// Epoch counts how often a person had the assignment begin afresh.
+	// Epoch counts how often a person had the assignment start again.
 	Epoch int `json:"epoch"`
 	// Round and Attempt count from 1; Attempt within the round.
 	Round   int `json:"round"`
@@ -28,97 +27,96 @@ func (k CallKey) SameAttempt(other CallKey) bool {
 	return k == other
 }
 
-// AnyTurn is the turn of a call whose place in a conversation is not known: a program has
-// made the request, perhaps beside others. The journal numbers such calls as they begin.
+// AnyTurn is the turn of a call whose position in a conversation is not known, because a program
+// makes the request, possibly several at a time. The journal numbers such calls as they begin.
 const AnyTurn = -1
 
 // CallPlan is a call that an agent is about to pay for.
 type CallPlan struct {
 	// Turn is as in [CallKey], or [AnyTurn].
 	Turn int
-	// Agent and Model say who answers. API names the API of the provider: anthropic, openai or gemini,
-	// and Server is its host; empty: the call is a whole attempt of an agent program.
+	// Agent and Model identify what answers. API names the API of the provider: anthropic, openai
+	// or gemini, and Server is its host; empty: the call is a whole attempt of an agent program.
 	Agent, Model, API, Server string
-	// Request is the digest of all that the answer depends on.
+	// Request is the digest of everything that the answer depends on.
 	Request spec.Digest
-	// Want covers the call whatever it turns out to cost. Least is the least
-	// that makes it worth while, by the best guess of what its prompt costs.
+	// Want is an upper bound of the call's cost. Least is the smallest amount with which the call
+	// is useful, by an estimate of its prompt's cost.
 	Want, Least cost.Amount
-	// Estimate is booked if nobody ever learns what the call has cost; zero: what
-	// calls of the agent have cost before.
+	// Estimate is booked if the cost of the call stays unknown; zero: the cost of the agent's
+	// earlier calls.
 	Estimate cost.Usage
 }
 
-// CallAnswer is what a provider says of its answer.
+// CallAnswer is what a provider reports about its answer.
 type CallAnswer struct {
-	// ID is its name for the answer, Model what wrote it, and Stop why it ends; empty: unknown.
+	// ID is the provider's id of the answer, Model the model that wrote it, and Stop the reason why
+	// it ends; empty: unknown.
 	ID, Model, Stop string
-	// Tier is the service tier that it names.
+	// Tier is the service tier that the provider reports.
 	Tier string
-	// Category is that of the failure, where there is no whole answer; empty: there is one, or it is
-	// the attempt's.
+	// Category is that of the failure, if there is no complete answer; empty: the answer is
+	// complete, or the category is the attempt's.
 	Category failures.Category
 }
 
-// StoredTurn is a turn that was paid for.
+// StoredTurn is a paid turn.
 type StoredTurn struct {
 	// Call is its number, for KeepTools and Undelivered.
 	Call   int64
 	Answer []byte
 	Usage  cost.Usage
-	// Tools is what was kept of the tools' work after the answer; nil: nothing,
-	// so that they have to work again.
+	// Tools is what was stored of the tools' work after the answer; nil: nothing, so the tools work
+	// again.
 	Tools []byte
 }
 
-// Calls keeps what an attempt pays for, and holds it to the budgets. It is safe
-// for concurrent use.
+// Calls records the paid calls of an attempt and enforces the budgets. It is safe for concurrent
+// use.
 type Calls interface {
-	// Stored returns a turn that was paid for in this attempt, or in one whose
-	// conversation it continues; nil if there is none or its request was another.
-	// With [AnyTurn] it is the oldest answer to the request that was not given to the
-	// program at work yet: a program that was killed and asks the same again gets what
-	// was paid for, one that asks the same twice pays twice.
+	// Stored returns a turn that was paid for in this attempt, or in one whose conversation it
+	// continues; nil if there is none or its request was another. With [AnyTurn] it is the oldest
+	// answer to the request that the running program has not received. So a killed program that
+	// repeats a request gets the paid answer, and a program that sends the same request twice pays
+	// twice.
 	Stored(ctx context.Context, turn int, request spec.Digest) (*StoredTurn, error)
-	// Undelivered says that the answer of a call of [AnyTurn] has not reached the program:
-	// the next request that is the same gets it.
+	// Undelivered records that the program has not received the answer of a call of [AnyTurn]. The
+	// next equal request gets it.
 	Undelivered(call int64)
-	// Begin notes durably that a call begins, and sets aside what it may
-	// cost: between plan.Least and plan.Want. It waits while others' calls
-	// under way may free what is missing. A *Failure of category token_budget
-	// says that what is left cannot pay for the call; it must end the attempt.
+	// Begin records durably that a call begins, and reserves its possible cost: between plan.Least
+	// and plan.Want. It waits while calls in progress may release the missing amount. A *Failure of
+	// category token_budget reports that the remaining budget cannot pay for the call; it must end
+	// the attempt.
 	Begin(ctx context.Context, plan CallPlan) (Call, error)
-	// KeepTools stores what the tools did after the answer of a settled call, durably.
+	// KeepTools stores durably what the tools did after the answer of a settled call.
 	KeepTools(ctx context.Context, call int64, doc []byte) error
-	// Put and Get keep larger things that such a document names.
+	// Put and Get store and read blobs that such a document names.
 	Put(ctx context.Context, data []byte) (spec.Digest, error)
 	Get(ctx context.Context, name spec.Digest) ([]byte, error)
 }
 
-// Call is a paid call under way. It ends with one of Settle, Abandon and Unsettle, once,
-// before the attempt does.
+// Call is a paid call in progress. Exactly one of Settle, Abandon and Unsettle ends it, before the
+// attempt ends.
 type Call interface {
-	// ID is its number in the assignment's journal; zero: it has none before its end.
+	// ID is its number in the assignment's journal; zero: it gets one when it ends.
 	ID() int64
-	// Granted is what was set aside when it began.
+	// Granted is the amount that was reserved when it began.
 	Granted() cost.Amount
-	// Settle stores the answer and books what it cost, durably. Only then
-	// may the answer be used. It must hold no secret. nil: there is none to store.
+	// Settle stores the answer and books its cost, durably. The answer must not be used before,
+	// and must hold no secret. nil: there is no answer to store.
 	Settle(ctx context.Context, answer []byte, used cost.Usage) error
-	// Abandon ends a call that brought no answer, and books what it cost.
+	// Abandon ends a call without an answer, and books its cost.
 	Abandon(ctx context.Context, used cost.Usage) error
-	// Unsettle ends a call of which it is not known what it cost, or not all of it:
-	// used is booked, and estimate stays unsettled besides. A zero estimate stands
-	// for the last one that was given.
+	// Unsettle ends a call whose cost is not known, or only in part: used is booked, and estimate
+	// stays unsettled. A zero estimate means the last one that was given.
 	Unsettle(ctx context.Context, used, estimate cost.Usage) error
-	// Report does what Spending does, and notes durably what the call has used so far,
-	// and an estimate of what it may cost besides. That is booked if the worker dies.
+	// Report does what Spending does. It also records durably what the call has used so far, and an
+	// estimate of its further cost. Both are booked if the worker is lost.
 	Report(used, estimate cost.Usage) error
-	// Spending tells what the call has used so far, for people to see. One that has
-	// passed what was reserved gets more while there is some. A *Failure of category
-	// token_budget says that nothing is left: the agent has to stop.
+	// Spending reports what the call has used so far, for display. A call that has exceeded its
+	// reservation gets more, if the budget has more. A *Failure of category token_budget reports
+	// that nothing is left: the agent has to stop.
 	Spending(used cost.Usage) error
-	// Answered is told, before the call ends, what its provider has said. Nothing depends on it
-	// besides traces.
+	// Answered receives, before the call ends, what the provider has reported. Only traces use it.
 	Answered(a CallAnswer)
 }

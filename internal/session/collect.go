@@ -4,7 +4,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Collect asks for what changed in a directory.
+// Collect are the parameters of a collection: reading what changed in a directory.
 type Collect struct {
 	// Base is the manifest that the directory was filled from; empty: it was empty.
 	Base spec.Digest
@@ -13,25 +13,24 @@ type Collect struct {
 	// Lower, if not empty, is the manifest of the read-only tree below Dir, which is then
 	// the upper directory of an overlay mounted with userxattr, and holds changes only.
 	Lower spec.Digest
-	// Ignore lists gitignore patterns beyond the usual ones and the tree's own.
+	// Ignore lists gitignore patterns in addition to the default ones and the tree's own.
 	Ignore []string
 	// Produces lists patterns that are collected even if ignored.
 	Produces []string
 	// Protected lists patterns of paths whose changes are left out.
 	Protected []string
-	// Only, if not empty, restricts the collection to these patterns: other
-	// changes are not looked at. On is then a delta to add them to.
+	// Only, if not empty, restricts the collection to these patterns: other changes are not read.
+	// On is then a delta to which the changes are added.
 	Only []string
 	On   spec.Digest
-	// Secrets lists values that no collected file may hold.
+	// Secrets lists values that no collected file may contain.
 	Secrets []string
-	// Unseen: the directory was filled with files that were never collected, a
-	// person's, so every one that the base does not have is read, whatever the
-	// store remembers of the directory.
+	// Unseen: the directory has files of a person that were never collected. Every file that the
+	// base does not have is read, even if the store has cached data of the directory.
 	Unseen bool
 }
 
-// Collected is what a collection found and stored.
+// Collected is the result of a collection.
 type Collected struct {
 	// Delta is the blob of what changed.
 	Delta spec.Digest
@@ -45,7 +44,7 @@ type Collected struct {
 	Protected []string
 }
 
-// Folded is the tree that deltas add up to.
+// Folded is the tree that results from deltas.
 type Folded struct {
 	Manifest  spec.Digest
 	Conflicts []Conflict

@@ -5,8 +5,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Conversation identifies a conversation that an agent program keeps in its HOME, and what in
-// the store it continues with on another host.
+// Conversation identifies a conversation that an agent program keeps in its HOME, and the blobs in
+// the store with which it continues on another host.
 type Conversation struct {
 	// Preset names the program, and ID is the program's id of the conversation.
 	Preset string `json:"preset"`

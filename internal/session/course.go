@@ -8,23 +8,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Course says which part of a team's work a session is to do, and what of it is
-// at hand already. The zero Course is all of it, from the beginning to the end.
+// Course selects the part of a team's work that a session does, and the work that is already
+// available. The zero Course is all work, from the beginning to the end.
 type Course struct {
-	// Only names the phases to run; empty: all. Those that are left out stay
-	// pending, and what builds on them does without.
+	// Only names the phases to run; empty: all. The other phases stay pending, and their dependent
+	// phases run without their work.
 	Only []string `json:"only,omitempty"`
-	// PauseAfter names phases after which the session parks until a person
-	// says that it may continue.
+	// PauseAfter names phases after which the session waits until a person approves.
 	PauseAfter []string `json:"pause_after,omitempty"`
-	// Force names phases that run although their work is at hand.
+	// Force names phases that run although their work is available.
 	Force []string `json:"force,omitempty"`
 	// Given are decisions that were made before the session, by name.
 	Given map[string]string `json:"given,omitempty"`
-	// Supplied is work that stands for that of phases.
+	// Supplied is work that is used in place of that of phases.
 	Supplied []SuppliedWork `json:"supplied,omitempty"`
-	// Source says where the workspace was taken from; nil: there was none, or
-	// nobody knows.
+	// Source is the directory from which the workspace was taken; nil: there was none, or it is
+	// unknown.
 	Source *Source `json:"source,omitempty"`
 }
 
@@ -34,25 +33,25 @@ type Source struct {
 	Host string `json:"host"`
 	// Dir is its path, absolute.
 	Dir string `json:"dir"`
-	// Commit is what was checked out there; empty: it was in no git repository,
-	// or nothing was committed yet.
+	// Commit is the commit that was checked out there; empty: the directory was in no git
+	// repository, or the repository had no commit.
 	Commit string `json:"commit,omitempty"`
-	// Include lists the patterns of what was taken although it was ignored, or
-	// looked as if it held keys.
+	// Include lists the patterns of files that were taken although they were ignored, or looked
+	// like files with keys.
 	Include []string `json:"include,omitempty"`
 }
 
 // SuppliedWork is a person's work in place of a phase's.
 type SuppliedWork struct {
 	Phase string `json:"phase"`
-	// Files is a manifest. Its files are laid over what the phase starts
-	// from or, for an edit, over what it has left.
+	// Files is a manifest. Its files are added to the input of the phase or, for an edit, to its
+	// output.
 	Files spec.Digest `json:"files"`
-	// Edit: the phase was done, and its work is changed.
+	// Edit: the phase was done, and its output is edited.
 	Edit bool `json:"edit,omitempty"`
 }
 
-// Origin says from which session another was forked.
+// Origin is the session from which another was forked.
 type Origin struct {
 	Session    string      `json:"session"`
 	Checkpoint spec.Digest `json:"checkpoint"`
@@ -66,7 +65,7 @@ func (c Course) PausesAfter(p spec.Phase) bool {
 	return p.Approve.Wanted() || slices.Contains(c.PauseAfter, p.Name)
 }
 
-// Supply returns what is supplied for a phase.
+// Supply returns the work that is supplied for a phase.
 func (c Course) Supply(phase string) (SuppliedWork, bool) {
 	i := slices.IndexFunc(c.Supplied, func(s SuppliedWork) bool { return s.Phase == phase })
 	if i < 0 {
@@ -75,8 +74,8 @@ func (c Course) Supply(phase string) (SuppliedWork, bool) {
 	return c.Supplied[i], true
 }
 
-// Problems says, a sentence each, what of the course the team does not have or
-// what contradicts itself. The team must be resolved.
+// Problems lists, a sentence each, what the course names that the team does not have, and
+// contradictions in it. The team must be resolved.
 func (c Course) Problems(t spec.Team) []string {
 	var problems []string
 	for _, named := range []struct {
@@ -116,16 +115,16 @@ func (c Course) suppliedPhases() []string {
 	return out
 }
 
-// PlanAction is what becomes of an assignment when a session starts or continues.
+// PlanAction is what happens to an assignment when a session starts or continues.
 type PlanAction string
 
 // The actions of a plan.
 const (
-	// Restore: the work at hand stands.
+	// Restore: the finished work is reused.
 	Restore PlanAction = "restore"
 	// RunIt: the assignment runs.
 	RunIt PlanAction = "run"
-	// SupplyIt: somebody has handed the work in.
+	// SupplyIt: the work was supplied.
 	SupplyIt PlanAction = "supply"
 	// Leave: the assignment is not selected and has no work.
 	Leave PlanAction = "leave"
@@ -133,7 +132,7 @@ const (
 	Drop PlanAction = "drop"
 )
 
-// PlanEntry says what becomes of one assignment, and why.
+// PlanEntry is the action for one assignment, and the reason.
 type PlanEntry struct {
 	spec.AssignmentID
 	Action PlanAction `json:"action"`

@@ -6,22 +6,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Disk is the file system that agents work on.
+// Disk is the state of the file system on which agents work.
 type Disk struct {
-	// Free and FreeFiles are how many bytes and files it still has room for.
+	// Free and FreeFiles are how many bytes and files fit on it.
 	Free, FreeFiles int64
-	// Low and LowFiles are below what it counts as full; zero: never.
+	// Low and LowFiles: with fewer free, the disk counts as full; zero: it never does.
 	Low, LowFiles int64
-	// Full: something has just found no room, whatever is free by now.
+	// Full: a write has just failed for lack of space, whatever is free now.
 	Full bool
-	// MaxWritten and MaxWrittenFiles are how many bytes and files one attempt may have written on
-	// it; zero: any.
+	// MaxWritten and MaxWrittenFiles are how many bytes and files one attempt may write; zero: no
+	// limit.
 	MaxWritten, MaxWrittenFiles int64
 }
 
-// Written is what an attempt has written that is still there.
+// Written is what an attempt has written and not removed.
 type Written struct {
-	// Bytes is the room that it takes up, Files how many files and directories it is.
+	// Bytes is the disk space in use, Files the number of files and directories.
 	Bytes, Files int64
 	// Hidden: there may be more, because a directory could not be read or is too deep, or because
 	// removed files are only mapped or in transit between processes.
@@ -31,16 +31,17 @@ type Written struct {
 // IsLow reports whether the disk counts as full.
 func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 
-// MayExceed reports whether an attempt that had written something before may have filled the disk
-// since, or passed its limits, if it was who has taken what is not free any more.
+// MayExceed reports whether an attempt may have filled the disk or passed its limits since an earlier
+// measurement, when the disk was before and the attempt had written had. It assumes that the attempt
+// has used all the space that is no longer free.
 func (d Disk) MayExceed(before Disk, had Written) bool {
 	return d.IsLow() || before.Free-d.Free > d.MaxWritten-had.Bytes ||
 		d.MaxWrittenFiles > 0 && before.FreeFiles-d.FreeFiles > d.MaxWrittenFiles-had.Files
 }
 
-// FilledBy says that whoever has written so much has filled the disk, or has passed its
-// limit; empty: neither. Who has written little on a full disk has not filled it, nor has
-// who has written less than there is room for.
+// FilledBy describes that an attempt which has written so much has filled the disk, or has passed
+// its limit; empty: neither. An attempt has not filled a full disk if it has written little, or
+// less than is free.
 func (d Disk) FilledBy(w Written) string {
 	switch {
 	case d.MaxWritten > 0 && w.Bytes > d.MaxWritten:

@@ -12,11 +12,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The bounds of a session's labels.
+// The limits of a session's labels.
 const (
 	MaxLabels     = 16
 	MaxLabelValue = 128
-	// LabelPattern is what keys of labels look like.
+	// LabelPattern is the pattern of the keys of labels.
 	LabelPattern = `^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
 )
 
@@ -31,14 +31,14 @@ func ParseLabels(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if _, twice := labels[key]; !ok || twice {
-			return nil, fmt.Errorf("%q is not KEY=VALUE with a key of its own", textfmt.Shorten(pair, 80))
+			return nil, fmt.Errorf("%q is not KEY=VALUE, or its key is given twice", textfmt.Shorten(pair, 80))
 		}
 		labels[key] = value
 	}
 	return labels, CheckLabels(labels)
 }
 
-// CheckLabels refuses labels that no session can have.
+// CheckLabels rejects labels that no session can have.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return fmt.Errorf("%d labels are given; a session has %d at most", len(labels), MaxLabels)
@@ -51,7 +51,7 @@ func CheckLabels(labels map[string]string) error {
 		case value == "" || len(value) > MaxLabelValue:
 			return fmt.Errorf("the value of label %s has %d bytes; it must have 1 to %d", key, len(value), MaxLabelValue)
 		case !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }):
-			return fmt.Errorf("the value of label %s has characters that cannot be seen; use text of one line", key)
+			return fmt.Errorf("the value of label %s has unprintable characters; use one line of text", key)
 		}
 	}
 	return nil

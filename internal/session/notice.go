@@ -11,14 +11,14 @@ import (
 // NoticeSchema is the schema name of a notice.
 const NoticeSchema = "maestro.notice/v1"
 
-// Event says what a notice is about.
+// Event is what a notice is about.
 type Event string
 
-// The events that people are told of.
+// The events of which people are notified.
 const (
-	// HelpAsked: a session waits for a person, because rounds or a budget are spent.
+	// HelpAsked: a session waits for a person, because rounds or a budget are used up.
 	HelpAsked Event = "help_needed"
-	// ApprovalAsked: a session waits for a person's word on a finished phase.
+	// ApprovalAsked: a session waits for a person's decision on a finished phase.
 	ApprovalAsked Event = "approval_needed"
 	// WentOn: a request was answered, and the session continues.
 	WentOn Event = "went_on"
@@ -30,8 +30,8 @@ const (
 	AlertRaised Event = "alert"
 )
 
-// Notice tells people outside what happens to a session: the webhook's document,
-// and what a ticket's text is made of. It holds no secrets.
+// Notice is a message to people about an event of a session: the webhook's document, and the source
+// of a ticket's text. It holds no secrets.
 type Notice struct {
 	Schema string `json:"schema"`
 	// ID is the same however often the notice is sent.
@@ -48,23 +48,23 @@ type Notice struct {
 	// Status and Reason are the session's.
 	Status State  `json:"status"`
 	Reason string `json:"reason,omitempty"`
-	// Request is what a person is needed for, or was; Answer what was said to it.
+	// Request is the request that the notice is about, and Answer the answer to it.
 	Request *Request `json:"request,omitempty"`
 	Answer  *Answer  `json:"answer,omitempty"`
-	// Alert is the rule that was broken, by how much.
+	// Alert is the alert that was raised.
 	Alert *Alert `json:"alert,omitempty"`
 	// Usage is the session's so far.
 	Usage      cost.Usage  `json:"usage"`
 	Checkpoint spec.Digest `json:"checkpoint,omitempty"`
-	// Commands are what a person can type, the most useful one first.
+	// Commands are the commands that a person can run, the most useful one first.
 	Commands []string `json:"commands,omitempty"`
-	// Where says where the commands find Temporal and the store, as the worker does
-	// that tells it.
+	// Where describes how the commands find Temporal and the store, by the settings of the worker
+	// that sends the notice.
 	Where string `json:"where,omitempty"`
 	// WebUI is the address of the session's page; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
-	// Dashboard is the address of the session's page in the dashboard, of the phase's where it is
-	// to be approved; empty where none has been served.
+	// Dashboard is the address of the session's page in the dashboard, or of the phase's page if
+	// the phase is to be approved; empty if no dashboard has been served.
 	Dashboard string `json:"dashboard,omitempty"`
 }
 
@@ -76,54 +76,53 @@ func (n Notice) Ends() bool {
 	return n.Event == SessionCompleted || n.Event == SessionFailed || n.Event == SessionCancelled
 }
 
-// Ticket is a ticket as far as it is known.
+// Ticket is the known state of a ticket.
 type Ticket struct {
 	// Key and URL are empty until it exists.
 	Key string `json:"key,omitempty"`
 	URL string `json:"url,omitempty"`
 	// Occurrences counts how often its failure has occurred.
 	Occurrences int `json:"occurrences,omitempty"`
-	// Trouble says why it is not up to date; empty: nothing is wrong.
+	// Trouble is the reason why it is not up to date; empty: it is up to date.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// TroubleKind says what it means that a ticket system has not done as asked.
+// TroubleKind classifies failed calls of a ticket system.
 type TroubleKind string
 
-// The kinds of trouble.
+// The kinds of failed calls.
 const (
-	// Unreached: it is not done, and may be tried again.
+	// Unreached: the call is not done, and may be retried.
 	Unreached TroubleKind = "unreached"
-	// Unclear: it may have been done, because the answer was lost.
+	// Unclear: the call may have been done, because the answer was lost.
 	Unclear TroubleKind = "unclear"
-	// Misconfigured: it is not done, and somebody has to fix credentials, rights
-	// or the configuration first.
+	// Misconfigured: the call is not done, and somebody has to correct credentials, permissions or
+	// the configuration first.
 	Misconfigured TroubleKind = "misconfigured"
-	// Gone: the ticket itself is not there any more.
+	// Gone: the ticket does not exist any more.
 	Gone TroubleKind = "gone"
 )
 
 // TicketTrouble is the error of a ticket system.
 type TicketTrouble struct {
 	Kind TroubleKind
-	// Message is a sentence on what is wrong, and what would be right. It holds no
-	// secrets.
+	// Message is a sentence on what is wrong, and how to correct it. It holds no secrets.
 	Message string
-	// RetryAfter is the wait that was asked for; zero: none was.
+	// RetryAfter is the wait that the ticket system requested; zero: none.
 	RetryAfter textfmt.Duration
 }
 
 // Error makes it an error.
 func (t *TicketTrouble) Error() string { return t.Message }
 
-// WebhookTrouble is the error of a webhook that has not taken a notice.
+// WebhookTrouble is the error of a webhook that has not accepted a notice.
 type WebhookTrouble struct {
-	// Message is a sentence on what is wrong, and what would be right. It holds no
-	// secrets, and so not the webhook's address.
+	// Message is a sentence on what is wrong, and how to correct it. It holds no secrets, so it
+	// does not have the webhook's address.
 	Message string
-	// Final: it would not take the notice another time either.
+	// Final: the webhook would not accept the notice at a retry either.
 	Final bool
-	// RetryAfter is the wait that was asked for; zero: none was.
+	// RetryAfter is the wait that the webhook requested; zero: none.
 	RetryAfter textfmt.Duration
 }
 

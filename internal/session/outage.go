@@ -9,19 +9,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The waits for a provider that says nothing of how long it will be away, and the
-// longest wait that is believed of one that does.
+// The first and the longest wait for a provider that does not announce when it is available again,
+// and the longest announced wait that is accepted.
 const (
 	outageInitial = textfmt.Duration(time.Second)
 	outageMax     = textfmt.Duration(time.Minute)
 	MaxRetryAfter = textfmt.Duration(8 * 24 * time.Hour)
 )
 
-// Outage is trouble of a provider, or of the host, that an attempt waits out. It begins with the first
-// failure and ends with the next progress: a stored answer, a turn that a program has
-// reported, the attempt's end.
+// Outage is a failure of a provider, or of the host, that an attempt waits out. It begins with the
+// first failure and ends with the next progress: a stored answer, a turn that a program has
+// reported, or the end of the attempt.
 type Outage struct {
-	// Agent is the one that has met it.
+	// Agent is the agent that the failure occurred to.
 	Agent string `json:"agent"`
 	// Since is when it began, Waits how often the attempt has waited since.
 	Since time.Time `json:"since"`
@@ -30,27 +30,25 @@ type Outage struct {
 	Failure failures.Failure `json:"failure"`
 	// Until is when the attempt continues, at the earliest.
 	Until time.Time `json:"until"`
-	// PatienceFrom is when the team's patience begins: with the outage, or at the time
-	// for which the provider has promised to be back.
+	// PatienceFrom is when the team's patience begins: with the outage, or at the time for which
+	// the provider has announced to be available again.
 	PatienceFrom time.Time `json:"patience_from"`
-	// Told is what the session has last heard of why it lasts, ToldAt when; empty: nothing.
+	// Told is the last reason that was reported to the session, ToldAt the time; empty: none was.
 	Told   failures.Category `json:"told,omitempty"`
 	ToldAt time.Time         `json:"told_at,omitzero"`
-	// Noticed: people have been notified, and the attempt waits on for as long as the
-	// session does.
+	// Noticed: people have been notified, and the attempt waits for as long as the session does.
 	Noticed bool `json:"noticed,omitempty"`
-	// Left: the directory is as the attempt has left it. Files is its manifest, where
-	// that is known.
+	// Left: the directory is unchanged since the attempt stopped. Files is its manifest, if that is
+	// known.
 	Left  bool        `json:"left,omitempty"`
 	Files spec.Digest `json:"files,omitempty"`
 }
 
-// After is the outage after a further failure; of a nil outage, or one of another agent,
-// it is the first. patience is the team's. random, in [0, 1), spreads the waits.
+// After is the outage after a further failure. After a nil outage, or one of another agent, it is
+// the first. patience is the team's. random, in [0, 1), spreads the waits.
 //
-// A wait that the provider states wins over the usual one, however long up to
-// [MaxRetryAfter]. Patience then begins at its end; a provider that states one short
-// wait after another extends it once.
+// A wait that the provider states replaces the usual one, up to [MaxRetryAfter]. Patience then
+// begins at its end; a provider that states one short wait after another extends it once.
 func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience textfmt.Duration, random float64) Outage {
 	next := Outage{Agent: agent, Since: now, PatienceFrom: now}
 	stated := false

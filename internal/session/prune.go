@@ -6,23 +6,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// PruneOptions says what a prune keeps. Zero fields mean the
-// store's defaults.
+// PruneOptions define what a prune keeps. Zero fields mean the store's defaults.
 type PruneOptions struct {
-	// Keep is how many checkpoints of each session stay, the newest; at least one.
+	// Keep is how many of the newest checkpoints of each session are kept; at least one.
 	Keep int
-	// OlderThan is the age up to which checkpoints stay.
+	// OlderThan is the age up to which checkpoints are kept.
 	OlderThan time.Duration
-	// DryRun only says what would go.
+	// DryRun only reports what would be removed.
 	DryRun bool
-	// Namespace is the one that Running speaks of. Sessions of others keep their
-	// checkpoints; empty, no session does on this account. A session of it that is not
-	// among Running has ended, whatever the store says of it.
+	// Namespace is the one of the sessions in Running. Sessions of other namespaces keep their
+	// checkpoints; empty: sessions of every namespace are pruned. A session of it that is not in
+	// Running has ended, whatever its status in the store is.
 	Namespace string
-	// Running are the sessions that Temporal runs, and since when: they keep
-	// everything, whatever the store says of them.
+	// Running are the sessions that run in Temporal, and their start times. They keep everything,
+	// whatever their status in the store is.
 	Running map[Key]time.Time
-	// Young is the age below which a blob is never removed; a day at zero.
+	// Young is the age below which a blob is never removed; zero: a day.
 	Young time.Duration
 	// WorkDirs are the directories in which agents work; nil: none is removed.
 	WorkDirs PrunableDirs
@@ -42,20 +41,19 @@ type PrunableDirs interface {
 // PruneReport is what a prune removed or, in a dry run, would remove.
 type PruneReport struct {
 	DryRun bool `json:"dry_run"`
-	// Sessions counts the sessions that were looked at, Kept their checkpoints
-	// that stay.
+	// Sessions counts the sessions that were examined, Kept their checkpoints that are kept.
 	Sessions int `json:"sessions"`
 	Kept     int `json:"kept"`
-	// Checkpoints and Blobs were removed, and freed so many Bytes.
+	// Checkpoints and Blobs are the numbers of what was removed, Bytes the space that it used.
 	Checkpoints int   `json:"checkpoints"`
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
 	// WorkDirs counts sessions whose working directories were removed.
 	WorkDirs int `json:"work_dirs"`
-	// Days counts the days of teams, in which they have spent, that were removed.
+	// Days counts the removed documents of daily spending of teams.
 	Days int `json:"days"`
-	// Pruned lists the sessions that lose checkpoints, Spared those that keep
-	// everything because they are not closed.
+	// Pruned lists the sessions that lose checkpoints, Spared those that keep everything because
+	// they are not closed.
 	Pruned []PrunedSession `json:"pruned"`
 	Spared []SparedSession `json:"spared"`
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// AnyGroup is the group of an answer of a local user: who can write the store's files is taken
-// for a member of every group.
+// AnyGroup is the group of an answer of a local user: whoever can write the store's files counts as
+// a member of every group.
 const AnyGroup = "*"
 
-// Quorum says whose approval a request needs, and who has approved.
+// Quorum defines whose approvals a request needs, and has those so far.
 type Quorum struct {
-	// Count is how many different persons have to approve, and By lists the groups of which
-	// they are members; none: they need not be.
+	// Count is how many different persons have to approve, and By lists the groups of which they
+	// have to be members; empty: any person can approve.
 	Count int      `json:"count"`
 	By    []string `json:"by,omitempty"`
-	// Starter is who started the session, and cannot approve alone.
+	// Starter is the person who started the session, and cannot approve alone.
 	Starter string `json:"starter,omitempty"`
 	// Approvals are those so far, oldest first.
 	Approvals []Approval `json:"approvals"`
 }
 
-// Approval is that of one person.
+// Approval is the approval of one person.
 type Approval struct {
 	Person string `json:"person"`
-	// Group is the one that the person is a member of; empty: none is needed.
+	// Group is the group that the person is a member of; empty: none is needed.
 	Group string    `json:"group,omitempty"`
 	Note  string    `json:"note,omitempty"`
 	At    time.Time `json:"at"`
 }
 
-// maxPerson bounds a person's name in a sentence, in bytes.
+// maxPerson limits a person's name in a sentence, in bytes.
 const maxPerson = 100
 
-// NewQuorum is that of a finished phase with approvals that hold for its work; nil: one person
-// approves, whoever it is. An approval by a member of another group does not count.
+// NewQuorum is the quorum of a finished phase, with the approvals that are valid for its work; nil:
+// any one person approves. An approval by a member of another group does not count.
 func NewQuorum(a spec.Approval, starter string, before []Approval) *Quorum {
 	if !a.Ruled() {
 		return nil
@@ -61,7 +61,7 @@ func (q *Quorum) Admits(group string) bool {
 	return len(q.By) == 0 || group == AnyGroup || slices.Contains(q.By, group)
 }
 
-// Refuses says why an answer does not count; empty: it counts.
+// Refuses is the reason why an answer does not count; empty: it counts.
 func (q *Quorum) Refuses(a Answer) string {
 	who := textfmt.Shorten(a.Person, maxPerson)
 	switch {
@@ -95,8 +95,8 @@ func (q *Quorum) groups() string {
 	return groups
 }
 
-// String says who has approved and whose approval is needed, like
-// "1 of 2 approvals: ana 10:02 UTC; needs 1 person of leads".
+// String lists who has approved and whose approval is needed, like "1 of 2 approvals: ana 10:02
+// UTC; needs 1 person of leads".
 func (q *Quorum) String() string {
 	text := fmt.Sprintf("%d of %s", len(q.Approvals), textfmt.Count(q.Count, "approval"))
 	for i, a := range q.Approvals {

@@ -10,41 +10,39 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// RoundKey names one activity execution: the key under which an assignment's
-// record keeps its log and result, so that an execution that is started again
-// finds what it had, and no other.
+// RoundKey identifies one activity execution. An assignment's record stores its log and result
+// under this key, so that a repeated execution finds its own and no other.
 type RoundKey struct {
 	Workflow string `json:"workflow"`
 	Run      string `json:"run"`
 	Activity string `json:"activity"`
 }
 
-// Record is an assignment's file in the store: what its rounds tried and what
-// came of it. It is written under the assignment's lock, before Temporal hears
-// of the result.
+// Record is an assignment's document in the store: the attempts of its rounds and their results. It
+// is written under the assignment's lock, before Temporal receives the result.
 type Record struct {
 	Schema      string            `json:"schema"`
 	Assignment  spec.AssignmentID `json:"assignment"`
 	Incarnation int               `json:"incarnation"`
-	// Run and Seq are of the newest activity that has taken the assignment up: its
-	// workflow run, and its number there. One with a smaller number is late.
+	// Run and Seq identify the newest activity that has taken the assignment over: its workflow
+	// run, and its number there. An activity with a smaller number is late.
 	Run string `json:"run,omitempty"`
 	Seq int    `json:"seq,omitempty"`
-	// Epoch counts how often a person had the assignment begin afresh, from 1:
-	// stored answers of an earlier epoch are not used again.
+	// Epoch counts, from 1, how often a person had the assignment start again: stored answers of an
+	// earlier epoch are not reused.
 	Epoch int `json:"epoch"`
 	// Began is the epoch that the incarnation began with; zero: Epoch is.
 	Began  int           `json:"began,omitempty"`
 	Rounds []RoundRecord `json:"rounds"`
-	// Conversation is the newest one of an agent program that a later attempt may continue, as
-	// an attempt has left it; nil: there is none.
+	// Conversation is the newest conversation of an agent program that a later attempt may
+	// continue, as an attempt has left it; nil: there is none.
 	Conversation *Conversation `json:"conversation,omitempty"`
-	// Merge is how far the checks of the phase's merged tree have come, which work in the
-	// integrator's directory under its lock; nil: none were ever started.
+	// Merge is the log of the checks of the phase's merged tree, which run in the integrator's
+	// directory under its lock; nil: none was started.
 	Merge *MergeLog `json:"merge,omitempty"`
 }
 
-// Status sums the record up, without the costs: those are in the assignment's journal.
+// Status is the summary of the record, without the costs: those are in the assignment's journal.
 func (r Record) Status() AssignmentStatus {
 	s := AssignmentStatus{Persona: r.Assignment.Persona, AssignmentSummary: NoWork()}
 	s.Rounds = len(r.Rounds)
@@ -68,7 +66,7 @@ func (r Record) Status() AssignmentStatus {
 	return s
 }
 
-// State is where the round stands.
+// State is the state of the round.
 func (r RoundRecord) State() State {
 	switch {
 	case r.Stale:
@@ -85,8 +83,8 @@ func (r RoundRecord) State() State {
 	return Running
 }
 
-// Counted returns the checkpoint's entry of an unfinished assignment: its rounds and attempts
-// so far, and what they have cost.
+// Counted returns the checkpoint's entry of an unfinished assignment: its rounds and attempts so
+// far, and their cost.
 func (r Record) Counted(spent cost.Usage) CheckpointAssignment {
 	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
 	a.Status, a.Agent, a.Summary, a.Usage = "", "", "", spent
@@ -107,37 +105,36 @@ type RoundRecord struct {
 	Round int      `json:"round"`
 	// Epoch is the record's epoch in which the round ran.
 	Epoch int `json:"epoch"`
-	// Agent replaces the persona's own; empty: it does not.
+	// Agent worked in place of the persona's own; empty: the persona's own worked.
 	Agent string `json:"agent,omitempty"`
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
 	Result *RoundResult `json:"result,omitempty"`
-	// GaveUp: the round has failed for good. Last: no other follows by itself.
+	// GaveUp: the round has failed for good. Last: no other round follows by itself.
 	GaveUp bool `json:"gave_up,omitempty"`
 	Last   bool `json:"last,omitempty"`
 	// Integrating: the round fixed the phase's merged tree.
 	Integrating bool `json:"integrating,omitempty"`
-	// Supplied: a person's files stood for the work. How they failed is no
-	// attempt of the assignment's.
+	// Supplied: a person's files were used as the work. Their failures are not attempts of the
+	// assignment.
 	Supplied bool `json:"supplied,omitempty"`
-	// Stale: the assignment is to run again, because it was to since or because
-	// it has sent work back, so that nobody takes the round for finished work or for
-	// work under way. It is kept for its cost and its log.
+	// Stale: the assignment has to run again, because a later request required it or because it has
+	// sent work back. The round is neither finished work nor work in progress. It is kept for its
+	// cost and its log.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// MergeLog is what the merge of a phase remembers over its executions.
+// MergeLog is the state of a phase's merge that is kept across its executions.
 type MergeLog struct {
 	Key RoundKey `json:"key"`
 	// Started and Lost are as in [RoundLog].
 	Started bool `json:"started,omitempty"`
 	Lost    int  `json:"lost,omitempty"`
-	// Outage is the trouble of the host that the checks were last stopped by.
+	// Outage is the host's outage by which the checks were last stopped.
 	Outage *Outage `json:"outage,omitempty"`
 }
 
-// Logs lists the blobs of the round's transcripts, and of what failed attempts
-// had changed.
+// Logs lists the blobs of the round's transcripts, and of the changes of failed attempts.
 func (r RoundRecord) Logs() []spec.Digest {
 	var logs []spec.Digest
 	for _, a := range r.Attempts {
@@ -153,9 +150,8 @@ func (r RoundRecord) Logs() []spec.Digest {
 	return logs
 }
 
-// Passes numbers the pass of each round, from 1: another one begins where the
-// assignment was begun afresh, because work was sent back, because a person had it
-// tried again, or in a later incarnation.
+// Passes numbers the pass of each round, from 1. A new pass begins where the assignment was started
+// again: because work was sent back, because a person requested a retry, or in a later incarnation.
 func (r Record) Passes() []int {
 	passes := make([]int, len(r.Rounds))
 	for i, round := range r.Rounds {
@@ -193,9 +189,8 @@ func (r Record) WithoutTranscripts() Record {
 	return r
 }
 
-// RoundLog is what a round remembers over its executions. It travels in
-// heartbeats, too, for the case that the record could not be written. Of the attempt under
-// way it has:
+// RoundLog is the state of a round that is kept across its executions. Heartbeats carry it, too, in
+// case the record could not be written. Of the attempt in progress it has:
 //
 //	Started  AttemptAt  Outage  the attempt
 //	-        -          -       has not begun
@@ -210,28 +205,27 @@ type RoundLog struct {
 	Revision int `json:"revision"`
 	// Attempts lists the counted attempts that failed, oldest first.
 	Attempts []AttemptReport `json:"attempts"`
-	// Started: an execution was about to start the agent, and has not noted since how
-	// that ended. It is written under the assignment's lock, so whoever finds it with
-	// the lock in hand knows that a worker was lost.
+	// Started: an execution was about to start the agent, and has not recorded how that ended. It
+	// is written under the assignment's lock. An executor that holds the lock and finds it set can
+	// conclude that a worker was lost.
 	Started bool `json:"started,omitempty"`
-	// Lost counts executions whose worker was lost after they had started the agent.
+	// Lost counts the executions whose worker was lost after the agent was started.
 	Lost int `json:"lost"`
-	// LostAtProgress is Lost when something was last achieved; the difference
-	// is the number of losses in a row.
+	// LostAtProgress is the value of Lost at the last progress; the difference is the number of
+	// consecutive losses.
 	LostAtProgress int `json:"lost_at_progress"`
-	// Calls is how many paid calls were settled when the log was last looked
-	// at after a loss: more of them since are progress.
+	// Calls is the number of settled calls when the log was last examined after a loss: more of
+	// them since then are progress.
 	Calls int `json:"calls,omitempty"`
-	// Begun is the attempt that was last begun by an agent whose conversation
-	// can continue; zero: none was.
+	// Begun is the last started attempt of an agent whose conversation can continue; zero: there is
+	// none.
 	Begun int `json:"begun,omitempty"`
-	// Outage is the provider's trouble that the attempt under way waits out; nil: there
-	// is none.
+	// Outage is the outage that the attempt in progress waits out; nil: there is none.
 	Outage *Outage `json:"outage,omitempty"`
-	// AttemptAt is when the attempt under way was begun, by whichever execution; zero:
-	// none is.
+	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
+	// progress.
 	AttemptAt time.Time `json:"attempt_at,omitzero"`
-	// Permit is that of the breaker of the round's agent; nil: it has given none yet.
+	// Permit is the permission of the breaker of the round's agent; nil: it has given none yet.
 	Permit *BreakerPermit `json:"permit,omitempty"`
 }
 
@@ -245,7 +239,7 @@ func (r *Record) Round(key RoundKey) *RoundRecord {
 	return nil
 }
 
-// Usage adds up what the failed attempts have cost.
+// Usage is the sum of the failed attempts' usage.
 func (l RoundLog) Usage() cost.Usage {
 	var total cost.Usage
 	for _, a := range l.Attempts {
@@ -254,7 +248,7 @@ func (l RoundLog) Usage() cost.Usage {
 	return total
 }
 
-// Failures lists the failed attempts in short.
+// Failures lists the failed attempts in short form.
 func (l RoundLog) Failures() []AttemptFailure {
 	var failed []AttemptFailure
 	for _, a := range l.Attempts {
@@ -267,14 +261,13 @@ func (l RoundLog) Failures() []AttemptFailure {
 type AttemptReport struct {
 	Attempt int              `json:"attempt"`
 	Failure failures.Failure `json:"failure"`
-	// Agent is the one that worked, which may be a fallback.
+	// Agent is the agent that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
-	// From is what it started from.
+	// From is what the attempt started from.
 	From  failures.Start `json:"from,omitempty"`
 	Usage cost.Usage     `json:"usage"`
-	// Left is the manifest of the files that the attempt left, and Diff the
-	// blob of how they differ from what it started from; empty where they were
-	// not to be kept.
+	// Left is the manifest of the files that the attempt left, and Diff the blob of their
+	// difference from the attempt's start; empty: they were not to be kept.
 	Left      spec.Digest `json:"left,omitempty"`
 	Diff      spec.Digest `json:"diff,omitempty"`
 	StartedAt time.Time   `json:"started_at"`
@@ -283,28 +276,28 @@ type AttemptReport struct {
 	Log spec.Digest `json:"log,omitempty"`
 }
 
-// RoundReport is what an activity of a round reports to the session, however it ends.
+// RoundReport is what an activity of a round reports to the session, whatever its outcome is.
 type RoundReport struct {
-	// Lost counts the workers that the round has lost.
+	// Lost counts the lost workers of the round.
 	Lost int `json:"lost,omitempty"`
-	// Total is all that the assignment has cost so far, over all rounds and incarnations;
-	// zero: the activity does not know.
+	// Total is the cost of the assignment so far, over all rounds and incarnations; zero: it is
+	// unknown to the activity.
 	Total cost.Usage `json:"total"`
 	// Unreported is the outcome that the breaker of the agent has not received yet.
 	Unreported *BreakerReport `json:"unreported,omitempty"`
 }
 
-// RoundResult is what a successful round hands to the session.
+// RoundResult is what a successful round returns to the session.
 type RoundResult struct {
 	RoundReport
 	BasedWork
 	// Output is the manifest of input and delta together.
 	Output  spec.Digest `json:"output"`
 	Summary string      `json:"summary,omitempty"`
-	// SendsBack has the reasons for which an earlier phase's work is sent back;
-	// empty: it is not. Such a round was held to no contract.
+	// SendsBack has the reasons for which an earlier phase's work is sent back; empty: it is not.
+	// Such a round has no contract to fulfil.
 	SendsBack []string `json:"sends_back,omitempty"`
-	// Agent is the one that worked, which may be a fallback.
+	// Agent is the agent that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
 	// From is what the successful attempt started from.
 	From failures.Start `json:"from,omitempty"`
@@ -322,8 +315,8 @@ type RoundResult struct {
 	Log spec.Digest `json:"log,omitempty"`
 }
 
-// Checkpoint is the session's state after a phase. It is a blob of its own, so
-// that the chain from the newest back to the first is walked by digests.
+// Checkpoint is the session's state after a phase. It is a blob, so its digest links the chain of
+// checkpoints from the newest to the first.
 type Checkpoint struct {
 	Schema      string `json:"schema"`
 	Session     string `json:"session"`
@@ -334,7 +327,7 @@ type Checkpoint struct {
 	Workspace spec.Digest `json:"workspace"`
 	// Given are decisions that were made before the session.
 	Given map[string]string `json:"given,omitempty"`
-	// Origin says from which session this one was forked.
+	// Origin is the session from which this one was forked.
 	Origin *Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
@@ -344,34 +337,34 @@ type Checkpoint struct {
 	// the first.
 	CurrentPhase string                 `json:"current_phase"`
 	Assignments  []CheckpointAssignment `json:"assignments"`
-	// Partial is restored work in phases that have yet to be done; Assignments
-	// has only that of whole phases.
+	// Partial is restored work in phases that are not done; Assignments has only that of whole
+	// phases.
 	Partial   []CheckpointAssignment `json:"partial,omitempty"`
 	Decisions map[string]string      `json:"decisions"`
-	// Tree is the manifest of all work so far, folded.
+	// Tree is the manifest of all work so far, merged.
 	Tree spec.Digest `json:"tree"`
-	// Artifacts lists the files that assignments left, sorted by path.
+	// Artifacts lists the files of assignments, sorted by path.
 	Artifacts []Artifact `json:"artifacts"`
 	Usage     cost.Usage `json:"usage"`
-	// Answers is what people have said to the session's requests, oldest first.
+	// Answers are the answers of people to the session's requests, oldest first.
 	Answers []Answer `json:"answers,omitempty"`
 	// Reworks is the work that was sent back, oldest first.
 	Reworks []Rework `json:"reworks,omitempty"`
-	// CreatedAt is when the session came to the boundary, by its workflow's time: every
-	// executor of one boundary writes the same.
+	// CreatedAt is when the session reached the boundary, by its workflow's time: every executor of
+	// one boundary writes the same.
 	CreatedAt time.Time   `json:"created_at"`
 	Temporal  TemporalIDs `json:"temporal"`
-	// Previous is the checkpoint before; empty for the first.
+	// Previous is the previous checkpoint; empty for the first.
 	Previous spec.Digest `json:"previous"`
 }
 
-// Compare orders the checkpoints of a session: by incarnation, then by the time of the
-// boundary that they were taken at. It is negative if c is before other.
+// Compare orders the checkpoints of a session: by incarnation, then by the time of their boundary.
+// It is negative if c is before other.
 func (c Checkpoint) Compare(other Checkpoint) int {
 	return cmp.Or(cmp.Compare(c.Incarnation, other.Incarnation), c.CreatedAt.Compare(other.CreatedAt))
 }
 
-// Ref names a resolved team by its content.
+// Ref is the name and the digest of a resolved team.
 type Ref struct {
 	Name string      `json:"name"`
 	Blob spec.Digest `json:"blob"`
@@ -383,18 +376,18 @@ type CheckpointAssignment struct {
 	AssignmentSummary
 	Seconds float64 `json:"duration_seconds"`
 	BasedWork
-	// InputDigest names the basis as a whole.
+	// InputDigest is the digest of the whole basis.
 	InputDigest spec.Digest `json:"input_digest,omitempty"`
-	// Integrated is what the assignment's integrating rounds then changed on
-	// the phase's merged tree, oldest first.
+	// Integrated is what the assignment's integrating rounds changed on the phase's merged tree,
+	// oldest first.
 	Integrated []Work `json:"integrated,omitempty"`
 }
 
-// BasedWork is work and what it was made from.
+// BasedWork is work with its input and basis.
 type BasedWork struct {
 	// Input is the manifest that the assignment started from.
 	Input spec.Digest `json:"input"`
-	// Basis is what the work rests on; nil for supplied work.
+	// Basis are the inputs of the work; nil for supplied work.
 	Basis *Basis `json:"basis,omitempty"`
 	Work
 }
@@ -403,11 +396,11 @@ type BasedWork struct {
 type Work struct {
 	// Delta is the blob of what changed.
 	Delta spec.Digest `json:"delta"`
-	// Decisions are the choices made, by name.
+	// Decisions are the decisions, by name.
 	Decisions map[string]string `json:"decisions,omitempty"`
 }
 
-// Artifact is a file that an assignment left.
+// Artifact is a file of an assignment's work.
 type Artifact struct {
 	Path string `json:"path"`
 	// SHA256 is empty for a link.
@@ -416,7 +409,7 @@ type Artifact struct {
 	spec.AssignmentID
 }
 
-// TemporalIDs names the workflow run that wrote a checkpoint.
+// TemporalIDs identify the workflow run that wrote a checkpoint.
 type TemporalIDs struct {
 	Namespace string `json:"namespace"`
 	Workflow  string `json:"workflow_id"`

@@ -9,35 +9,35 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// RequestKind says what a person is needed for.
+// RequestKind is what a person is needed for.
 type RequestKind string
 
 // The kinds of requests. Each has a row in the table of requests below.
 const (
-	// ForHelp: an assignment's rounds are spent, or work does not fit together.
+	// ForHelp: an assignment's rounds are used up, or work conflicts.
 	ForHelp RequestKind = "help"
-	// ForBudget: a budget is spent.
+	// ForBudget: a budget is used up.
 	ForBudget RequestKind = "budget"
-	// ForOutage: an assignment waits for its provider or its machine, and continues by itself. Nobody has
-	// to answer.
+	// ForOutage: an assignment waits for its provider or its machine, and continues by itself. No
+	// answer is required.
 	ForOutage RequestKind = "outage"
-	// ForApproval: a phase is done, and what builds on it waits for a word.
+	// ForApproval: a phase is done, and its dependent phases wait for a decision.
 	ForApproval RequestKind = "approval"
 )
 
 // KindRule is a kind's row of the table of requests.
 type KindRule struct {
 	Kind RequestKind
-	// Need is what a request is for, in a sentence that begins with its subject.
+	// Need describes what the request needs, as a sentence that begins with its subject.
 	Need string
 	// Actions are the answers that requests of the kind can take. One request may take fewer.
 	Actions []Action
 	// OfPhase: the request is about a finished phase. It has no persona, no failure and no
 	// time limit.
 	OfPhase bool
-	// NoticeOnly: the session continues by itself; nobody has to answer.
+	// NoticeOnly: the session continues by itself; no answer is required.
 	NoticeOnly bool
-	// Retry is the effect of a retry; empty: requests of the kind take none.
+	// Retry is the effect of a retry; empty: requests of the kind do not take one.
 	Retry string
 }
 
@@ -66,43 +66,42 @@ func (k RequestKind) Rule() KindRule {
 // OfPhase reports whether requests of the kind are about a finished phase.
 func (k RequestKind) OfPhase() bool { return k.Rule().OfPhase }
 
-// NoticeOnly reports whether nobody has to answer requests of the kind.
+// NoticeOnly reports whether requests of the kind require no answer.
 func (k RequestKind) NoticeOnly() bool { return k.Rule().NoticeOnly }
 
 // Request is a question of a session to a person, of any kind: what happened, what was
 // tried, and which answers it takes.
 type Request struct {
-	// ID names the request in its answer. It is another one after a reset, and
-	// in every incarnation.
+	// ID identifies the request in its answer. It changes after a reset, and in every incarnation.
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind,omitempty"`
-	// Phase and Persona say whose work it is about; an approval has no persona.
+	// Phase and Persona are those of the work that the request is about; an approval has no
+	// persona.
 	Phase    string            `json:"phase"`
 	Persona  string            `json:"persona"`
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
-	// Suggestion says what may have to be fixed first, by category.
+	// Suggestion is what may have to be corrected first, by category.
 	Suggestion string `json:"suggestion,omitempty"`
 	// Command is the shortest way to continue.
 	Command string `json:"command,omitempty"`
-	// Advice is all that a person can do about it: the suggestion, the command, and
-	// what to send from Temporal's Web UI.
+	// Advice lists everything that a person can do about it: the suggestion, the command, and what
+	// to send from Temporal's Web UI.
 	Advice string `json:"advice"`
-	// Actions are those that the request takes, the usual one first.
+	// Actions are the permitted answers, the most common first.
 	Actions []Action `json:"actions,omitempty"`
 	// Raise is the budget that a request is about; nil: none can be raised.
 	Raise *BudgetRaise `json:"raise,omitempty"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`
-	// Quorum says whose approval it needs; nil: one person's, whoever may approve.
+	// Quorum defines whose approvals it needs; nil: one person's, any who may approve.
 	Quorum *Quorum `json:"quorum,omitempty"`
 	// Usage is what the assignment, or for an approval the phase, has cost so far.
 	Usage cost.Usage `json:"usage,omitzero"`
-	// Since is when it was asked; Until is when the session gives up waiting:
-	// zero, never.
+	// Since is when the request was created; Until is when the session stops waiting; zero: never.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// Ticket is the one that was made for it.
+	// Ticket is the ticket that was created for it.
 	Ticket *Ticket `json:"ticket,omitempty"`
 }
 
@@ -111,8 +110,8 @@ func (h Request) Takes(a Action) bool {
 	return slices.Contains(h.Actions, a) && slices.Contains(h.Kind.Rule().Actions, a)
 }
 
-// Need says in words what the request is for. A request without answers is for
-// nothing: its team asks no person, and what it is about has failed.
+// Need describes in words what the request needs. A request without answers needs nothing: its team
+// asks no person, and the work has failed.
 func (h Request) Need() string {
 	switch {
 	case len(h.Actions) == 0:
@@ -123,8 +122,8 @@ func (h Request) Need() string {
 	return h.Kind.Rule().Need
 }
 
-// Fingerprint names the failure that the request is about, the same over sessions of
-// a team; empty for a request about a finished phase, which has none.
+// Fingerprint identifies the failure that the request is about, across sessions of a team; empty
+// for a request about a finished phase, which has no failure.
 func (h Request) Fingerprint(team string) string {
 	if h.Kind.OfPhase() {
 		return ""
@@ -132,68 +131,68 @@ func (h Request) Fingerprint(team string) string {
 	return Fingerprint(team, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
 }
 
-// Answer is what a person says to a request. It travels through histories.
+// Answer is a person's answer to a request. It travels through histories.
 type Answer struct {
 	// Request is the request's id.
 	Request string `json:"request"`
 	Action  Action `json:"action"`
-	// Note is why, for whoever works next: at most MaxNote bytes.
+	// Note is for the agents that work next: at most MaxNote bytes.
 	Note string `json:"note,omitempty"`
-	// By is who says so, as they call themselves.
+	// By is the name that the person gives.
 	By string `json:"by,omitempty"`
-	// Person is the person who answers, under all names, and Group is the group that the
-	// request needs and the person is a member of. Who sends the answer checks both; answers
-	// to requests without a quorum do without.
+	// Person is the verified person, the same under all names, and Group is the group that the
+	// request needs and the person is a member of. The sender of the answer verifies both; answers
+	// to requests without a quorum do not need them.
 	Person string `json:"person,omitempty"`
 	Group  string `json:"group,omitempty"`
-	// Files is the manifest of what is supplied: it is put over the input, or, if Whole is
-	// set, takes its place.
+	// Files is the manifest of the supplied files. They are added to the input or, if Whole is set,
+	// replace it.
 	Files spec.Digest `json:"files,omitempty"`
 	Whole bool        `json:"whole,omitempty"`
-	// Phase, Persona, Since and At are the request's and the session's to say. Since is when
-	// it was asked.
+	// The session sets Phase, Persona, Since and At, the first three from the request. Since is
+	// when the request was created.
 	Phase   string    `json:"phase,omitempty"`
 	Persona string    `json:"persona,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 	At      time.Time `json:"at,omitzero"`
-	// CountsAsDone: the assignment is done from now on, without work of its own.
+	// CountsAsDone: the assignment counts as done from now on, without work of its own.
 	CountsAsDone bool `json:"counts_as_done,omitempty"`
 	// Left is how many more persons have to approve before the session continues.
 	Left int `json:"left,omitempty"`
-	// Work names what an approval is for (see [Checkpoint.WorkOf]), or all the work
-	// that is let stand although parts of it do not fit together.
+	// Work identifies what an approval is for (see [Checkpoint.WorkOf]), or all the work that is
+	// accepted although parts of it conflict.
 	Work spec.Digest `json:"work,omitempty"`
 }
 
-// MaxNote and MaxReasons bound what a person, and what an agent that sends work
-// back, can say in a history.
+// MaxNote and MaxReasons limit a person's note, and the reasons of an agent that sends work back,
+// in bytes, because both are part of a history.
 const (
 	MaxNote    = 4 * 1024
 	MaxReasons = 4 * 1024
 )
 
-// Rework is work that was sent back, by a later phase or by a person: what was
-// done is undone, and it and all that builds on it is done again.
+// Rework is work that was sent back, by a later phase or by a person. The work is undone, and it
+// and its dependent phases run again.
 type Rework struct {
 	// To is the phase whose work was sent back.
 	To string `json:"to"`
-	// From is who found it wanting; the zero value: a person, named by By.
+	// From is the assignment that sent it back; the zero value: a person, named by By.
 	From spec.AssignmentID `json:"from,omitzero"`
 	By   string            `json:"by,omitempty"`
-	// Reasons says what is wrong with it.
+	// Reasons describe what is wrong with it.
 	Reasons []string `json:"reasons"`
-	// Pass counts how often From has sent work back, this time included; Of is
-	// how often it may. Both are zero for a person.
+	// Pass counts how often From has sent work back, this time included; Of is how often it may.
+	// Both are zero for a person.
 	Pass int       `json:"pass,omitempty"`
 	Of   int       `json:"of,omitempty"`
 	At   time.Time `json:"at"`
-	// Open lists the phases that have yet to be done again.
+	// Open lists the phases that have not been done again.
 	Open []string `json:"open,omitempty"`
-	// Undone is the work as it was before, for the record. Histories do without.
+	// Undone is the work as it was before, for the record. Histories do not have it.
 	Undone []CheckpointAssignment `json:"undone,omitempty"`
 }
 
-// All is all the work that the checkpoint tells of, undone work included.
+// All is all the work in the checkpoint, undone work included.
 func (c Checkpoint) All() []CheckpointAssignment {
 	all := slices.Concat(c.Assignments, c.Partial)
 	for _, r := range c.Reworks {
@@ -202,11 +201,11 @@ func (c Checkpoint) All() []CheckpointAssignment {
 	return all
 }
 
-// WorkOf names the work of a phase as the checkpoint has it, as a whole.
+// WorkOf identifies the work of a phase in the checkpoint, as a whole.
 func (c Checkpoint) WorkOf(phase string) spec.Digest { return WorkOf(phase, c.Assignments) }
 
-// WorkOf names the work of a phase as a whole, or of all phases where none is
-// named: another digest for any change.
+// WorkOf identifies the work of a phase as a whole, or of all phases if none is named: the digest
+// differs after any change.
 func WorkOf(phase string, done []CheckpointAssignment) spec.Digest {
 	var deltas []spec.Digest
 	for _, a := range done {
@@ -221,7 +220,7 @@ func WorkOf(phase string, done []CheckpointAssignment) spec.Digest {
 	return digestOf(deltas)
 }
 
-// Reworking is the rework for which a phase has yet to be done again; nil: none.
+// Reworking is the rework for which a phase has to be done again; nil: none.
 func (c Checkpoint) Reworking(phase string) *Rework {
 	for _, r := range slices.Backward(c.Reworks) {
 		if slices.Contains(r.Open, phase) {
@@ -231,8 +230,8 @@ func (c Checkpoint) Reworking(phase string) *Rework {
 	return nil
 }
 
-// SentBack counts how often, since a moment, a phase was begun again because its work, or
-// what it builds on, was sent back, by itself or by others.
+// SentBack counts how often, since a time, a phase was started again because its work, or that of a
+// phase that it depends on, was sent back, by itself or by others.
 func (c Checkpoint) SentBack(phase string, since time.Time) int {
 	times := 0
 	for _, r := range c.Reworks {

@@ -13,7 +13,7 @@ type Command struct {
 	Does string
 }
 
-// Subject is whose work a request is about: an assignment's, or a phase's.
+// Subject is the work that a request is about: an assignment, or a phase.
 func (h Request) Subject() string {
 	if h.Persona == "" {
 		return h.Phase
@@ -21,8 +21,8 @@ func (h Request) Subject() string {
 	return spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
 }
 
-// Commands lists the commands that answer one of a session's open requests, the one that
-// continues first.
+// Commands lists the commands that answer one of a session's open requests. The one that continues
+// the session is first.
 func (h Request) Commands(sessionID string, open []Request) []Command {
 	selector, several := "", false
 	if len(open) > 1 {
@@ -34,13 +34,13 @@ func (h Request) Commands(sessionID string, open []Request) []Command {
 	return h.commands(sessionID, selector, several)
 }
 
-// LastingCommands lists the commands that answer the request and, whenever they are typed,
-// no other one.
+// LastingCommands lists the commands that answer the request and, whenever they run, no other one.
 func (h Request) LastingCommands(sessionID string) []Command {
 	return h.commands(sessionID, " --request "+h.ID, true)
 }
 
-// commands has all commands; several: the session waits for several budgets, or may.
+// commands has all commands; several: the session waits for several budgets, or may wait for
+// several.
 func (h Request) commands(sessionID, selector string, several bool) []Command {
 	var all []Command
 	if h.Raise != nil {
@@ -65,7 +65,7 @@ func (h Request) commands(sessionID, selector string, several bool) []Command {
 	return all
 }
 
-// BudgetScope says whose a budget is.
+// BudgetScope is the kind of a budget.
 type BudgetScope string
 
 // The scopes of budgets.
@@ -73,22 +73,22 @@ const (
 	BudgetOfSession BudgetScope = "session"
 	BudgetOfPhase   BudgetScope = "phase"
 	BudgetOfPersona BudgetScope = "persona"
-	// BudgetOfDay: a team's of one day, which its sessions share.
+	// BudgetOfDay: the budget of a team for one day, shared by its sessions.
 	BudgetOfDay BudgetScope = "day"
 )
 
-// BudgetRaise is a budget that a person can raise, and by what.
+// BudgetRaise is a budget that a person can raise, and the units in which it can be raised.
 type BudgetRaise struct {
 	Scope BudgetScope `json:"scope"`
-	// Name is that of the phase, the persona or the team; empty: it is the session's.
+	// Name is that of the phase, the persona or the team; empty: the budget is the session's.
 	Name string `json:"name,omitempty"`
-	// Tokens and USD: the budget limits them, so that they can be added.
+	// Tokens and USD: the budget limits them, so they can be raised.
 	Tokens bool `json:"tokens"`
 	USD    bool `json:"usd"`
 }
 
-// Command is the command line that raises the budget, without the program's name. The
-// session's is named if the session waits for several budgets.
+// Command is the command line that raises the budget, without the program's name. It names the
+// session's budget if the session waits for several.
 func (b BudgetRaise) Command(sessionID string, several bool) string {
 	line := "budget raise " + sessionID
 	switch b.Scope {

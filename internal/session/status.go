@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// State is where a session, a phase or an assignment stands.
+// State is the state of a session, a phase or an assignment.
 type State string
 
 // The states. Sessions use the first group and completed, failed and
@@ -36,13 +36,13 @@ const (
 // Closed reports whether a session in this state has ended.
 func (s State) Closed() bool { return s == Completed || s == Failed || s == WasCancelled }
 
-// Done reports whether a phase or assignment in this state has its work.
+// Done reports whether a phase or assignment in this state has finished work.
 func (s State) Done() bool {
 	return s == Completed || s == Restored || s == Supplied || s == Skipped
 }
 
-// AtEnd is the state of a phase or assignment once its session has ended: what
-// was under way is yet to do, and what waited for approval was done.
+// AtEnd is the state of a phase or assignment after its session has ended: work in progress becomes
+// pending, and a phase that waited for approval is completed.
 func (s State) AtEnd() State {
 	switch s {
 	case Running, Waiting, HelpIsNeeded:
@@ -54,8 +54,7 @@ func (s State) AtEnd() State {
 	}
 }
 
-// Status is what is known of a session: the document of `status -o json`. Its
-// field names are stable.
+// Status is the status of a session: the document of `status -o json`. Its field names are stable.
 type Status struct {
 	Session string `json:"session"`
 	Team    string `json:"team"`
@@ -65,47 +64,46 @@ type Status struct {
 	Phases      []PhaseStatus     `json:"phases"`
 	Decisions   map[string]string `json:"decisions"`
 	Usage       cost.Usage        `json:"usage,omitzero"`
-	// Dropped is what assignments have cost that the team does not have any
-	// more. Usage includes it.
+	// Dropped is the cost of assignments that the team does not have any more. Usage includes it.
 	Dropped cost.Usage `json:"dropped_usage,omitzero"`
-	// Unsettled estimates what calls have cost of which nobody knows, and
-	// Reserved is what is set aside for calls under way. No usage includes them.
+	// Unsettled is the sum of estimates of calls with unknown cost, and Reserved the amount that is
+	// reserved for calls in progress. No usage includes them.
 	Unsettled cost.Usage  `json:"unsettled,omitzero"`
 	Reserved  cost.Amount `json:"reserved,omitzero"`
-	// Help lists what a person has to look at.
+	// Help lists the open requests.
 	Help []Request `json:"help"`
-	// Alerts are those of the team's alert rules that were raised, the oldest first.
+	// Alerts are the raised alerts of the team's rules, oldest first.
 	Alerts []Alert `json:"alerts,omitempty"`
 	// Checkpoint is the newest checkpoint's digest.
 	Checkpoint    spec.Digest `json:"checkpoint"`
 	HistoryEvents int64       `json:"history_events"`
 	// Reason is one sentence on why the session failed or what it waits for.
 	Reason string `json:"reason,omitempty"`
-	// StartedBy is the person who started the session; empty: nobody knows.
+	// StartedBy is the person who started the session; empty: unknown.
 	StartedBy string     `json:"started_by,omitempty"`
 	StartedAt *time.Time `json:"started_at"`
 	ClosedAt  *time.Time `json:"closed_at"`
-	// Plan says what became of each assignment when the session was resumed,
-	// forked, or started on a part of its team's work.
+	// Plan lists what happened to each assignment when the session was resumed, forked, or started
+	// on a part of its team's work.
 	Plan []PlanEntry `json:"plan,omitempty"`
-	// Origin says from which session it was forked.
+	// Origin is the session from which it was forked.
 	Origin *Origin `json:"origin,omitempty"`
-	// Labels are those that it was given, by key.
+	// Labels are its labels, by key.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// PhaseStatus is where one phase stands. Phases are in the team file's order.
+// PhaseStatus is the state of one phase. Phases are in the team file's order.
 type PhaseStatus struct {
 	Name        string             `json:"name"`
 	Status      State              `json:"status"`
 	Assignments []AssignmentStatus `json:"assignments"`
-	// Seconds is the time from the beginning of the phase's first attempt to the end of its
-	// last, or to now while it has yet to be done. Readers add it.
+	// Seconds is the time from the start of the phase's first attempt to the end of its last, or
+	// until now while the phase is not done. Readers compute it.
 	Seconds float64 `json:"seconds,omitzero"`
 }
 
-// Close sets the states of what was under way when the session ended: what a person has to help
-// with has failed, the rest is yet to do.
+// Close sets the states of unfinished work when the session ended: work for which a person was
+// needed has failed, the rest is pending.
 func (p *PhaseStatus) Close(help []Request) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
@@ -120,8 +118,8 @@ func (p *PhaseStatus) Close(help []Request) {
 	p.Status = p.Status.AtEnd()
 }
 
-// Done is the state of the phase once all its assignments are done: supplied if
-// anything was, skipped if everything was, and otherwise the usual one.
+// Done is the state of the phase after all its assignments are done: supplied if any was supplied,
+// skipped if all were skipped, and otherwise the usual one.
 func (p PhaseStatus) Done(usual State) State {
 	skipped := 0
 	for _, a := range p.Assignments {
@@ -138,23 +136,23 @@ func (p PhaseStatus) Done(usual State) State {
 	return usual
 }
 
-// AssignmentStatus is where one assignment stands.
+// AssignmentStatus is the state of one assignment.
 type AssignmentStatus struct {
 	Persona string `json:"persona"`
 	AssignmentSummary
-	// Progress is the agent's last word while it works.
+	// Progress is the agent's last reported progress while it works.
 	Progress string `json:"progress,omitempty"`
 	// Awaits is the breaker that the assignment waits for; nil: none.
 	Awaits *BreakerWait `json:"awaits,omitempty"`
-	// Seconds is the time at work in all attempts, the one under way included. Readers add
+	// Seconds is the time at work in all attempts, including the one in progress. Readers compute
 	// it.
 	Seconds float64 `json:"seconds,omitzero"`
 }
 
-// AssignmentSummary is what statuses and checkpoints say of an assignment alike.
+// AssignmentSummary has the fields that statuses and checkpoints share.
 type AssignmentSummary struct {
 	Status State `json:"status"`
-	// Agent works in the place of the persona's own; empty: nobody does.
+	// Agent works in place of the persona's own; empty: the persona's own works.
 	Agent string `json:"agent,omitempty"`
 	// Rounds counts the rounds that were started.
 	Rounds int `json:"rounds"`
@@ -165,18 +163,18 @@ type AssignmentSummary struct {
 	Usage       cost.Usage `json:"usage,omitzero"`
 	// Failures has one entry per failed attempt, oldest first.
 	Failures []AttemptFailure `json:"failures"`
-	// Summary is the agent's own, once the assignment is done.
+	// Summary is the agent's own, after the assignment is done.
 	Summary string `json:"summary,omitempty"`
 }
 
-// AttemptFailure is a failed attempt in short.
+// AttemptFailure is the short form of a failed attempt.
 type AttemptFailure struct {
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
 }
 
-// Assignment returns the assignment's status for changing; nil if the session
-// has no such assignment.
+// Assignment returns the assignment's status, for changing; nil if the session has no such
+// assignment.
 func (s *Status) Assignment(id spec.AssignmentID) *AssignmentStatus {
 	for i := range s.Phases {
 		if s.Phases[i].Name != id.Phase {
@@ -191,9 +189,8 @@ func (s *Status) Assignment(id spec.AssignmentID) *AssignmentStatus {
 	return nil
 }
 
-// Standing is where a session that has not ended stands: it waits for a person or
-// a breaker when an assignment does, or for a person when a phase does, and
-// nothing else is at work.
+// Standing is the state of a session that has not ended. It waits for a person or a breaker if an
+// assignment or a phase does, and no other work is in progress.
 func (s *Status) Standing() State {
 	parked, breaker, help := false, false, false
 	for _, p := range s.Phases {
@@ -225,8 +222,8 @@ func (s *Status) Standing() State {
 	return Running
 }
 
-// Stand brings the status of a session that has not ended up to date with its
-// assignments, and with it the reason where that is a breaker.
+// Stand updates the status of a session that has not ended from its assignments. It sets the reason
+// if the session waits for a breaker.
 func (s *Status) Stand() {
 	before := s.Status
 	s.Status = s.Standing()
@@ -238,7 +235,7 @@ func (s *Status) Stand() {
 	}
 }
 
-// BreakerReason says which breakers the session's assignments wait for.
+// BreakerReason lists the breakers that the session's assignments wait for.
 func (s *Status) BreakerReason() string {
 	var reasons []string
 	for _, p := range s.Phases {
@@ -251,7 +248,7 @@ func (s *Status) BreakerReason() string {
 	return strings.Join(reasons, "; ")
 }
 
-// Clone is a copy that changes of the status do not reach.
+// Clone is a copy that is independent of later changes of the status.
 func (s *Status) Clone() Status {
 	out := *s
 	out.Phases = slices.Clone(s.Phases)
@@ -262,7 +259,7 @@ func (s *Status) Clone() Status {
 	return out
 }
 
-// WithoutCosts is the status as its document has it: what work has cost, the ledger says.
+// WithoutCosts is the status as it is stored in its document: costs are in the ledger.
 func (s *Status) WithoutCosts() Status {
 	out := s.Clone()
 	out.Usage, out.Dropped, out.Unsettled, out.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{}
@@ -277,7 +274,7 @@ func (s *Status) WithoutCosts() Status {
 	return out
 }
 
-// Sum adds up what all assignments have used.
+// Sum is the usage of all assignments.
 func (s *Status) Sum() cost.Usage {
 	total := s.Dropped
 	for _, p := range s.Phases {
@@ -288,13 +285,12 @@ func (s *Status) Sum() cost.Usage {
 	return total
 }
 
-// NoWork is the summary of an assignment that has yet to begin.
+// NoWork is the summary of an assignment that has not started.
 func NoWork() AssignmentSummary {
 	return AssignmentSummary{Status: Pending, Failures: []AttemptFailure{}}
 }
 
-// NewStatus is the status of a session of this team before anything ran. The
-// team must be resolved.
+// NewStatus is the status of a session of this team before any work. The team must be resolved.
 func NewStatus(session string, t spec.Team) Status {
 	s := Status{
 		Session: session, Team: t.Name, Status: Admitted, Incarnation: 1,
@@ -310,13 +306,13 @@ func NewStatus(session string, t spec.Team) Status {
 	return s
 }
 
-// Key names a session in a store.
+// Key identifies a session in a store.
 type Key struct {
 	Namespace string `json:"namespace"`
 	Session   string `json:"session"`
 }
 
-// Check refuses names that would not survive as file names.
+// Check rejects names that are not safe as file names.
 func (k Key) Check() error {
 	if err := spec.CheckSession(k.Namespace); err != nil {
 		return fmt.Errorf("namespace: %w", err)
@@ -324,10 +320,10 @@ func (k Key) Check() error {
 	return spec.CheckSession(k.Session)
 }
 
-// Execution is execution_state.json, the session's status document: its status as of the
-// newest boundary. Only boundary activities write it, each as a whole, from the status that
-// the workflow hands them. What a round at work has come to since is in its assignment's
-// [Record], and all costs are in the ledger: here they are zero.
+// Execution is execution_state.json, the session's status document: its status as of the newest
+// boundary. Only boundary activities write it, each as a whole, from the status in their input.
+// Later changes of a round in progress are in its assignment's [Record], and all costs are in the
+// ledger: here they are zero.
 type Execution struct {
 	Status
 	// Schema is ExecutionSchema.
@@ -339,18 +335,18 @@ type Execution struct {
 	RunID     string `json:"run_id"`
 	// OriginalRun is the first run of the incarnation, which a reset follows.
 	OriginalRun string `json:"original_run,omitempty"`
-	// FirstRun is the first of the runs that continue each other as new, by whose id
-	// their rounds are known.
+	// FirstRun is the first of the runs that continue each other as new. Its id identifies their
+	// rounds.
 	FirstRun string `json:"first_run,omitempty"`
-	// Course is what the session was asked to do.
+	// Course is the part of the team's work that was requested.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
 	// BoundaryAt is the time of the boundary, by the workflow's time.
 	BoundaryAt time.Time `json:"boundary_at,omitzero"`
 }
 
-// IsPast reports whether the document is that of a later incarnation, or of a later
-// boundary of the same one: whoever has still to write this boundary is late.
+// IsPast reports whether the document is that of a later incarnation, or of a later boundary of the
+// same one. Then the writer of this boundary is late.
 func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
 	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)
 }

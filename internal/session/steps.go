@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Step is one delta in a fold, with what its author had before it. Steps are
-// listed so that each comes after those it was made on.
+// Step is one delta of a merge, with the steps that its author started from. Steps are listed so
+// that each comes after the steps in On.
 type Step struct {
 	By spec.AssignmentID
 	Work
@@ -17,8 +17,8 @@ type Step struct {
 	On map[int]bool
 }
 
-// Conflict is a path or a decision on which two assignments that did not know
-// of each other disagree.
+// Conflict is a path or a decision for which two assignments, without knowledge of each other, have
+// different results.
 type Conflict struct {
 	// Path is set for a file, Decision for a decision.
 	Path     string              `json:"path,omitempty"`
@@ -26,7 +26,7 @@ type Conflict struct {
 	Between  []spec.AssignmentID `json:"between"`
 }
 
-// String says what is disagreed on, and by whom.
+// String describes what conflicts, and between whom.
 func (c Conflict) String() string {
 	var who []string
 	for _, id := range c.Between {
@@ -39,11 +39,10 @@ func (c Conflict) String() string {
 	return what + " (" + strings.Join(who, ", ") + ")"
 }
 
-// Steps lists, in folding order, the work of the named phases as done, each
-// step knowing what its author had seen: everything of the phases that its
-// phase needs, directly or not; what came before it in a sequence; and, for an
-// integrating step, its whole phase. Assignments without work in done are left
-// out. The team must be resolved.
+// Steps lists the work of the named phases in done, in merge order. Each step has the steps that
+// its author started from: all steps of the phases that its phase needs, directly or not; the steps
+// before it in a sequence; and, for an integrating step, those of its whole phase. Assignments
+// without work in done are left out. The team must be resolved.
 func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAssignment) []Step {
 	var steps []Step
 	of := map[string][]int{}           // a phase's steps
@@ -82,7 +81,7 @@ func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAs
 				add(id, a.Work, on)
 			}
 		}
-		// What others fixed before the team got another integrator comes first.
+		// Changes of an earlier integrator come first, if the team has another one now.
 		for _, last := range []bool{false, true} {
 			for _, persona := range p.Personas {
 				id := spec.AssignmentID{Phase: name, Persona: persona}
@@ -98,9 +97,8 @@ func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAs
 	return steps
 }
 
-// Unsettled reports whether the steps i and j were made without knowledge of each
-// other and no later step was made with knowledge of both: where they disagree,
-// nobody has had a say yet.
+// Unsettled reports whether the steps i and j were made without knowledge of each other, and no
+// later step was made with knowledge of both. Then a conflict between them is not resolved.
 func Unsettled(steps []Step, i, j int) bool {
 	if steps[j].On[i] || steps[i].On[j] {
 		return false
@@ -113,9 +111,8 @@ func Unsettled(steps []Step, i, j int) bool {
 	return true
 }
 
-// MergeDecisions folds the steps' decisions, in order, onto those that were
-// given before the session, and reports those on which unsettled steps disagree.
-// The later step's value stands.
+// MergeDecisions merges the steps' decisions, in order, with those that were given before the
+// session, and lists the conflicts of unsettled steps. The later step's value is used.
 func MergeDecisions(given map[string]string, steps []Step) (map[string]string, []Conflict) {
 	merged := map[string]string{}
 	maps.Copy(merged, given)

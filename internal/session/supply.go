@@ -5,10 +5,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// SupplyPhase makes the assignments of a phase whose work was not done by its
-// personas but handed in: by a person, by an import, by another system. The
-// integrator gets the work, the others an empty one. Supplied work has no basis,
-// so it is never stale. empty is the blob of a delta that changes nothing.
+// SupplyPhase returns the assignments of a phase whose work was not done by its personas but
+// supplied: by a person, by an import, by another system. The integrator gets the work, the others
+// an empty delta. Supplied work has no basis, so it is never stale. empty is the blob of a delta
+// that changes nothing.
 func SupplyPhase(p spec.Phase, w Work, input, empty spec.Digest, summary string) []CheckpointAssignment {
 	out := make([]CheckpointAssignment, 0, len(p.Personas))
 	for _, persona := range p.Personas {

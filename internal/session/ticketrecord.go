@@ -1,20 +1,19 @@
 package session
 
-// TicketRecordSchema names the form of a [TicketRecord].
+// TicketRecordSchema identifies the format of a [TicketRecord].
 const TicketRecordSchema = "maestro.ticket/v1"
 
-// TicketRecord is what the store keeps of a ticket while no workflow keeps it.
+// TicketRecord is the state of a ticket in the store while no workflow of the ticket runs.
 type TicketRecord struct {
 	Schema string `json:"schema"`
-	// Name is the fingerprint of the ticket's failure or, of a ticket that existed
-	// before, its key.
+	// Name is the fingerprint of the ticket's failure, or the key of a ticket that existed before.
 	Name string `json:"name"`
 	// Revision counts how often the record was written.
 	Revision int64  `json:"revision"`
 	Ticket   Ticket `json:"ticket"`
-	// Kind is the kind of the ticket's trouble; empty: there is none.
+	// Kind is the kind of the ticket's last failed call; empty: there is none.
 	Kind TroubleKind `json:"kind,omitempty"`
-	// Deleted is the key of an earlier ticket, which somebody has deleted.
+	// Deleted is the key of an earlier ticket that somebody deleted.
 	Deleted string `json:"deleted,omitempty"`
 	// Followers are the sessions that wait for a person because of the failure.
 	Followers []TicketFollower `json:"followers,omitempty"`
@@ -26,7 +25,7 @@ type TicketRecord struct {
 type TicketFollower struct {
 	Session string `json:"session"`
 	Request string `json:"request"`
-	// Notified names the state of the ticket that it was last notified of.
+	// Notified is the state of the ticket of which it was last notified.
 	Notified string `json:"notified,omitempty"`
 }
 
@@ -34,10 +33,9 @@ type TicketFollower struct {
 type TicketComment struct {
 	Key    string `json:"key"`
 	Notice Notice `json:"notice"`
-	// Occurrences is how often the ticket's failure has occurred by then; zero: it is
-	// not counted.
+	// Occurrences is how often the ticket's failure has occurred so far; zero: it is not counted.
 	Occurrences int `json:"occurrences,omitempty"`
-	// Omitted is how many later notices are left out.
+	// Omitted is the number of later notices that are left out.
 	Omitted int `json:"omitted,omitempty"`
 	// Again: an earlier try may have added it.
 	Again bool `json:"again,omitempty"`

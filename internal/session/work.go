@@ -17,7 +17,7 @@ import (
 // MaxInputs is how many of its input's files a brief lists at most. An agent can list the rest itself.
 const MaxInputs = 200
 
-// Listing has some of a tree's files.
+// Listing is a part of a tree's files.
 type Listing struct {
 	// Paths are sorted.
 	Paths []string
@@ -25,8 +25,8 @@ type Listing struct {
 	Count int
 }
 
-// Brief is the document that tells an agent what to do: a command agent reads
-// it as JSON on its standard input.
+// Brief is the document that describes an agent's task: an agent program reads it as JSON on
+// standard input.
 type Brief struct {
 	Session      string            `json:"session"`
 	Phase        string            `json:"phase"`
@@ -41,19 +41,18 @@ type Brief struct {
 	InputCount int `json:"input_count"`
 	// Protected lists patterns of files whose changes are not used.
 	Protected []string `json:"protected,omitempty"`
-	// Round and Attempt count from 1; Attempt within the round. Lost workers
-	// do not move them.
+	// Round and Attempt count from 1; Attempt within the round. Lost workers do not change them.
 	Round   int `json:"round"`
 	Attempt int `json:"attempt"`
-	// Feedback says what went wrong before; nil on the first attempt.
+	// Feedback describes the previous failure; nil on the first attempt.
 	Feedback *Feedback `json:"feedback"`
 	// MaySendBack is set where the persona may send an earlier phase's work back.
 	MaySendBack *MaySendBack `json:"may_send_back,omitempty"`
 }
 
-// MaySendBack tells an agent that it may send work back that it finds wanting.
+// MaySendBack permits an agent to send insufficient work back.
 type MaySendBack struct {
-	// To is the phase whose work it is; Left is how often it still may.
+	// To is the phase of the work; Left is how often it may still be sent back.
 	To   string `json:"to"`
 	Left int    `json:"left"`
 }
@@ -69,28 +68,26 @@ func (m MaySendBack) Remains() string {
 	return fmt.Sprintf("This is possible %d more times; after that a person decides.", m.Left)
 }
 
-// Feedback tells an attempt how the one before it failed, and what people say.
+// Feedback describes how the previous attempt failed, and has a person's note.
 type Feedback struct {
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
 	Output   string            `json:"output"`
 	Advice   string            `json:"advice"`
-	// Diff is what the failed attempt had changed, as a unified diff, cut to
-	// [MaxDiff].
+	// Diff has the changes of the failed attempt, as a unified diff, cut to [MaxDiff].
 	Diff string `json:"diff,omitempty"`
-	// Kept: the directory has the failed attempt's files, so that the diff is
-	// there already; otherwise it starts from the input again.
+	// Kept: the directory has the failed attempt's files, so the diff is already applied; otherwise
+	// it starts from the input again.
 	Kept bool `json:"kept,omitempty"`
-	// Note is what a person says to whoever tries again. It comes with every
-	// attempt from then on, also where there is no failure to tell of: Category
-	// and Message are empty then.
+	// Note is a person's note for later attempts. Every attempt from then on gets it, also if there
+	// is no failure: Category and Message are empty then.
 	Note string `json:"note,omitempty"`
-	// SentBack says who has sent the work back before, and why, where something
-	// else has gone wrong since: what was asked for then still holds.
+	// SentBack names who has sent the work back earlier, and why, if another failure has occurred
+	// since: those reasons still apply.
 	SentBack string `json:"sent_back,omitempty"`
 }
 
-// FeedbackOn turns a failure into feedback; nil for nil.
+// FeedbackOn converts a failure to feedback; nil for nil.
 func FeedbackOn(f *failures.Failure) *Feedback {
 	if f == nil {
 		return nil
@@ -98,65 +95,62 @@ func FeedbackOn(f *failures.Failure) *Feedback {
 	return &Feedback{Category: f.Category, Message: f.Message, Output: f.Output, Advice: f.Advice()}
 }
 
-// Lock is an assignment's lock in the hands of its executor.
+// Lock is an assignment's lock, held by its executor.
 type Lock interface {
-	// Fd is the descriptor of the open file that is locked. A process that
-	// inherits it keeps the lock, until it is gone or the executor unlocks.
+	// Fd is the descriptor of the locked open file. A process that inherits it keeps the lock until
+	// it ends or the executor unlocks.
 	Fd() uintptr
-	// Unlock lets go of the lock, also for those that have inherited it.
+	// Unlock releases the lock, also for processes that have inherited it.
 	Unlock()
 }
 
-// Job is one attempt as an agent gets it: the brief, and where to work.
+// Job is the input of one attempt: the brief, and the directories.
 type Job struct {
 	Brief Brief
-	// Agent names the worker-file agent.
+	// Agent is the name of the worker-file agent.
 	Agent string
-	// WorkDir is where it works: what the agent leaves in its tree is the work.
+	// WorkDir is where it works: the agent's changes in its tree are the work.
 	WorkDir
 	// Begun is the start of an earlier, interrupted execution of the attempt, whose output is
 	// in LiveLog and belongs to the transcript. Zero: there was none.
 	Begun time.Time
 	// Timeout bounds the attempt; zero means the agent's own.
 	Timeout textfmt.Duration
-	// MaxTurns bounds the turns of an agent that works in turns; zero: the
-	// agent's own bound.
+	// MaxTurns limits the turns of an agent that works in turns; zero: the agent's own limit.
 	MaxTurns int
-	// Deliver is what the work has to contain, so that an agent may look for
-	// itself before it hands in.
+	// Deliver is what the work has to contain, so that an agent can check it before it finishes.
 	Deliver spec.Contract
-	// Try runs one of Deliver's checks for the agent on the directory as it is,
-	// and leaves the directory as it was. A *Failure says what the check found.
+	// Try runs one of Deliver's checks for the agent on the directory, and leaves the directory
+	// unchanged. A *Failure has the check's result.
 	Try func(ctx context.Context, check string) (output []byte, err error)
-	// Calls keeps what the attempt pays for. Nil: nobody does.
+	// Calls records the paid calls of the attempt. Nil: they are not recorded.
 	Calls Calls
-	// Breaker refuses calls that the attempt pays for, and counts their failures, where a
-	// gateway makes them. Nil: nobody does.
+	// Breaker rejects paid calls of the attempt, and counts their failures, if a gateway makes the
+	// calls. Nil: there is none.
 	Breaker CallBreaker
 	// Continues: the directory and HOME are as the attempt's last execution or
 	// a failed attempt left them, so that a conversation in them can continue.
 	Continues bool
-	// Lock is held by what watches the agent, too, so that it outlives a killed
-	// worker for as long as the agent does. May be nil.
+	// Lock is inherited by the process that supervises the agent, so that it stays held for as long
+	// as the agent lives, also after a worker was killed. May be nil.
 	Lock Lock
-	// Progress is told what the agent says it is doing. It may be called from
-	// any goroutine, must not block, and may be nil.
+	// Progress receives what the agent reports about its progress. It may be called from any
+	// goroutine, must not block, and may be nil.
 	Progress func(line string)
 }
 
-// WorkDir is an assignment's directory on a worker: the same path for every
-// attempt, because agents find their conversations by it.
+// WorkDir is an assignment's directory on a worker. The path is the same for every attempt, because
+// agents find their conversations by it.
 type WorkDir struct {
 	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
 	Tree, Home, Tmp string
-	// New: the directories were made just now, at a path that nobody knew, so nothing can
-	// be at work there.
+	// New: the directories were created just now, at a new path, so no process can be using them.
 	New bool
-	// LiveLog is the file with the output of the running, or last, attempt, as it grows. An
-	// attempt creates it anew unless Job.Begun is set. Empty: no such file.
+	// LiveLog is the file with the output of the running, or last, attempt. It grows while the
+	// attempt runs. An attempt creates it anew unless Job.Begun is set. Empty: no such file.
 	LiveLog string
-	// Layers, if not nil, are below Tree, which then has only what differs from them: it is
-	// the upper directory of an overlay that a room shows.
+	// Layers, if not nil, are below Tree. Tree then has only the differences: it is the upper
+	// directory of an overlay in a room.
 	Layers *Layers
 }
 
@@ -177,20 +171,20 @@ func (w WorkDir) Lower() spec.Digest {
 	return w.Layers.Manifest
 }
 
-// Outcome is what an attempt reports besides the files it left. An attempt that
-// failed has an Outcome too: what it used is paid for all the same.
+// Outcome is what an attempt reports besides its files. A failed attempt has an Outcome, too: its
+// usage is paid for.
 type Outcome struct {
-	// Summary says in short what was done.
+	// Summary is a short description of the work.
 	Summary string
-	// Decisions are the choices made, by name.
+	// Decisions are the decisions, by name.
 	Decisions map[string]string
 	// SendsBack has the reasons for which the agent sends an earlier phase's work
 	// back; empty: it does not.
 	SendsBack []string
-	// Usage is what the attempt cost, as far as the agent knows.
+	// Usage is the cost of the attempt, as far as the agent reports it.
 	Usage cost.Usage
-	// Log is the transcript: what the agent printed, secrets masked, cut to
-	// the worker's limit.
+	// Log is the transcript: what the agent printed, with masked secrets, cut to the worker's
+	// limit.
 	Log []byte
 }
 
@@ -200,14 +194,14 @@ type CheckJob struct {
 	Check string
 	// WorkDir has the tree to check; the check may write there.
 	WorkDir
-	// Lock is held by what watches the check. As in Job.
+	// Lock is inherited by the process that supervises the check. See Job.
 	Lock Lock
-	// Progress is told what the check prints. As in Job.
+	// Progress receives what the check prints. See Job.
 	Progress func(line string)
 }
 
-// The limits of what an assignment may put into the session's state, which
-// travels through histories. Longer things belong into files.
+// The limits of what an assignment may add to the session's state, which is part of histories.
+// Longer texts belong in files.
 const (
 	MaxSummary        = 500
 	MaxDecisionValue  = 1024
@@ -217,7 +211,7 @@ const (
 	MaxDiff           = 16 * 1024
 )
 
-// CheckDecisions refuses decisions whose names or sizes a session cannot carry.
+// CheckDecisions rejects decisions whose names or sizes exceed a session's limits.
 func CheckDecisions(decisions map[string]string) error {
 	names := make([]string, 0, len(decisions))
 	for name := range decisions {
@@ -241,8 +235,8 @@ func CheckDecisions(decisions map[string]string) error {
 	return nil
 }
 
-// CheckReasons refuses reasons for sending work back that say nothing, or that a
-// session cannot carry.
+// CheckReasons rejects reasons for sending work back that are empty, or that exceed a session's
+// limits.
 func CheckReasons(reasons []string) error {
 	if len(reasons) == 0 {
 		return errors.New("missing reasons; list at least one change to make")
