@@ -1,7 +1,5 @@
-// Package config reads what people write: team files, worker files, and where
-// the state lives.
+// Package config reads team files and worker files, and finds the state directory.
 //
-// It is strict. A file is either accepted whole, or refused with every problem
-// that it has, each with its position, its field, what is wrong, what would be
-// right, and the lines around it.
+// It is strict. A file is either accepted as a whole, or rejected with all of its problems, each
+// with its position, its field, what is wrong, how to correct it, and the lines around it.
 package config

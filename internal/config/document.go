@@ -16,29 +16,28 @@ import (
 )
 
 const (
-	// maxValues bounds what a file's aliases may expand to.
+	// maxValues limits the number of values after a file's aliases are expanded.
 	maxValues = 100_000
-	// maxProblems bounds how many problems of a file are collected.
+	// maxProblems limits how many problems of a file are collected.
 	maxProblems = 500
 )
 
-// document is a file's content as plain data, where each value is in the file, and
-// what is wrong with it.
+// document is a file's content as plain data, with the position of each value in the file, and the
+// file's problems.
 type document struct {
 	src *source
-	// root is made of map[string]any, []any, string, bool and json.Number, without the
-	// values that have a problem.
+	// root consists of map[string]any, []any, string, bool and json.Number, without the values that
+	// have a problem.
 	root any
-	// places and texts say where the value of each YAMLPath is, and how a scalar is
-	// written.
+	// places and texts have the position of the value of each YAMLPath, and the text of a scalar.
 	places map[string]place
 	texts  map[string]string
-	// odd holds the paths of numbers that not every reader takes for the same; they
-	// are in the data as text.
+	// odd holds the paths of numbers that readers interpret differently; they are in the data as
+	// text.
 	odd      map[string]bool
 	problems []Problem
-	// broken lists the paths on which nothing more is said: what is wrong below them
-	// follows from a problem that is already reported.
+	// broken lists the paths below which no further problem is reported: it would follow from one
+	// that is already reported.
 	broken map[string]bool
 	// oversized: a list or a mapping has more entries than are allowed.
 	oversized bool
@@ -61,8 +60,8 @@ var (
 	workerFile = format{"a worker file", []string{"agents", "caches", "isolation"}, workerRules}
 )
 
-// decode reads a source as a T, in one format and not the other, and reports what the
-// format's schema refuses. Where there are problems, the T holds what did fit.
+// decode reads a source as a T, in the one format and not the other, and reports what the format's
+// schema rejects. If there are problems, the T has the values without problems.
 func decode[T any](src *source, want, other format) (T, *document) {
 	var out T
 	d := read(src)
@@ -77,7 +76,7 @@ func decode[T any](src *source, want, other format) (T, *document) {
 	return out, d
 }
 
-// addProblems adds what find finds to be wrong with the content, except what follows from
+// addProblems adds the problems that find returns for the content, except those that follow from
 // problems that are already reported.
 func (d *document) addProblems(find func() []spec.Problem) {
 	if d.oversized {
@@ -114,15 +113,14 @@ func (d *document) add(at place, path, format string, args ...any) {
 	d.broken[path] = true
 }
 
-// report adds a problem at a path's place, unless it follows from what is already
-// reported.
+// report adds a problem at a path's position, unless it follows from one that is already reported.
 func (d *document) report(path, format string, args ...any) {
 	if !d.settled(path) {
 		d.add(d.locate(path), path, format, args...)
 	}
 }
 
-// settled reports whether a path, or one above it, has a problem that is reported.
+// settled reports whether a problem of a path, or of one above it, is already reported.
 func (d *document) settled(path string) bool {
 	for !d.broken[path] {
 		if path = above(path); path == "" {
@@ -132,10 +130,10 @@ func (d *document) settled(path string) bool {
 	return true
 }
 
-// above is a path without its last step.
+// above is a path without its last element.
 func above(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
-// locate finds a path's value in the file, or that of the nearest one above it.
+// locate finds the position of a path's value in the file, or that of the nearest one above it.
 func (d *document) locate(path string) place {
 	for {
 		if at, ok := d.places[path]; ok {
@@ -149,7 +147,7 @@ func (d *document) locate(path string) place {
 
 type anchorCollector struct{ d *document }
 
-// Visit remembers anchors by name. A name that is given twice is a problem.
+// Visit records anchors by name. A name that is defined twice is a problem.
 func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	anchor, ok := n.(*ast.AnchorNode)
 	if !ok {
@@ -163,7 +161,7 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	return c
 }
 
-// value is a node as plain data. at is where problems on it are shown.
+// value converts a node to plain data. at is the position of problems with it.
 func (d *document) value(node ast.Node, path string, at place) any {
 	if !d.spend(at) {
 		return nil
@@ -188,7 +186,7 @@ func (d *document) value(node ast.Node, path string, at place) any {
 		list := make([]any, len(n.Values))
 		for i, item := range n.Values {
 			if list[i] = d.value(item, spec.ItemPath(path, i), startOf(item)); list[i] == nil {
-				list[i] = "" // that it is wrong is said
+				list[i] = "" // its problem is already reported
 			}
 		}
 		return list
@@ -230,9 +228,9 @@ func (d *document) scalar(node ast.Node, path string, at place) any {
 	return text
 }
 
-// plainNumber is a number as JSON writes it. ok is false for one that other readers
-// take for another number, or for text: 0o17, 007, or one past what a floating-point
-// number counts exactly.
+// plainNumber is a number as JSON writes it. ok is false for a number that other readers take for
+// another number, or for text: 0o17, 007, or one beyond the integers that a floating-point number
+// represents exactly.
 func plainNumber(text string) (number string, ok bool) {
 	text = strings.ReplaceAll(text, "_", "")
 	digits := strings.TrimLeft(text, "+-")
@@ -247,7 +245,7 @@ func plainNumber(text string) (number string, ok bool) {
 	return strconv.FormatFloat(f, 'f', -1, 64), true
 }
 
-// spend counts a value and reports whether there may be another.
+// spend counts a value and reports whether the limit permits another.
 func (d *document) spend(at place) bool {
 	d.values++
 	if d.values == maxValues+1 {
@@ -273,15 +271,15 @@ func (d *document) alias(n *ast.AliasNode, path string, at place, use func(ast.N
 	}
 }
 
-// entry is a field of a mapping as the file has it.
+// entry is a field of a mapping in the file.
 type entry struct {
 	name  string
 	key   *token.Token
 	value ast.Node
 }
 
-// at is where problems on the entry's value are shown: at its name, if the value
-// begins elsewhere or has no look of its own.
+// at is the position of problems with the entry's value: that of its name, if the value begins
+// elsewhere or has no text of its own.
 func (e entry) at() place {
 	switch e.value.(type) {
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode, *ast.AliasNode, *ast.TagNode:
@@ -290,8 +288,8 @@ func (e entry) at() place {
 	return placeOf(e.key)
 }
 
-// entries lists the fields of a mapping, merged ones (<<) last and only where
-// they are not given. Names given twice are problems.
+// entries lists the fields of a mapping. Merged ones (<<) come last, and only if the mapping does
+// not have them. Names that are given twice are problems.
 func (d *document) entries(node ast.Node, path string) []entry {
 	var own, merged []entry
 	first := map[string]place{}
@@ -326,7 +324,7 @@ func (d *document) entries(node ast.Node, path string) []entry {
 // keyMark ends the path of a field's name, as opposed to its value.
 const keyMark = "~"
 
-// keyName is the text of a mapping's key, if it is one that may be a name.
+// keyName is the text of a mapping's key, if it can be a name.
 func keyName(key ast.MapKeyNode) (string, bool) {
 	switch key := key.(type) {
 	case *ast.StringNode:
@@ -337,7 +335,7 @@ func keyName(key ast.MapKeyNode) (string, bool) {
 	return "", false
 }
 
-// merge lists what a merge key (<<) brings in.
+// merge lists the fields that a merge key (<<) adds.
 func (d *document) merge(node ast.Node, path string) []entry {
 	var found []entry
 	if !d.spend(startOf(node)) {

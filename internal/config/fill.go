@@ -11,9 +11,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// fill puts plain data into a Go value whose struct fields have yaml tags. It reports
-// only what types that read their own text refuse. It leaves out what does not fit:
-// that is the schema's to report.
+// fill copies plain data into a Go value whose struct fields have yaml tags. It reports only values
+// that types with their own text format reject. It skips values of a wrong type: the schema reports
+// those.
 func (d *document) fill(v any, into reflect.Value, path string) {
 	if v == nil {
 		return
@@ -48,8 +48,7 @@ func (d *document) fill(v any, into reflect.Value, path string) {
 	}
 }
 
-// own fills in what reads its own text, and plain data. It returns false for the
-// others.
+// own fills in types that read their own text, and plain data. It returns false for other types.
 func (d *document) own(v any, into reflect.Value, path string) bool {
 	switch target := into.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
@@ -113,8 +112,8 @@ func (d *document) fillMapping(values map[string]any, into reflect.Value, path s
 	}
 }
 
-// between holds a duration or size to the bounds that its field is tagged with, like
-// "1s 168h". A schema cannot.
+// between checks that a duration or size is within the bounds in its field's tag, like "1s 168h". A
+// schema cannot check this.
 func (d *document) between(v reflect.Value, bounds, path string) {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -131,8 +130,8 @@ func (d *document) between(v reflect.Value, bounds, path string) {
 	}
 }
 
-// fillList fills a list. In one of texts, numbers and true and false are taken as they
-// are written, as arguments of programs want them.
+// fillList fills a list. In a list of texts, numbers and true and false are taken as they are
+// written, because arguments of programs need that.
 func (d *document) fillList(list []any, into reflect.Value, path string) {
 	if into.Kind() != reflect.Slice {
 		return
@@ -159,8 +158,8 @@ func (d *document) fillText(text string, into reflect.Value, path string) {
 	into.SetString(text)
 }
 
-// data is what a field holds whose form is not checked here, as JSON's reader would
-// have made it.
+// data is the value of a field whose form is not checked here, in the types that JSON's reader
+// would use.
 func (d *document) data(v any, path string) any {
 	switch v := v.(type) {
 	case map[string]any:

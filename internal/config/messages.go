@@ -13,8 +13,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// message says why the schema refuses a value and what would be right: in the words of
-// the schema's errorMessage, if it has one.
+// message describes why the schema rejects a value and how to correct it: with the text of the
+// schema's errorMessage, if it has one.
 func message(k jsonschema.ErrorKind, value any, trail []map[string]any) string {
 	s := trail[0]
 	switch k := k.(type) {
@@ -47,7 +47,7 @@ func message(k jsonschema.ErrorKind, value any, trail []map[string]any) string {
 		if words, ok := s["errorMessage"].(string); ok {
 			return quoted(k, value) + words
 		}
-		if s["description"] != nil { // beyond it lies what is around the field
+		if s["description"] != nil { // the schemas around it are those of enclosing fields
 			break
 		}
 	}
@@ -145,7 +145,7 @@ func describe(v any) string {
 	return fmt.Sprint(v)
 }
 
-// quoted repeats a text that a pattern refuses, unless it may be a secret.
+// quoted repeats a text that a pattern rejects, unless it may be a secret.
 func quoted(k jsonschema.ErrorKind, value any) string {
 	switch k.(type) {
 	case *kind.Pattern, *kind.Not:
@@ -156,7 +156,7 @@ func quoted(k jsonschema.ErrorKind, value any) string {
 	return ""
 }
 
-// shown is a scalar as a message repeats it.
+// shown is a scalar in the form in which a message repeats it.
 func shown(v any) string {
 	if text, ok := v.(string); ok {
 		return fmt.Sprintf("%q", clip(text))

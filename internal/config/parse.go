@@ -11,18 +11,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxNesting bounds how deep values lie in one another: the parser recurses.
+// maxNesting limits the nesting of values, because the parser is recursive.
 const maxNesting = 50
 
-// parse returns the root of the file's one document. What it returns besides is
-// why there is none.
+// parse returns the root of the file's one document, or the reason why there is none.
 func (s *source) parse() (root ast.Node, problem *Problem) {
 	refuse := func(at place, format string, args ...any) (ast.Node, *Problem) {
 		f := s.problem(at, "", format, args...)
 		return nil, &f
 	}
-	// The parser is not ours, and a file is anything: a panic of it is the
-	// file's problem, not the end of the program.
+	// A file can have any content. A panic of the parser, a library, must be reported as a problem
+	// of the file, not end the program.
 	defer func() {
 		if r := recover(); r != nil {
 			root, problem = refuse(place{}, "is not valid YAML, in a way that the parser cannot name; write it more plainly")
@@ -50,9 +49,8 @@ func (s *source) parse() (root ast.Node, problem *Problem) {
 	return root, nil
 }
 
-// tooDeep finds where values lie in one another deeper than any file needs,
-// by brackets or by markers on one line. Deeper indentation is bounded by the
-// file's size: n levels take n*n/2 characters.
+// tooDeep finds values that are nested deeper than any file needs, by brackets or by markers on one
+// line. Deeper indentation is limited by the file's size: n levels take n*n/2 characters.
 func tooDeep(tokens token.Tokens) (place, bool) {
 	brackets, markers, line := 0, 0, 0
 	for _, t := range tokens {
@@ -76,8 +74,7 @@ func tooDeep(tokens token.Tokens) (place, bool) {
 	return place{}, false
 }
 
-// syntax turns the parser's error into words for someone who does not know the
-// parser.
+// syntax rewrites the parser's error for readers who do not know the parser.
 func (s *source) syntax(err error) (at place, format string, text string) {
 	var positioned yaml.Error
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
@@ -96,9 +93,8 @@ func (s *source) syntax(err error) (at place, format string, text string) {
 	return at, "is not valid YAML: %s", message
 }
 
-// runawayQuote finds quoted text that has swallowed the fields below it. Where a
-// closing quote is missing, the text continues to the next opening one, and the
-// parser stumbles far behind it.
+// runawayQuote finds quoted text that includes the fields below it. If a closing quote is missing,
+// the text continues to the next opening one, and the parser reports an error far behind it.
 func runawayQuote(tokens token.Tokens) (at place, quote string, found bool) {
 	for _, t := range tokens {
 		quoted := t.Type == token.DoubleQuoteType || t.Type == token.SingleQuoteType
@@ -135,8 +131,8 @@ func placeOf(t *token.Token) place {
 	return place{line: max(t.Position.Line, 1), column: max(t.Position.Column, 1)}
 }
 
-// startOf is where a value begins, for people: a block mapping begins with its
-// first name, not with that one's colon.
+// startOf is the position where a value begins for readers: a block mapping begins with its first
+// name, not with that name's colon.
 func startOf(n ast.Node) place {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -149,7 +145,7 @@ func startOf(n ast.Node) place {
 	return placeOf(n.GetToken())
 }
 
-// textOf is a scalar as it was written, without quotes and folding.
+// textOf is a scalar as it is written, without quotes and folding.
 func textOf(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.StringNode:

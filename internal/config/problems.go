@@ -13,14 +13,14 @@ import (
 type Problem struct {
 	// File is the file's path as it was given.
 	File string `json:"file"`
-	// Line and Column count from 1, columns in characters; both are 0 where the
-	// problem is the whole file's.
+	// Line and Column count from 1, columns in characters; both are 0 if the problem is that of the
+	// whole file.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
-	// Field is the field's path, like phases[2].personas[0]; empty where the
-	// problem is no field's.
+	// Field is the field's path, like phases[2].personas[0]; empty if the problem is not that of a
+	// field.
 	Field string `json:"field,omitempty"`
-	// Message describes what is wrong and what would be right.
+	// Message describes what is wrong and how to correct it.
 	Message string `json:"message"`
 	// Excerpt shows the line and the one before it, with a caret under the
 	// column.
@@ -49,7 +49,7 @@ type Problems struct {
 	List []Problem
 }
 
-// shownProblems bounds how many problems Error prints.
+// shownProblems limits how many problems Error prints.
 const shownProblems = 30
 
 // Error shows each problem in one line, with its excerpt below.
@@ -65,7 +65,7 @@ func (f *Problems) Error() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// asError is the problems found, in order and each once; nil if there are none.
+// asError is the error with the problems, sorted and without duplicates; nil if there are none.
 func asError(file string, list []Problem) error {
 	if len(list) == 0 {
 		return nil
@@ -76,8 +76,7 @@ func asError(file string, list []Problem) error {
 	return &Problems{File: file, List: slices.Compact(list)}
 }
 
-// place is a position in a file, counted from 1; its zero value is the file as
-// a whole.
+// place is a position in a file, counted from 1; its zero value is the whole file.
 type place struct{ line, column int }
 
 func (s *source) problem(at place, path, format string, args ...any) Problem {
@@ -93,10 +92,10 @@ func fieldOf(path string) string {
 	return textfmt.Shorten(visible(strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")), 200)
 }
 
-// excerptWidth bounds the characters of a line that an excerpt shows.
+// excerptWidth limits the characters of a line in an excerpt.
 const excerptWidth = 100
 
-// excerpt shows the line at a place and the one before it.
+// excerpt shows the line at a position and the previous one.
 func (s *source) excerpt(at place) string {
 	if at.line < 1 || at.line > len(s.lines) {
 		return ""
@@ -110,15 +109,14 @@ func (s *source) excerpt(at place) string {
 		fmt.Fprintf(&b, "  %5d | %s\n", at.line-1, window(s.lines[at.line-2], from))
 	}
 	fmt.Fprintf(&b, "> %5d | %s\n", at.line, window(s.lines[at.line-1], from))
-	// Wide characters keep the caret where a terminal shows the column.
+	// Wide characters: the caret must be in the column where a terminal shows the character.
 	before := []rune(window(s.lines[at.line-1], from))
 	before = before[:min(max(at.column-1-from, 0), len(before))]
 	fmt.Fprintf(&b, "        | %s^\n", padding(before))
 	return b.String()
 }
 
-// window is the part of a line that an excerpt shows, from a column counted
-// from 0.
+// window is the part of a line in an excerpt, from a column counted from 0.
 func window(line string, from int) string {
 	cut, column, end := make([]rune, 0, excerptWidth), 0, ""
 	for _, r := range line {
@@ -137,8 +135,8 @@ func window(line string, from int) string {
 	return strings.TrimRight(visible(string(cut)), " ") + end
 }
 
-// visible replaces tabs and what cannot be printed, one character for one, so
-// that columns stay and no file can write to a terminal's state.
+// visible replaces tabs and unprintable characters one by one, so columns stay the same and no file
+// can change a terminal's state.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -151,7 +149,7 @@ func visible(s string) string {
 	}, s)
 }
 
-// padding is as wide on a terminal as the runes.
+// padding is as wide on a terminal as the characters.
 func padding(runes []rune) string {
 	width := 0
 	for _, r := range runes {

@@ -18,15 +18,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// schemaURL names a schema to the validator, which reads nothing from there.
+// schemaURL identifies a schema to the validator. The validator reads nothing from it.
 const schemaURL = "https://maestro.invalid/schema.json"
 
-// rules are a schema, to validate with and to read.
+// rules is a schema, compiled for validation and as data.
 type rules struct {
 	compiled *jsonschema.Schema
 	raw      any
-	// named are the paths of a file's mappings' entries, by the mapping's own name and
-	// the entry's: the validator does not say where a name is that it refuses.
+	// named are the paths of the entries of a file's mappings, by the mapping's own name and the
+	// entry's: the validator does not report the position of a name that it rejects.
 	named map[[2]string]string
 }
 
@@ -35,7 +35,7 @@ var (
 	workerRules = sync.OnceValue(func() rules { return compile(schema.Worker) })
 )
 
-// compile prepares a schema of this program.
+// compile prepares an embedded schema.
 func compile(data []byte) rules {
 	raw, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	c := jsonschema.NewCompiler()
@@ -45,7 +45,7 @@ func compile(data []byte) rules {
 	return rules{compiled: c.MustCompile(schemaURL), raw: raw}
 }
 
-// check reports what the schema refuses.
+// check reports what the schema rejects.
 func (d *document) check(r rules) {
 	var invalid *jsonschema.ValidationError
 	if err := r.compiled.Validate(d.root); !errors.As(err, &invalid) {
@@ -54,7 +54,7 @@ func (d *document) check(r rules) {
 	r.named = map[[2]string]string{}
 	nameAll(d.root, "$", "", r.named)
 	found := r.violations(d.root, invalid)
-	// An unknown field comes before the one that it probably means.
+	// An unknown field comes before the field that it probably means.
 	slices.SortStableFunc(found, func(a, b violation) int {
 		if a.unknown != b.unknown {
 			return len(b.unknown) - len(a.unknown)
@@ -71,18 +71,17 @@ func (d *document) check(r rules) {
 	}
 }
 
-// violation is a rule that a value breaks.
+// violation is a rule that a value violates.
 type violation struct {
 	path, message string
-	// unknown is a field that the mapping at the path may not have; known are those
-	// that it may have.
+	// unknown is a field that the mapping at the path must not have; known are the permitted ones.
 	unknown   string
 	known     []string
 	oversized bool
 }
 
-// unknown reports a field that a mapping may not have. The field that was probably
-// meant is then not reported as missing.
+// unknown reports a field that a mapping must not have. The field that was probably meant is then
+// not reported as missing.
 func (d *document) unknown(v violation) {
 	meant := textfmt.Nearest(v.unknown, v.known)
 	for _, word := range synonyms[strings.ToLower(v.unknown)] {
@@ -104,7 +103,7 @@ func (d *document) unknown(v violation) {
 	d.add(at, path, "unknown field; known here: %s", strings.Join(v.known, ", "))
 }
 
-// synonyms are the words that other tools' files have for our fields.
+// synonyms maps the field names of other tools' files to ours.
 var synonyms = map[string][]string{
 	"depends_on": {"needs"}, "dependencies": {"needs"}, "after": {"needs"}, "requires": {"needs"},
 	"prompt": {"instructions"}, "system_prompt": {"instructions"}, "prompt_file": {"instructions_file"},
@@ -118,7 +117,7 @@ var synonyms = map[string][]string{
 	"issue_type": {"type"}, "project_key": {"project"}, "priority": {"priorities"}, "component": {"components"},
 }
 
-// violations turns what the validator found into words.
+// violations converts the validator's errors.
 func (r rules) violations(root any, e *jsonschema.ValidationError) []violation {
 	value, path := follow(root, e.InstanceLocation)
 	trail := r.trail(e.SchemaURL)
@@ -166,8 +165,8 @@ func (r rules) violations(root any, e *jsonschema.ValidationError) []violation {
 	return found
 }
 
-// nameAll fills in the paths of the entries of a value that is called name, and of all
-// that lies in it.
+// nameAll fills in the paths of the entries of a value that is called name, and of all values in
+// it.
 func nameAll(v any, path, name string, into map[[2]string]string) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -183,7 +182,7 @@ func nameAll(v any, path, name string, into map[[2]string]string) {
 	}
 }
 
-// leaves are the errors that an error is made of.
+// leaves are the innermost errors of an error.
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	if len(e.Causes) == 0 {
 		return []*jsonschema.ValidationError{e}
@@ -238,7 +237,7 @@ func follow(v any, location []string) (value any, path string) {
 
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~", "%25", "%")
 
-// trail is the schema at an address, and those that it lies in, innermost first.
+// trail is the schema at an address, and the schemas that contain it, innermost first.
 func (r rules) trail(address string) []map[string]any {
 	_, pointer, _ := strings.Cut(address, "#")
 	var trail []map[string]any

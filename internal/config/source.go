@@ -14,18 +14,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// maxFile bounds team and worker files, in bytes.
+// maxFile limits team and worker files, in bytes.
 const maxFile = 1024 * 1024
 
-// source is a file's text and where it came from.
+// source is a file's text and its origin.
 type source struct {
 	file  string
 	text  string
 	lines []string
 }
 
-// readSource reads a file of YAML. What it returns besides a source is why there
-// is none.
+// readSource reads a YAML file, or returns the reason why it cannot be read.
 func readSource(path string) (*source, *Problem) {
 	if path == "" {
 		return nil, &Problem{File: `""`, Message: "is no file name; name the file"}
@@ -66,7 +65,7 @@ func whyUnreadable(err error) string {
 	return "cannot be read: " + err.Error()
 }
 
-// newSource checks that data is text, and takes its lines apart.
+// newSource checks that data is text, and splits it into lines.
 func newSource(file string, data []byte) (*source, *Problem) {
 	if len(data) > maxFile {
 		return nil, &Problem{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file", maxFile/1024)}
@@ -89,7 +88,7 @@ func newSource(file string, data []byte) (*source, *Problem) {
 	return s, nil
 }
 
-// notText finds the first character of a line that no text has.
+// notText finds the first character of a line that text must not contain.
 func notText(line string) (column int, what string) {
 	column = 1
 	for i, r := range line {
@@ -113,8 +112,8 @@ func wide(r rune) bool {
 		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F
 }
 
-// readBeside reads a text file that another names, relative to that one's
-// directory, which it must not leave.
+// readBeside reads a text file that another one names. The path is relative to that one's directory
+// and must not leave it.
 func readBeside(root *os.Root, name string) (string, error) {
 	info, err := root.Stat(name)
 	switch {

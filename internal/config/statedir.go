@@ -16,13 +16,11 @@ const DefaultStateDir = "/var/maestro/state"
 // StateDirEnv is the variable that names the state directory.
 const StateDirEnv = "MAESTRO_STATE_DIR"
 
-// StateDir finds the state directory: the flag, else the environment's
-// MAESTRO_STATE_DIR, else [DefaultStateDir] where it can be written, else
-// $XDG_STATE_HOME/maestro (by default ~/.local/state/maestro) where that exists
-// or create is set, which creates it. Where nothing else is left it is
-// DefaultStateDir, for the store to make or to complain about. The note, if
-// there is one, tells a person that the directory is not the usual one. The
-// directory is absolute.
+// StateDir finds the state directory: the flag, else the environment's MAESTRO_STATE_DIR, else
+// [DefaultStateDir] if it can be written, else $XDG_STATE_HOME/maestro (by default
+// ~/.local/state/maestro) if that exists or create is set, which creates it. Otherwise it is
+// DefaultStateDir, and the store creates it or reports an error. The note, if not empty, informs a
+// person that the directory is not the default one. The directory is absolute.
 func StateDir(flag string, env func(string) string, create bool) (dir, note string, err error) {
 	return stateDir(DefaultStateDir, flag, env, create)
 }
@@ -61,7 +59,7 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
 }
 
-// UsualStateDirs are the directories in which the state is where nobody names one.
+// UsualStateDirs are the state directories that are used if none is named.
 func UsualStateDirs(env func(string) string) []string {
 	dirs := []string{DefaultStateDir}
 	if own := ownStateDir(env); own != "" {
@@ -70,9 +68,8 @@ func UsualStateDirs(env func(string) string) []string {
 	return dirs
 }
 
-// ownStateDir is the user's own state directory; empty where the environment
-// does not say where the user's things are. As the XDG specification has it, a
-// relative XDG_STATE_HOME does not count.
+// ownStateDir is the user's own state directory; empty if the environment does not define it. By
+// the XDG specification, a relative XDG_STATE_HOME is ignored.
 func ownStateDir(env func(string) string) string {
 	if home := env("XDG_STATE_HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, "maestro")
@@ -83,7 +80,7 @@ func ownStateDir(env func(string) string) string {
 	return ""
 }
 
-// unusable is why a directory cannot hold the state; empty: it can.
+// unusable is the reason why a directory cannot hold the state; empty: it can.
 func unusable(dir string) string {
 	info, err := os.Stat(dir)
 	switch {

@@ -10,9 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// LoadTeam reads a team file, with the instructions that it has in files beside
-// it, and fills in its defaults. Its error is always a [*Problems] with everything
-// that is wrong.
+// LoadTeam reads a team file, including the instructions in files beside it, and fills in its
+// defaults. Its error is always a [*Problems] with all problems.
 func LoadTeam(path string) (spec.Team, error) {
 	t, _, err := ReadTeam(path)
 	return t, err
@@ -33,7 +32,7 @@ func ReadTeam(path string) (spec.Team, string, error) {
 	return t, src.text, err
 }
 
-// ParseTeam reads the text of a team file, as LoadTeam does. No files are beside it. file names it
+// ParseTeam reads the text of a team file, like LoadTeam, without files beside it. file is its name
 // in problems.
 func ParseTeam(file string, text []byte) (spec.Team, error) {
 	src, problem := newSource(file, text)
@@ -45,7 +44,7 @@ func ParseTeam(file string, text []byte) (spec.Team, error) {
 	})
 }
 
-// parseTeam makes a team of a file's text. beside reads the files that it names.
+// parseTeam reads a team from a file's text. beside reads the files that it names.
 func parseTeam(src *source, beside func(name string) (string, error)) (spec.Team, error) {
 	t, d := decode[spec.Team](src, teamFile, workerFile)
 	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {

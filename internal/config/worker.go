@@ -6,9 +6,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 )
 
-// LoadWorker reads a worker file and fills in its defaults. Its error is always
-// a [*Problems] with everything that is wrong. Scripts and relative programs are
-// found from the file's directory when the worker starts.
+// LoadWorker reads a worker file and fills in its defaults. Its error is always a [*Problems] with
+// all problems. Scripts and relative programs are resolved from the file's directory when the
+// worker starts.
 func LoadWorker(path string) (agent.Config, error) {
 	src, problem := readSource(path)
 	if problem != nil {
@@ -21,8 +21,8 @@ func LoadWorker(path string) (agent.Config, error) {
 	return parseWorker(src, dir)
 }
 
-// parseWorker makes a worker's configuration of a file's text; relative paths in
-// it start from dir.
+// parseWorker reads a worker's configuration from a file's text; relative paths in it start from
+// dir.
 func parseWorker(src *source, dir string) (agent.Config, error) {
 	c, d := decode[agent.Config](src, workerFile, teamFile)
 	c.Dir = dir

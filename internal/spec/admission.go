@@ -25,8 +25,8 @@ func lackf(remedy, message string, args ...any) Lack {
 	return Lack{Message: fmt.Sprintf(message, args...), Remedy: remedy}
 }
 
-// Admissible says, a sentence each, what of the team the live workers cannot
-// do, and returns the agents that they offer for it. The team must be resolved.
+// Admissible lists, a sentence each, what of the team the live workers cannot do, and returns the
+// agents that they offer for it. The team must be resolved.
 func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
 	agents, lacks := t.Lacks(offers, now)
 	for _, l := range lacks {
@@ -35,7 +35,7 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 	return agents, faults
 }
 
-// Lacks is [Team.Admissible] with the remedy as a field of its own.
+// Lacks is [Team.Admissible] with the remedy as a separate field.
 func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAgent, lacks []Lack) {
 	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
 	if len(live) == 0 {
@@ -78,7 +78,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 	return agents, lacks
 }
 
-// Unpriced says of which of the agents the team would have to know what they cost.
+// Unpriced lists those of the agents without prices for which the team's budgets need prices.
 func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if agents[name].Unpriced && t.capsMoney() {
@@ -89,8 +89,8 @@ func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	return lacks
 }
 
-// fallbackLacks takes the fallbacks that the team may use into the agents, and
-// returns those that no worker offers.
+// fallbackLacks adds the fallbacks that the team may use to the agents, and returns those that no
+// worker offers.
 func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range t.AgentNames() {
 		fallback := agents[name].Fallback
@@ -117,8 +117,8 @@ func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks
 	return lacks
 }
 
-// fallbackChecks lists the checks that have to be at hand where fallbacks work, and
-// not where the team's own agents do: an attempt is held to them by its own worker.
+// fallbackChecks lists the checks that workers of fallbacks need although workers of the team's own
+// agents do not: the checks of an attempt run on its own worker.
 func (t Team) fallbackChecks(agents map[string]OfferedAgent) (uses []CheckUse) {
 	own := t.CheckUses()
 	for _, id := range t.Assignments() {
@@ -136,7 +136,7 @@ func (t Team) fallbackChecks(agents map[string]OfferedAgent) (uses []CheckUse) {
 	return uses
 }
 
-// usesFallback reports whether the fallback of an agent may ever work.
+// usesFallback reports whether the fallback of an agent may ever be used.
 func (t Team) usesFallback(agent string) bool {
 	for _, p := range t.Personas {
 		if p.Agent == agent && (p.Fallback || t.Budget.OnExceeded == OnExceededDegrade) {
@@ -146,7 +146,7 @@ func (t Team) usesFallback(agent string) bool {
 	return false
 }
 
-// Fallbacks names, by agent, those that may work in the place of the team's.
+// Fallbacks lists, by agent, the fallbacks that may replace the team's agents.
 func (t Team) Fallbacks(agents map[string]OfferedAgent) map[string]string {
 	out := map[string]string{}
 	for _, name := range t.AgentNames() {
@@ -190,8 +190,7 @@ func offered(live []Offer) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// Jira reports whether any live worker makes tickets, Webhook whether one calls a
-// webhook.
+// Jira reports whether any live worker makes tickets, and Webhook whether one calls a webhook.
 func Jira(offers []Offer, now time.Time) bool {
 	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Jira && o.Live(now) })
 }

@@ -50,8 +50,8 @@ func (a Alert) String() string {
 	return fmt.Sprintf("failure_rate: %s, of: %d", strconv.FormatFloat(a.FailureRate, 'g', -1, 64), a.Of)
 }
 
-// LongestAlert is how many of the last attempts the team's alert rules are about; zero: none is
-// about attempts.
+// LongestAlert is how many of the last attempts the team's alert rules need; zero: no rule is about
+// attempts.
 func (t Team) LongestAlert() int {
 	longest := 0
 	for _, a := range t.Alerts {
@@ -60,7 +60,7 @@ func (t Team) LongestAlert() int {
 	return longest
 }
 
-// conditions counts the conditions of a rule. The schema refuses all but one.
+// conditions counts the conditions of a rule. The schema rejects all numbers but one.
 func (a Alert) conditions() int {
 	n := 0
 	for _, given := range []bool{a.CostUSD > 0, a.Tokens > 0, a.Waiting > 0, a.FailureRate > 0} {

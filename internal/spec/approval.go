@@ -21,16 +21,16 @@ type Approval struct {
 	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=10"`
 }
 
-// Wanted reports whether anybody has to approve.
+// Wanted reports whether an approval is required.
 func (a Approval) Wanted() bool { return a.Count > 0 || len(a.By) > 0 }
 
-// Ruled reports whether more is wanted than the approval of one person, whoever it is.
+// Ruled reports whether more is required than the approval of any one person.
 func (a Approval) Ruled() bool { return a.Count > 1 || len(a.By) > 0 }
 
-// IsZero reports whether nobody has to approve.
+// IsZero reports whether no approval is required.
 func (a Approval) IsZero() bool { return !a.Wanted() }
 
-// String says whose approval is wanted, like "2 persons of leads or security".
+// String describes whose approval is required, like "2 persons of leads or security".
 func (a Approval) String() string {
 	who := textfmt.Count(max(a.Count, 1), "person")
 	if len(a.By) > 0 {

@@ -45,9 +45,9 @@ func (b Breaker) For(agent string) Breaker {
 	return b
 }
 
-// Weigh returns how a round that ended in a failure of this category counts for the
-// agent's breaker. Where Counts is set, it alone says what counts as a failure; what
-// the failure table counts and Counts does not is neutral.
+// Weigh returns how a round that ended in a failure of this category counts for the agent's
+// breaker. If Counts is set, it alone lists what counts as a failure; categories that only the
+// failure table counts are neutral.
 func (b Breaker) Weigh(c failures.Category) failures.Weight {
 	weight := failures.RuleFor(c).Breaker
 	switch {

@@ -13,9 +13,9 @@ func (t Team) PhaseNames() []string {
 	return out
 }
 
-// Between lists, in the file's order, the phases from one on (it and all that
-// builds on it) and up to another (it and all that it builds on). An empty name
-// sets no bound; the phases must exist.
+// Between lists, in the file's order, the phases from one on (it and all its dependent phases) and
+// up to another (it and all phases that it depends on). An empty name sets no bound; the phases
+// must exist.
 func (t Team) Between(from, until string) []string {
 	var out []string
 	for _, p := range t.PhaseNames() {

@@ -4,10 +4,9 @@ import (
 	"slices"
 )
 
-// Differences names what of an assignment's terms differs between two versions
-// of a team, beyond what its work rests on (see [Basis]): what it has to deliver
-// and pass, and where it stands among the others. The teams must be resolved and
-// both have the assignment.
+// Differences lists what differs in an assignment's terms between two versions of a team, beyond
+// the basis of its work (see [Basis]): what it has to deliver and pass, and its position among the
+// others. The teams must be resolved and both have the assignment.
 func (t Team) Differences(from Team, id AssignmentID) []string {
 	now, before := t.Personas[id.Persona], from.Personas[id.Persona]
 	phase, _ := t.Phase(id.Phase)

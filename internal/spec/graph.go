@@ -15,9 +15,9 @@ func (t Team) Phase(name string) (Phase, bool) {
 	return Phase{}, false
 }
 
-// InOrder returns the phases so that each comes after all that it needs, in the file's order
-// where the graph leaves a choice. The team must be resolved. Where the graph has a cycle, the
-// phases on and behind it are left out. They are the team's own: they must not be changed.
+// InOrder returns the phases so that each comes after all that it needs, in the file's order where
+// the graph permits several orders. The team must be resolved. If the graph has a cycle, the phases
+// in it and after it are left out. The result shares the team's memory: it must not be changed.
 func (t Team) InOrder() []*Phase {
 	var order []*Phase
 	done := make(map[string]bool, len(t.Phases))
@@ -48,8 +48,8 @@ func (t Team) Topological() []string {
 	return names
 }
 
-// Ancestors returns every phase that the named one builds on, directly or not,
-// in topological order.
+// Ancestors returns every phase that the named one depends on, directly or not, in topological
+// order.
 func (t Team) Ancestors(name string) []string {
 	above := map[string]bool{name: true}
 	var out []string
@@ -68,7 +68,7 @@ func (t Team) Ancestors(name string) []string {
 	return out
 }
 
-// Assignments lists every assignment of the team in folding order.
+// Assignments lists every assignment of the team in merge order.
 func (t Team) Assignments() []AssignmentID {
 	var out []AssignmentID
 	for _, p := range t.InOrder() {
@@ -85,9 +85,8 @@ type Contract struct {
 	Checks   []string
 }
 
-// Contract returns what an attempt of the assignment is held to: the persona's
-// own demands and, where it works alone in its phase, the phase's too, because
-// there the merged tree is its own.
+// Contract returns the requirements for an attempt of the assignment: the persona's own and, if it
+// works alone in its phase, the phase's too, because then its tree is the merged tree.
 func (t Team) Contract(id AssignmentID) Contract {
 	persona := t.Personas[id.Persona]
 	phase, _ := t.Phase(id.Phase)
@@ -99,15 +98,15 @@ func (t Team) Contract(id AssignmentID) Contract {
 	return c
 }
 
-// Outputs are the patterns of what an assignment, or its phase as a whole, has to
-// produce: such files are its work even where they are ignored otherwise.
+// Outputs are the patterns of files that an assignment, or its phase, has to produce: such files
+// are collected even if they are ignored otherwise.
 func (t Team) Outputs(id AssignmentID) []string {
 	phase, _ := t.Phase(id.Phase)
 	return appendNew(slices.Clone(t.Personas[id.Persona].Produces), phase.Produces)
 }
 
-// Solo reports whether one persona works in the phase alone, so that its attempts
-// answer for everything and nothing is left to seal.
+// Solo reports whether one persona works in the phase alone, so that its attempts are held to the
+// phase's requirements and there is nothing to merge.
 func (p Phase) Solo() bool { return len(p.Personas) == 1 }
 
 // AgentNames lists the agents that the team uses, sorted.
@@ -123,8 +122,7 @@ func (t Team) AgentNames() []string {
 // CheckUse is a check and the agent on whose queue it runs.
 type CheckUse struct{ Check, Agent string }
 
-// CheckUses lists the checks that the team uses, each with the agent on whose
-// workers it has to be at hand.
+// CheckUses lists the checks that the team uses, each with the agent whose workers need it.
 func (t Team) CheckUses() []CheckUse {
 	var out []CheckUse
 	for _, p := range t.Phases {

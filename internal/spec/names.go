@@ -12,10 +12,10 @@ import (
 // names nothing.
 type Digest string
 
-// NamePattern is what names of phases, personas, agents and checks look like.
+// NamePattern is the pattern of names of phases, personas, agents and checks.
 const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`
 
-// DecisionPattern is what names of decisions look like.
+// DecisionPattern is the pattern of names of decisions.
 const DecisionPattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`
 
 var (
@@ -31,8 +31,8 @@ const ReservedPhase = "init"
 // ReservedPersona names the activities that merge a phase, so no persona may have it.
 const ReservedPersona = "seal"
 
-// CheckName refuses names of phases, personas, agents and checks that would not
-// survive as file names and queue names.
+// CheckName rejects names of phases, personas, agents and checks that are not safe as file names
+// and queue names.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("%q is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit", textfmt.Shorten(name, 80))
@@ -40,7 +40,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckSession refuses session ids that would not survive as file names.
+// CheckSession rejects session ids that are not safe as file names.
 func CheckSession(id string) error {
 	if !sessionPattern.MatchString(id) || strings.HasSuffix(id, ".") {
 		return fmt.Errorf("%q is not a usable session id: it must be 1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot", textfmt.Shorten(id, 150))
@@ -48,7 +48,7 @@ func CheckSession(id string) error {
 	return nil
 }
 
-// CheckDecision refuses decision names that are not plain identifiers.
+// CheckDecision rejects decision names that are not plain identifiers.
 func CheckDecision(name string) error {
 	if !decisionPattern.MatchString(name) {
 		return fmt.Errorf("%q is not a usable decision name: it must be 1 to 64 letters, digits, -, _ or ., and start with a letter or digit", textfmt.Shorten(name, 80))
@@ -83,8 +83,8 @@ func WorkflowQueue(store string) string { return "maestro-" + store }
 // AgentQueue is the task queue of one agent's rounds and checks.
 func AgentQueue(store, agent string) string { return WorkflowQueue(store) + "." + agent }
 
-// TicketQueue is the task queue of what talks to the store's ticket system, and
-// WebhookQueue that of what calls its webhook. No agent's name has a colon.
+// TicketQueue is the task queue of the activities that call the store's ticket system, and
+// WebhookQueue that of those that call its webhook. No agent's name has a colon.
 func TicketQueue(store string) string { return WorkflowQueue(store) + ":tickets" }
 
 // WebhookQueue is described with [TicketQueue].
@@ -99,7 +99,7 @@ type AssignmentID struct {
 // String formats the id as phase/persona, as commands take it.
 func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }
 
-// Check refuses an id whose parts are no names.
+// Check rejects an id whose parts are not names.
 func (a AssignmentID) Check() error {
 	if err := CheckName(a.Phase); err != nil {
 		return fmt.Errorf("phase: %w", err)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Offer is what a live worker publishes in its store: what it can do. It holds
-// no secrets and no commands, only digests of their definitions.
+// Offer is what a live worker publishes in its store: its capabilities. It holds no secrets and no
+// commands, only digests of their definitions.
 type Offer struct {
 	Schema   string                  `json:"schema"`
 	Worker   string                  `json:"worker"`
@@ -42,11 +42,11 @@ type OfferedAgent struct {
 	Conversation Conversation `json:"conversation,omitempty"`
 	// Fallback names the agent that may work in this one's place.
 	Fallback string `json:"fallback,omitempty"`
-	// Gateway names the providers that it reaches through the worker's gateway.
+	// Gateway lists the providers that it reaches through the worker's gateway.
 	Gateway []string `json:"gateway,omitempty"`
-	// Network is what it reaches in a room: host, none, or a list of hosts; empty without one.
+	// Network is what it can reach in a room: host, none, or a list of hosts; empty without a room.
 	Network []string `json:"network,omitempty"`
-	// Unpriced: it spends tokens, and no prices are configured.
+	// Unpriced: it uses tokens, and no prices are configured.
 	Unpriced bool `json:"unpriced,omitempty"`
 }
 
@@ -54,23 +54,24 @@ type OfferedAgent struct {
 type Isolation struct {
 	// Rooms: each works in a room.
 	Rooms bool `json:"rooms"`
-	// WithoutRooms says why there are none, and what to change, where the worker file permits
-	// rooms.
+	// WithoutRooms is the reason why there are no rooms, and what to change, if the worker file
+	// permits rooms.
 	WithoutRooms string `json:"without_rooms,omitempty"`
-	// WithoutLayers says why the trees of rooms are copied, where they might be layered.
+	// WithoutLayers is the reason why the trees of rooms are copied, if layers are permitted.
 	WithoutLayers string `json:"without_layers,omitempty"`
-	// WithoutShim says why its own program supervises each process, where the small one, which starts faster, cannot be used.
+	// WithoutShim is the reason why the worker's own program supervises each process instead of the
+	// small shim program, which starts faster.
 	WithoutShim string `json:"without_shim,omitempty"`
-	// Landlock is the version of the kernel's Landlock that bounds processes without rooms; zero:
-	// nothing does.
+	// Landlock is the version of the kernel's Landlock that restricts processes without rooms;
+	// zero: they are not restricted.
 	Landlock int `json:"landlock,omitempty"`
-	// User is who the processes are on the host.
+	// User is the user of the processes on the host.
 	User string `json:"user"`
-	// Limits are what each attempt may use, and what enforces that.
+	// Limits are what each attempt may use, and what enforces them.
 	Limits []Limit `json:"limits"`
 }
 
-// Limit is what an attempt may use of something, and what enforces that.
+// Limit is what an attempt may use of a resource, and what enforces it.
 type Limit struct {
 	Of   string `json:"of"`
 	Most string `json:"most"`
@@ -90,24 +91,24 @@ func (i Isolation) String() string {
 	return "no rooms"
 }
 
-// Conversation is where an agent's conversation is kept, so that it can continue.
+// Conversation is where an agent's conversation is stored, so that it can continue.
 type Conversation string
 
-// The places of conversations. An agent that has none begins each attempt anew.
+// The places of conversations. An agent without one starts each attempt from the beginning.
 const (
-	// InJournal: among the stored calls. The agent goes through it again from
-	// its beginning, and pays only for what is new.
+	// InJournal: in the stored calls. The agent repeats the conversation from its beginning, and
+	// pays only for new calls.
 	InJournal Conversation = "journal"
-	// InDirectory: in its HOME and working directory, as it left them.
+	// InDirectory: in its HOME and working directory.
 	InDirectory Conversation = "directory"
 )
 
-// OfferLifetime is how long an offer is believed after its last renewal;
-// OfferRenewal is how often a worker renews it.
+// OfferLifetime is how long an offer is valid after its last renewal; OfferRenewal is how often a
+// worker renews it.
 const (
 	OfferLifetime = 30 * time.Second
 	OfferRenewal  = 5 * time.Second
 )
 
-// Live reports whether the offer's worker is believed alive.
+// Live reports whether the offer is still valid, so that its worker counts as live.
 func (o Offer) Live(now time.Time) bool { return now.Sub(o.RenewedAt) < OfferLifetime }

@@ -1,9 +1,9 @@
 package spec
 
-// OnOutage is what a session does when a provider's outage lasts.
+// OnOutage is the reaction to a long outage of a provider.
 type OnOutage string
 
-// The reactions to an outage that outlasts the team's patience.
+// The reactions to an outage that is longer than the team's patience.
 const (
 	// OutageWait notifies people and keeps waiting.
 	OutageWait OnOutage = "wait"

@@ -11,8 +11,8 @@ var (
 	rangePattern = regexp.MustCompile(`(.)-(.)`)
 )
 
-// EmptyRange describes the fault of a file pattern that has an empty range like [z-a];
-// empty for other patterns. A schema cannot express it.
+// EmptyRange describes the error in a file pattern that has an empty range like [z-a]; empty for
+// other patterns. A schema cannot express it.
 func EmptyRange(pattern string) string {
 	for _, class := range classPattern.FindAllString(pattern, -1) {
 		for _, ends := range rangePattern.FindAllStringSubmatch(class, -1) {

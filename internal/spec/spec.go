@@ -262,7 +262,7 @@ const (
 	// phase may send work back.
 	DefaultTicketType = "Bug"
 	DefaultSendsBack  = 1
-	// DefaultGiveUpAfter is how long a parked session waits for a person.
+	// DefaultGiveUpAfter is how long a waiting session waits for a person.
 	DefaultGiveUpAfter = textfmt.Duration(7 * 24 * time.Hour)
 )
 
@@ -345,8 +345,8 @@ func (r Retry) WaitsOut() textfmt.Duration {
 	return *r.Patience
 }
 
-// waits fills in a first and a longest wait so that the one that is given moves
-// the other's default along: the first never exceeds the longest by default.
+// waits fills in a first and a longest wait. If only one is given, the other's default is adjusted:
+// by default the first never exceeds the longest.
 func waits(first, longest, defaultFirst, defaultLongest textfmt.Duration) (textfmt.Duration, textfmt.Duration) {
 	if longest == 0 {
 		longest = max(defaultLongest, first)
@@ -364,8 +364,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Outline returns the team without its prose (instructions, descriptions): what
-// a workflow needs to know, small enough for a history.
+// Outline returns the team without its prose (instructions, descriptions): the part that a workflow
+// needs, small enough for a history.
 func (t Team) Outline() Team {
 	t.Description = ""
 	personas := make(map[string]Persona, len(t.Personas))

@@ -12,15 +12,15 @@ import (
 
 // Problem is an error in a team or worker file.
 type Problem struct {
-	// Path is where: a YAMLPath like $.phases[2].personas[0]. It may name a
-	// field that the file leaves out.
+	// Path is the position: a YAMLPath like $.phases[2].personas[0]. It may name a field that the
+	// file leaves out.
 	Path string
-	// Message describes what is wrong there and what would be right.
+	// Message describes what is wrong there and how to correct it.
 	Message string
 }
 
 const (
-	// MaxInstructions bounds a persona's instructions.
+	// MaxInstructions limits a persona's instructions, in bytes.
 	MaxInstructions = 256 * 1024
 	// maxAssignments and maxOutline keep a session within the limits of a Temporal
 	// history.
@@ -29,14 +29,13 @@ const (
 	maxJiraFields  = 16 * 1024  // bytes of JSON
 )
 
-// TicketLabelPrefix begins the labels that Maestro finds its tickets by.
+// TicketLabelPrefix is the prefix of the labels by which Maestro finds its tickets.
 const TicketLabelPrefix = "maestro-"
 
-// Problems returns what is wrong with the team as it was parsed, before [Team.Resolved]
-// fills in what the file leaves out, beyond what the schema of team files refuses:
-// what depends on other parts of the file. A team that the schema accepts and that has
-// no problems can run, given workers that have its agents and checks. What follows only
-// from another problem is left out.
+// Problems lists the errors of the team as it was parsed, before [Team.Resolved] fills in what the
+// file leaves out. It checks what the schema of team files cannot: rules on several parts of the
+// file. A team that the schema accepts and that has no problems can run, given workers with its
+// agents and checks. Problems that only follow from another problem are left out.
 func (t Team) Problems() []Problem {
 	v := &validator{team: t}
 	v.personas()
@@ -49,8 +48,8 @@ func (t Team) Problems() []Problem {
 	return v.problems
 }
 
-// FieldPath is the YAMLPath of a mapping's entry, its key quoted where a plain
-// one would be misread.
+// FieldPath is the YAMLPath of a mapping's entry. Its key is quoted if an unquoted one would be
+// ambiguous.
 func FieldPath(parent, key string) string {
 	plain := key != "" && !strings.ContainsFunc(key, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
@@ -88,7 +87,7 @@ func (v *validator) personas() {
 	v.unused()
 }
 
-// ranges problems patterns with a range that holds nothing.
+// ranges reports patterns with an empty range.
 func (v *validator) ranges(path string, patterns []string) {
 	for i, pattern := range patterns {
 		if problem := EmptyRange(pattern); problem != "" {
@@ -97,8 +96,8 @@ func (v *validator) ranges(path string, patterns []string) {
 	}
 }
 
-// unused problems personas that no phase uses. It says nothing where a phase's
-// personas are missing or unknown: that problem is then the likely cause.
+// unused reports personas that no phase uses. It reports nothing if a phase's personas are missing
+// or unknown: that problem is then the likely cause.
 func (v *validator) unused() {
 	used := map[string]bool{}
 	for _, phase := range v.team.Phases {
@@ -149,7 +148,7 @@ func (v *validator) budget() {
 	}
 }
 
-// asks reports whether a session of the team, as its file has it, may wait for a person.
+// asks reports whether a session of the unresolved team may wait for a person.
 func (t Team) asks() bool {
 	return t.Help.Mode != HelpFail || t.Retry.WaitsOut() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve.Wanted() })
@@ -170,7 +169,7 @@ func (v *validator) help() {
 	}
 }
 
-// size problems teams that are fine in every part and too large in all.
+// size reports teams whose parts are valid and that are too large as a whole.
 func (v *validator) size() {
 	assignments := 0
 	for _, p := range v.team.Phases {

@@ -34,7 +34,7 @@ func (v *validator) phaseName(path, name string, folded map[string]string) {
 	}
 }
 
-// crew checks who works in a phase.
+// crew checks the personas of a phase.
 func (v *validator) crew(path string, p Phase) {
 	known := slices.Sorted(maps.Keys(v.team.Personas))
 	for i, name := range p.Personas {
@@ -47,8 +47,8 @@ func (v *validator) crew(path string, p Phase) {
 	}
 }
 
-// needs checks the edges of the graph. Where a phase has no name, edges that
-// lead nowhere are likely to be that one's, and nothing is said of them.
+// needs checks the edges of the graph. If a phase has no name, edges to unknown phases probably
+// mean that phase, and are not reported.
 func (v *validator) needs() {
 	var known []string
 	nameless := false
@@ -71,8 +71,8 @@ func (v *validator) needs() {
 	v.cycles()
 }
 
-// sendsBack checks where phases send work back to: only what a phase builds on can
-// be done again for it. sound: the graph has no problems from which others follow.
+// sendsBack checks to which phases work is sent back: only phases that a phase depends on can be
+// repeated for it. sound: the graph has no problems from which others follow.
 func (v *validator) sendsBack(sound bool) {
 	graph := v.team.Resolved()
 	for i, p := range v.team.Phases {
@@ -84,7 +84,7 @@ func (v *validator) sendsBack(sound bool) {
 		_, known := v.team.Phase(to)
 		switch {
 		case !known && slices.ContainsFunc(v.team.Phases, func(p Phase) bool { return p.Name == "" }):
-			// it is likely to be that one's
+			// it probably means the phase without a name
 		case !known:
 			v.add(path+".to", "unknown phase %q%s", textfmt.Shorten(to, 80), textfmt.Suggest(to, above, "choose one of"))
 		case !sound || slices.Contains(above, to):
@@ -98,8 +98,8 @@ func (v *validator) sendsBack(sound bool) {
 	}
 }
 
-// cycles problems each cycle once, at the edge that closes it. Edges that have a
-// problem of their own are left out.
+// cycles reports each cycle once, at the edge that closes it. Edges with a problem of their own are
+// left out.
 func (v *validator) cycles() {
 	graph := v.team.Resolved()
 	for i := range graph.Phases {
@@ -123,9 +123,9 @@ func (v *validator) cycles() {
 	}
 }
 
-// cycleFrom walks from a phase along needs that are not free of cycles, until it
-// meets a phase again, and returns the circle: its first phase is also its last.
-// Nil if the phase is free itself.
+// cycleFrom follows needs from a phase, through phases that may be part of cycles, until it reaches
+// a phase again, and returns the cycle: its first phase is also its last. Nil if the phase is in no
+// cycle.
 func (t Team) cycleFrom(name string, free []string) []string {
 	var walked []string
 	for !slices.Contains(free, name) {
@@ -143,8 +143,8 @@ func (t Team) cycleFrom(name string, free []string) []string {
 	return nil
 }
 
-// edge is the path of the need that leads from one phase to another: the phase
-// itself where the file leaves its needs out.
+// edge is the path of the need from one phase to another: that of the phase itself if the file
+// leaves its needs out.
 func (v *validator) edge(from, to string) string {
 	i := slices.IndexFunc(v.team.Phases, func(p Phase) bool { return p.Name == from })
 	path := ItemPath("$.phases", i)
