@@ -16,44 +16,43 @@ const DayScope = "day"
 // DaySchema names the format of a [Day].
 const DaySchema = "maestro.day/v1"
 
-// Day is what the sessions of a team have spent on one day, by UTC, on all workers
-// of a store. Its rows are sums of the sessions' ledgers and can be made again from
-// these at any time; its raises have a journal of their own.
+// Day is what the sessions of a team have spent on one day, by UTC, on all workers of a store. Its
+// rows are sums of the sessions' ledgers and can be rebuilt from these at any time; its raises have
+// a separate journal.
 type Day struct {
 	Schema   string `json:"schema"`
 	Revision int64  `json:"revision"`
 	Team     string `json:"team"`
 	Date     string `json:"date"`
-	// Cap is the daily budget of the session that was last at work, without raises.
+	// Cap is the daily budget of the session that changed the day last, without raises.
 	Cap spec.Cap `json:"cap"`
 	// Raises were added to it for this day only, oldest first.
 	Raises []Raise `json:"raises,omitempty"`
 	// Rows are the sessions', by name.
 	Rows map[string]DayRow `json:"rows,omitempty"`
-	// Largest is the most that one call has cost, by agent.
+	// Largest is the highest cost of one call, by agent.
 	Largest map[string]cost.Amount `json:"largest,omitempty"`
-	// Warnings are those that were given, oldest first.
+	// Warnings are the warnings so far, oldest first.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // DayRow is what a session has spent on a day.
 type DayRow struct {
-	// Spent is the cost of calls that have ended on the day, Unsettled the estimates
-	// of those that have done so with an unknown cost.
+	// Spent is the cost of calls that ended on the day, Unsettled the estimates of those that ended
+	// with unknown cost.
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled,omitzero"`
-	// Calls is how many unsettled calls there are, and Call names one of them like
-	// "build/dev 3".
+	// Calls is the number of unsettled calls, and Call names one of them like "build/dev 3".
 	Calls int    `json:"unsettled_calls,omitempty"`
 	Call  string `json:"unsettled_call,omitempty"`
-	// Reserved is what is set aside for calls under way.
+	// Reserved is what is reserved for calls in progress.
 	Reserved cost.Amount `json:"reserved,omitzero"`
 }
 
-// Date is the day on which money counts.
+// Date is the day, by UTC, for which a cost at this time counts.
 func Date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// NextDay is when a day ends, and the budget of the next one begins.
+// NextDay is when a day ends and the next one's budget begins.
 func NextDay(date string) time.Time {
 	day, err := time.Parse(time.DateOnly, date)
 	if err != nil {
@@ -62,8 +61,8 @@ func NextDay(date string) time.Time {
 	return day.AddDate(0, 0, 1)
 }
 
-// Take replaces a session's row by what its ledger adds up to. It reports whether that
-// changes anything.
+// Take replaces a session's row with the sums of its ledger. It reports whether that changes the
+// day.
 func (d *Day) Take(session string, l *Ledger) (changed bool) {
 	if row := l.On(d.Date); d.Rows[session] != row {
 		d.setRow(session, row)
@@ -94,7 +93,7 @@ func (d *Day) setRow(session string, row DayRow) {
 	d.Rows[session] = row
 }
 
-// Raise adds to what may be spent on the day; again under the same id, it does nothing.
+// Raise adds to the cap of the day. A repetition with the same id has no effect.
 func (d *Day) Raise(r Raise) {
 	if slices.ContainsFunc(d.Raises, func(before Raise) bool { return before.ID == r.ID }) {
 		return
@@ -104,8 +103,7 @@ func (d *Day) Raise(r Raise) {
 	d.Warnings = reviewed(d.Warnings, DayScope, d.Sum().held(), limit)
 }
 
-// Limit is the cap with the day's raises. What was never limited is not by being
-// raised.
+// Limit is the cap with the day's raises. A raise does not limit a dimension that had no cap.
 func (d *Day) Limit() spec.Cap { return d.limit(d.Cap) }
 
 func (d *Day) limit(limit spec.Cap) spec.Cap {
@@ -128,8 +126,7 @@ func (d *Day) sumBut(session string) DayRow {
 	return sum
 }
 
-// Left is what is neither spent nor set aside; negative is a dimension that is not
-// limited.
+// Left is what is neither spent nor reserved; a negative dimension is not limited.
 func (d *Day) Left() cost.Amount {
 	sum := d.Sum()
 	return left(d.Limit(), sum.held().Add(sum.Reserved))
@@ -145,10 +142,10 @@ func (r DayRow) add(o DayRow) DayRow {
 	}
 }
 
-// held is what the row takes from the day for good.
+// held is what the row permanently takes from the day.
 func (r DayRow) held() cost.Amount { return r.Spent.Add(r.Unsettled) }
 
-// raise adds to a cap, which stays one however much is added.
+// raise adds to a cap, which remains a cap for any sum.
 func raise(limit spec.Cap, added cost.Amount) spec.Cap {
 	if limit.Tokens > 0 {
 		limit.Tokens += min(added.Tokens, max(whatever-limit.Tokens, 0))
@@ -181,7 +178,7 @@ func (d *Day) UnsettledSessions() []string {
 	return names
 }
 
-// Dates lists the days on which the session has spent something, sorted.
+// Dates lists the days on which the session has spent anything, sorted.
 func (l *Ledger) Dates() []string {
 	dates := map[string]bool{}
 	for _, r := range l.Rows {
@@ -195,8 +192,8 @@ func (l *Ledger) Dates() []string {
 	return slices.Sorted(maps.Keys(dates))
 }
 
-// On adds up what the session has spent on a day. What is set aside counts for any
-// day: the calls under way may end on it.
+// On is what the session has spent on a day. Reservations count for every day: the calls in
+// progress may end on it.
 func (l *Ledger) On(date string) DayRow {
 	var row DayRow
 	for _, name := range slices.Sorted(maps.Keys(l.Rows)) {
@@ -218,8 +215,7 @@ func (l *Ledger) On(date string) DayRow {
 	return row
 }
 
-// DailyTeam names the team whose daily budget the session draws from; empty: it draws
-// from none.
+// DailyTeam is the team whose daily budget the session draws from; empty: none.
 func (l *Ledger) DailyTeam() string {
 	if l.Limits.Daily == (spec.Cap{}) {
 		return ""

@@ -1,5 +1,4 @@
-// Package budget is the arithmetic of spending. A [Journal] has every paid call
-// of an assignment; a [Ledger] sums a session's journals up, with what is set
-// aside for calls under way, and holds both to the session's limits. It is pure:
-// the caller writes the documents under a lock.
+// Package budget has the arithmetic of spending. A [Journal] has every paid call of an assignment.
+// A [Ledger] is the sum of a session's journals, with the reservations for calls in progress, and
+// enforces the session's limits on both. It is pure: the caller writes the documents under a lock.
 package budget

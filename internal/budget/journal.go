@@ -10,31 +10,29 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Kind is what a journal entry records about a call.
+// Kind is what a journal entry records of a call.
 type Kind string
 
-// The kinds of entry. A call begins once and ends once; only what its tools did
-// comes after that, and what a person says about an unsettled one.
+// The kinds of entry. A call begins once and ends once; only Tools and Closed can follow its end.
 const (
-	// Begun: the call is about to be made. Money may be spent from here on.
+	// Begun: the call is about to be made. From here on it may cost money.
 	Begun Kind = "begun"
-	// Reported: the call is still under way, and its agent program has reported what it
-	// has used so far. Usage is all of that, Estimate what the request that may be
-	// under way will cost.
+	// Reported: the call is in progress, and its agent program has reported its usage so far. Usage
+	// is all of that, Estimate the cost of the request that may be in progress.
 	Reported Kind = "reported"
-	// Settled: the answer is stored, and its cost is known. An agent that is
-	// paid by the attempt may have this entry alone.
+	// Settled: the answer is stored, and its cost is known. A call that is a whole attempt may have
+	// this entry alone.
 	Settled Kind = "settled"
-	// Abandoned: there is no answer, and what that cost is known.
+	// Abandoned: there is no answer, and the cost of the call is known.
 	Abandoned Kind = "abandoned"
-	// Unsettled: there is no answer, and the cost is not known, or not all of it: the
-	// worker died or the connection broke. Usage is what is known, Estimate the rest.
-	// Left out, they are what was reported and estimated before.
+	// Unsettled: there is no answer, and the cost is not known, or only in part: the worker was
+	// lost or the connection broke. Usage is the known part, Estimate the rest. If they are zero,
+	// they are those of the last report.
 	Unsettled Kind = "unsettled"
 	// Tools: what the tools did after the answer is stored.
 	Tools Kind = "tools"
-	// Closed: a person has stated what an unsettled call cost besides what is known;
-	// nothing, if it was written off.
+	// Closed: a person has stated what an unsettled call cost beyond the known part; zero, if it
+	// was written off.
 	Closed Kind = "closed"
 )
 
@@ -55,56 +53,54 @@ type Entry struct {
 	Agent   string      `json:"agent,omitempty"`
 	Model   string      `json:"model,omitempty"`
 	Request spec.Digest `json:"request,omitempty"`
-	// Estimate is what is booked, besides what is known, if nobody ever learns the
-	// cost.
+	// Estimate is booked in addition to the known cost if the rest stays unknown.
 	Estimate *cost.Usage `json:"estimate,omitempty"`
-	// Granted is what the session's budgets have set aside for the call.
+	// Granted is what the session's budgets have reserved for the call.
 	Granted cost.Amount `json:"granted,omitzero"`
 
 	// Usage is the cost, as far as it is known.
 	Usage *cost.Usage `json:"usage,omitempty"`
-	// Answer and Tools are the blobs of what a turn brought.
+	// Answer and Tools are the blobs of a turn.
 	Answer spec.Digest `json:"answer,omitempty"`
 	Tools  spec.Digest `json:"tools,omitempty"`
-	// By and Note are a person's, for a closed call.
+	// By and Note are those of the person who closed the call.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 }
 
 // Call is a paid call, computed from its entries.
 type Call struct {
-	// ID is the Seq of the entry with which it began.
+	// ID is the Seq of its first entry.
 	ID int64 `json:"id"`
-	// State is the kind of the last entry on its money; Begun: it is under way.
+	// State is the kind of the last entry about its cost; Begun: it is in progress.
 	State   Kind            `json:"state"`
 	Key     session.CallKey `json:"key"`
 	Run     string          `json:"run,omitempty"`
 	Agent   string          `json:"agent"`
 	Model   string          `json:"model,omitempty"`
 	Request spec.Digest     `json:"request,omitempty"`
-	// Estimate is what it may have cost besides what is known.
+	// Estimate is its possible cost beyond the known part.
 	Estimate cost.Usage `json:"estimate"`
-	// Granted is what was set aside for it.
+	// Granted is what was reserved for it.
 	Granted cost.Amount `json:"granted,omitzero"`
-	// Reported is what its agent program has said, while it was under way, to have
-	// used so far.
+	// Reported is the usage that its agent program has reported while it was in progress.
 	Reported cost.Usage `json:"reported,omitzero"`
-	// Usage is what it is known to have cost; zero while it is under way.
+	// Usage is its known cost; zero while it is in progress.
 	Usage  cost.Usage  `json:"usage"`
 	Answer spec.Digest `json:"answer,omitempty"`
 	Tools  spec.Digest `json:"tools,omitempty"`
-	// BeganAt and EndedAt bound it; EndedAt is zero while it is under way. The
-	// money counts for the day of EndedAt.
+	// BeganAt and EndedAt are its limits in time; EndedAt is zero while it is in progress. The cost
+	// counts for the day of EndedAt.
 	BeganAt time.Time `json:"began_at"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// ClosedAt is when a person stated its cost, By is who, Note is why.
+	// ClosedAt is when a person stated its cost, By who did, Note the reason.
 	ClosedAt time.Time `json:"closed_at,omitzero"`
 	By       string    `json:"by,omitempty"`
 	Note     string    `json:"note,omitempty"`
 }
 
-// Journal is all that an assignment has paid for, over all its rounds and
-// incarnations. Its zero value is empty.
+// Journal has all paid calls of an assignment, over all its rounds and incarnations. Its zero value
+// is empty.
 type Journal struct {
 	calls []Call
 	byID  map[int64]int
@@ -122,13 +118,12 @@ func (j *Journal) Call(id int64) Call {
 	return Call{}
 }
 
-// Next is the Seq of the entry to come.
+// Next is the Seq of the next entry.
 func (j *Journal) Next() int64 { return j.last + 1 }
 
-// Apply takes in the next entry. A number that was skipped is an entry that was
-// lost: if a call began with it, costs that are recorded later still count. An
-// error says why the entry cannot follow what the journal has; the
-// journal is as it was then.
+// Apply adds the next entry. A skipped number means that an entry was lost: if it began a call,
+// costs of that call that are recorded later still count. An error describes why the entry cannot
+// follow the journal's last state; the journal is then unchanged.
 func (j *Journal) Apply(e Entry) error {
 	if e.Seq <= j.last {
 		return fmt.Errorf("entry %d follows entry %d; entry numbers must increase", e.Seq, j.last)
@@ -157,8 +152,7 @@ func (j *Journal) Apply(e Entry) error {
 	return nil
 }
 
-// endsLost reports whether the entry ends a call, in the case that its beginning is
-// lost.
+// endsLost reports whether the entry ends a call, in case the call's first entry is lost.
 func (e Entry) endsLost() bool {
 	ends := e.Kind == Settled || e.Kind == Abandoned || e.Kind == Unsettled
 	return ends && (e.Usage != nil || e.Estimate != nil) && 0 < e.Call && e.Call < e.Seq
@@ -225,8 +219,8 @@ func orZero(u *cost.Usage) cost.Usage {
 	return *u
 }
 
-// Find returns the newest settled call of a key and a request whose answer was
-// stored; nil if there is none.
+// Find returns the newest settled call of a key and a request with a stored answer; nil if there is
+// none.
 func (j *Journal) Find(key session.CallKey, request spec.Digest) *Call {
 	for i := len(j.calls) - 1; i >= 0; i-- {
 		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request && c.Answer != "" {
@@ -236,8 +230,8 @@ func (j *Journal) Find(key session.CallKey, request spec.Digest) *Call {
 	return nil
 }
 
-// FindAny returns the oldest settled call of a request, in one of the attempts and of
-// whatever turn, whose answer was stored and that was not given out; nil if there is none.
+// FindAny returns the oldest settled call of a request, in one of the attempts and of any turn,
+// with a stored answer that was not delivered; nil if there is none.
 func (j *Journal) FindAny(attempts []session.CallKey, request spec.Digest, given func(call int64) bool) *Call {
 	for i := range j.calls {
 		c := &j.calls[i]
@@ -263,7 +257,7 @@ func (j *Journal) NextTurn(attempt session.CallKey) int {
 // Open lists the calls that have begun and not ended.
 func (j *Journal) Open() []Call { return j.in(Begun) }
 
-// Unsettled lists the calls whose cost is not known, or not all of it.
+// Unsettled lists the calls whose cost is not known, or only in part.
 func (j *Journal) Unsettled() []Call { return j.in(Unsettled) }
 
 func (j *Journal) in(state Kind) []Call {
@@ -276,7 +270,7 @@ func (j *Journal) in(state Kind) []Call {
 	return calls
 }
 
-// Spent adds up all that is known to be spent.
+// Spent is the sum of all known costs.
 func (j *Journal) Spent() cost.Usage {
 	var sum cost.Usage
 	for _, c := range j.calls {
@@ -285,7 +279,7 @@ func (j *Journal) Spent() cost.Usage {
 	return sum
 }
 
-// SpentOn adds up what one run has spent on one attempt.
+// SpentOn is what one run has spent on one attempt.
 func (j *Journal) SpentOn(run string, attempt session.CallKey) cost.Usage {
 	var sum cost.Usage
 	for _, c := range j.calls {
@@ -296,9 +290,9 @@ func (j *Journal) SpentOn(run string, attempt session.CallKey) cost.Usage {
 	return sum
 }
 
-// Row sums the journal up for the session's ledger. The calls that are under way
-// keep what reserved says is set aside for them. Those that it does not name keep what was
-// granted, or what they have reported and may cost besides, if that is more.
+// Row is the journal's row in the session's ledger. Calls in progress keep the amounts in reserved.
+// Those that are not in it keep what was granted, or their reported usage with its estimate, if
+// that is more.
 func (j *Journal) Row(reserved map[int64]cost.Amount) Row {
 	row := Row{Entries: j.last}
 	for _, c := range j.calls {

@@ -14,9 +14,8 @@ import (
 // LedgerSchema names the format of a [Ledger].
 const LedgerSchema = "maestro.ledger/v1"
 
-// Ledger is what a session has spent, by assignment, what is set aside for calls
-// under way, and what it may spend. It is a sum of journals and can be made again
-// from them at any time.
+// Ledger is what a session has spent, by assignment, what is reserved for calls in progress, and
+// its limits. It is a sum of journals and can be rebuilt from them at any time.
 type Ledger struct {
 	Schema   string `json:"schema"`
 	Revision int64  `json:"revision"`
@@ -28,25 +27,23 @@ type Ledger struct {
 	Raises []Raise `json:"raises,omitempty"`
 	// Rows are the assignments', by "phase/persona".
 	Rows map[string]Row `json:"rows"`
-	// Warnings are those that were given, oldest first.
+	// Warnings are the warnings so far, oldest first.
 	Warnings []Warning `json:"warnings,omitempty"`
 
-	// day is that of the team, while both are changed together; nil: the session
-	// draws from none.
+	// day is that of the team, while both are changed together; nil: the session draws from no day.
 	day *Day
 }
 
 // Row is what one assignment has spent.
 type Row struct {
-	// Spent is what is known to be spent, by day, agent and model.
+	// Spent is the known cost, by day, agent and model.
 	Spent []Spending `json:"spent,omitempty"`
 	// Unsettled are calls that have ended with unknown cost.
 	Unsettled []UnsettledCall `json:"unsettled,omitempty"`
-	// Reserved is what is set aside for the calls under way, by their id. In a
-	// dimension that no budget limits it is zero for a call of which nobody
-	// knows what it may cost.
+	// Reserved is what is reserved for the calls in progress, by their id. For a call of unknown
+	// cost it is zero in a dimension that no budget limits.
 	Reserved map[int64]cost.Amount `json:"reserved,omitempty"`
-	// Entries is the number of the journal's last entry that the row has.
+	// Entries is the number of the journal's last entry in the row.
 	Entries int64 `json:"entries,omitempty"`
 }
 
@@ -56,7 +53,7 @@ type UnsettledCall struct {
 	Call int64 `json:"call"`
 	// Date is the day, by UTC, on which it ended.
 	Date string `json:"date"`
-	// Estimate is what counts until a person settles it.
+	// Estimate counts until a person settles the call.
 	Estimate cost.Usage `json:"estimate"`
 }
 
@@ -68,14 +65,14 @@ type Spending struct {
 	Model string     `json:"model,omitempty"`
 	Calls int        `json:"calls"`
 	Usage cost.Usage `json:"usage"`
-	// Largest is the most that one call has cost.
+	// Largest is the highest cost of one call.
 	Largest cost.Amount `json:"largest"`
-	// Answered is how many of the calls were of use. What others have cost says
-	// nothing of what the next one may.
+	// Answered is the number of calls with a useful answer. The cost of other calls is no estimate
+	// of the next one.
 	Answered int `json:"answered,omitempty"`
 }
 
-// Warning records that a part of a cap is spent.
+// Warning records that a fraction of a cap is spent.
 type Warning struct {
 	Scope string `json:"scope"`
 	// At is the fraction of the cap, one of the limits' WarnAt.
@@ -102,7 +99,7 @@ func (r *Row) book(c Call) {
 	s.Largest = most(s.Largest, c.Usage.Amount())
 }
 
-// Usage is all that is known to be spent.
+// Usage is the sum of all known costs.
 func (r Row) Usage() cost.Usage {
 	var sum cost.Usage
 	for _, s := range r.Spent {
@@ -111,7 +108,7 @@ func (r Row) Usage() cost.Usage {
 	return sum
 }
 
-// Estimated adds up the estimates of the row's unsettled calls.
+// Estimated is the sum of the estimates of the row's unsettled calls.
 func (r Row) Estimated() cost.Usage {
 	var sum cost.Usage
 	for _, u := range r.Unsettled {
@@ -120,7 +117,7 @@ func (r Row) Estimated() cost.Usage {
 	return sum
 }
 
-// held is what the row takes from budgets: spent, believed to be spent, and set aside.
+// held is what the row takes from budgets: spent, estimated, and reserved.
 func (r Row) held() (spent, reserved cost.Amount) {
 	spent = r.Usage().Amount().Add(r.Estimated().Amount())
 	for _, a := range r.Reserved {
@@ -135,8 +132,8 @@ func rowName(id spec.AssignmentID) string { return id.String() }
 // Row returns an assignment's row; empty if it has none.
 func (l *Ledger) Row(id spec.AssignmentID) Row { return l.Rows[rowName(id)] }
 
-// SetRow replaces an assignment's row with what its journal adds up to, and
-// gives the warnings that are due then.
+// SetRow replaces an assignment's row with the sums of its journal, and adds the warnings that are
+// then due.
 func (l *Ledger) SetRow(id spec.AssignmentID, row Row, now time.Time) []Warning {
 	if l.Rows == nil {
 		l.Rows = map[string]Row{}
@@ -145,7 +142,7 @@ func (l *Ledger) SetRow(id spec.AssignmentID, row Row, now time.Time) []Warning 
 	return l.warn(id, now)
 }
 
-// Usage adds up what is known to be spent by the whole session.
+// Usage is the sum of all known costs of the session.
 func (l *Ledger) Usage() cost.Usage {
 	var sum cost.Usage
 	for _, r := range l.Rows {
@@ -163,7 +160,7 @@ func (l *Ledger) Unsettled() cost.Usage {
 	return sum
 }
 
-// Reserved adds up what is set aside for calls under way.
+// Reserved is the sum of what is reserved for calls in progress.
 func (l *Ledger) Reserved() cost.Amount {
 	var sum cost.Amount
 	for _, r := range l.Rows {
@@ -173,8 +170,8 @@ func (l *Ledger) Reserved() cost.Amount {
 	return sum
 }
 
-// Largest is the most that one call of an agent has cost in this session; ok
-// reports whether there was one that was of use, or that has cost anything.
+// Largest is the highest cost of one call of an agent in this session; ok reports whether there was
+// a call with a useful answer, or with a cost.
 func (l *Ledger) Largest(agent string) (dearest cost.Amount, ok bool) {
 	for _, r := range l.Rows {
 		for _, s := range r.Spent {
@@ -187,9 +184,9 @@ func (l *Ledger) Largest(agent string) (dearest cost.Amount, ok bool) {
 	return dearest, ok
 }
 
-// Guess is what an attempt of an agent may cost of which nobody has said it: as
-// much as its dearest so far, of the session or else of the team's day. The first one
-// of all gets whatever is left, alone.
+// Guess is the assumed cost of an attempt of an agent without a stated cost: that of its most
+// expensive attempt so far, in the session or else on the team's day. The very first attempt gets
+// the whole remaining budget.
 func (l *Ledger) Guess(agent string) (want, least cost.Amount) {
 	if most, ok := l.Largest(agent); ok {
 		return most, most
@@ -202,12 +199,12 @@ func (l *Ledger) Guess(agent string) (want, least cost.Amount) {
 	return cost.Amount{Tokens: whatever, USD: whatever}, cost.Amount{Tokens: 1, USD: 1}
 }
 
-// whatever is wanted for a call that may cost all there is. It is far above what
-// can be spent, and small enough for two of it to be added.
+// whatever is requested for a call that may use the whole budget. It is far above any spending, and
+// small enough for the sum of two.
 const whatever = math.MaxInt64 / 4
 
-// booked is what is set aside of what was granted: what is still without bounds
-// is limited by no budget, and would only spoil the sums.
+// booked is the part of a grant that is reserved. A dimension that is still unlimited has no
+// budget, and would make the sums useless.
 func booked(granted cost.Amount) cost.Amount {
 	if granted.Tokens >= whatever {
 		granted.Tokens = 0
@@ -227,22 +224,20 @@ func PhaseScope(phase string) string { return "phase " + phase }
 // PersonaScope names a persona's budget.
 func PersonaScope(persona string) string { return "persona " + persona }
 
-// scope is one budget that a call draws from.
+// scope is one budget from which a call draws.
 type scope struct {
 	name string
 	cap  spec.Cap
-	// spent includes what is unsettled.
+	// spent includes unsettled estimates.
 	spent, unsettled, reserved cost.Amount
 }
 
-// left is what is neither spent nor reserved; negative is a dimension that is not
-// limited.
+// left is what is neither spent nor reserved; a negative dimension is not limited.
 func (s scope) left() cost.Amount {
 	return left(s.cap, s.spent.Add(s.reserved))
 }
 
-// scopes are the budgets that an assignment's calls draw from, those without a
-// cap left out.
+// scopes are the budgets from which an assignment's calls draw, without those that have no cap.
 func (l *Ledger) scopes(id spec.AssignmentID) []scope {
 	var scopes []scope
 	for _, name := range []string{PersonaScope(id.Persona), PhaseScope(id.Phase), SessionScope} {
@@ -256,7 +251,7 @@ func (l *Ledger) scopes(id spec.AssignmentID) []scope {
 	return scopes
 }
 
-// scope looks a budget up by its name.
+// scope finds a budget by its name.
 func (l *Ledger) scope(name string) scope {
 	s := scope{name: name}
 	switch kind, which, _ := strings.Cut(name, " "); kind {
@@ -291,7 +286,7 @@ func draws(id spec.AssignmentID, name string) bool {
 	return true
 }
 
-// Budget returns a budget's cap, raises included, and what is spent of it.
+// Budget returns a budget's cap, raises included, and its spending.
 func (l *Ledger) Budget(name string) (limit spec.Cap, spent cost.Amount) {
 	s := l.scope(name)
 	return s.cap, s.spent
@@ -306,31 +301,28 @@ func (l *Ledger) MayPay(name string, least cost.Amount) bool {
 type Verdict struct {
 	// Granted is what the call may cost.
 	Granted cost.Amount
-	// Wait: calls under way may free what is missing; ask again.
+	// Wait: calls in progress may free the missing amount; repeat the request.
 	Wait bool
-	// Refused names, in a sentence, the budget that cannot pay for the call; empty:
-	// it may be made, or has to wait.
+	// Refused names, in a sentence, the budget that cannot pay for the call; empty: the call may be
+	// made, or has to wait.
 	Refused string
 	// Scope names that budget.
 	Scope string
-	// Unsettled tells of a refusal that unsettled calls have a part in it: settling
-	// them may help.
+	// Unsettled describes unsettled calls that contribute to a refusal: settling them may help.
 	Unsettled bool
-	// Least is what the refused call needs. Date is set where Scope is the team's
-	// day: which day it is.
+	// Least is what the refused call needs. Date is the day, if Scope is the team's daily budget.
 	Least cost.Amount
 	Date  string
 }
 
-// Aside is what of Granted is set aside: nothing in a dimension that no budget
-// limits, for a call of which nobody knows what it may cost.
+// Aside is the part of Granted that is reserved: for a call of unknown cost, nothing in a dimension
+// that no budget limits.
 func (v Verdict) Aside() cost.Amount { return booked(v.Granted) }
 
-// Reserve sets aside what a call may cost. It grants all of want if that is left.
-// Else it refuses a call that can never fit: one whose least is more than the cap
-// leaves of what is spent, even if all reservations are given back. Else it waits
-// while reservations may free what is missing, and then grants what is left, which
-// covers least. Tokens and money are counted by themselves.
+// Reserve reserves the possible cost of a call. It grants all of want if that is left. It refuses a
+// call that can never fit: least is more than the cap minus what is spent, even without any
+// reservation. Otherwise it waits while reservations may free the missing amount, and then grants
+// what is left, which covers least. Tokens and money are counted separately.
 func (l *Ledger) Reserve(id spec.AssignmentID, call int64, want, least cost.Amount) Verdict {
 	l.unreserve(id, call)
 	scopes := l.scopes(id)
@@ -350,16 +342,14 @@ func (l *Ledger) Reserve(id spec.AssignmentID, call int64, want, least cost.Amou
 	return Verdict{Granted: granted}
 }
 
-// mayFree reports whether reservations that are given back may free some of what is
-// missing of an amount.
+// mayFree reports whether the release of reservations may free a part of the missing amount.
 func (s scope) mayFree(amount cost.Amount) bool {
 	left := s.left()
 	return left.Tokens >= 0 && amount.Tokens > left.Tokens && s.reserved.Tokens > 0 ||
 		left.USD >= 0 && amount.USD > left.USD && s.reserved.USD > 0
 }
 
-// setAside notes what is set aside for a call. The row that callers may hold stays
-// as it is.
+// setAside records a reservation. It does not change a row that callers may hold.
 func (l *Ledger) setAside(id spec.AssignmentID, call int64, amount cost.Amount) {
 	row := l.Row(id)
 	row.Reserved = maps.Clone(row.Reserved)
@@ -373,8 +363,8 @@ func (l *Ledger) setAside(id spec.AssignmentID, call int64, amount cost.Amount) 
 	l.Rows[rowName(id)] = row
 }
 
-// unreserve forgets what an earlier request for the call has set aside: one that
-// is repeated, because its answer was lost, must not wait for itself.
+// unreserve removes the reservation of an earlier request for the call: a repeated request, whose
+// first answer was lost, must not wait for itself.
 func (l *Ledger) unreserve(id spec.AssignmentID, call int64) {
 	row := l.Row(id)
 	if _, ok := row.Reserved[call]; ok {
@@ -384,9 +374,9 @@ func (l *Ledger) unreserve(id spec.AssignmentID, call int64) {
 	}
 }
 
-// Extend sets more aside for a call under way that has turned out dearer than what
-// was set aside for it. It grants all of more if that is left, and else what is
-// left, as long as that covers least. It never says to wait: the call spends on.
+// Extend reserves more for a call in progress that costs more than its reservation. It grants all
+// of more if that is left, and otherwise what is left, if that covers least. It never waits,
+// because the call continues to spend.
 func (l *Ledger) Extend(id spec.AssignmentID, call int64, more, least cost.Amount) Verdict {
 	granted := more
 	for _, s := range l.scopes(id) {
@@ -400,12 +390,12 @@ func (l *Ledger) Extend(id spec.AssignmentID, call int64, more, least cost.Amoun
 	return Verdict{Granted: granted}
 }
 
-// covers reports whether what is left pays for an amount.
+// covers reports whether the remaining budget pays for an amount.
 func covers(left, amount cost.Amount) bool {
 	return (left.Tokens < 0 || amount.Tokens <= left.Tokens) && (left.USD < 0 || amount.USD <= left.USD)
 }
 
-// within cuts an amount to what is left.
+// within limits an amount to what is left.
 func within(left, amount cost.Amount) cost.Amount {
 	if left.Tokens >= 0 {
 		amount.Tokens = min(amount.Tokens, left.Tokens)
@@ -416,7 +406,7 @@ func within(left, amount cost.Amount) cost.Amount {
 	return amount
 }
 
-// left is what a cap leaves; negative is a dimension that is not limited.
+// left is what remains of a cap; a negative dimension is not limited.
 func left(limit spec.Cap, used cost.Amount) cost.Amount {
 	free := func(limit, used int64) int64 {
 		if limit <= 0 {
@@ -427,7 +417,7 @@ func left(limit spec.Cap, used cost.Amount) cost.Amount {
 	return cost.Amount{Tokens: free(limit.Tokens, used.Tokens), USD: cost.USD(free(int64(limit.USD), int64(used.USD)))}
 }
 
-// most is the larger of both, each dimension by itself.
+// most is the larger of both, each dimension separately.
 func most(a, b cost.Amount) cost.Amount {
 	return cost.Amount{Tokens: max(a.Tokens, b.Tokens), USD: max(a.USD, b.USD)}
 }
@@ -448,8 +438,7 @@ func fraction(spent cost.Amount, limit spec.Cap) float64 {
 	return f
 }
 
-// warn gives the warnings that are due for an assignment's budgets, once each for
-// every cap.
+// warn adds the warnings that are due for an assignment's budgets, once each for every cap.
 func (l *Ledger) warn(id spec.AssignmentID, now time.Time) []Warning {
 	var due []Warning
 	for _, s := range l.scopes(id) {
@@ -472,8 +461,8 @@ func (l *Ledger) warn(id spec.AssignmentID, now time.Time) []Warning {
 	return due
 }
 
-// reviewed are warnings after a budget was raised: those that are not true any more
-// are withdrawn, and may be given again; the others speak of the new cap.
+// reviewed are the warnings after a raise: those that are no longer true are removed, and may be
+// repeated; the others get the new cap.
 func reviewed(warnings []Warning, name string, spent cost.Amount, limit spec.Cap) []Warning {
 	var out []Warning
 	for _, w := range warnings {

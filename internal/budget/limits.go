@@ -21,7 +21,7 @@ type Limits struct {
 	WarnAt []float64 `json:"warn_at,omitempty"`
 }
 
-// LimitsOf are a team's limits before anything was raised.
+// LimitsOf are a team's limits, without raises.
 func LimitsOf(t spec.Team) Limits {
 	l := Limits{
 		Session: t.Budget.Cap(), Phases: map[string]spec.Cap{}, Personas: map[string]spec.Cap{},
@@ -54,12 +54,12 @@ func CapOf(t spec.Team, scope string) spec.Cap {
 	return t.Budget.Cap()
 }
 
-// IsZero reports whether nothing is limited.
+// IsZero reports whether there is no limit.
 func (l Limits) IsZero() bool {
 	return l.Session == (spec.Cap{}) && l.Daily == (spec.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
 }
 
-// Equal reports whether both limit the same.
+// Equal reports whether both have the same limits.
 func (l Limits) Equal(m Limits) bool {
 	return l.Session == m.Session && l.Daily == m.Daily && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
 		slices.Equal(l.WarnAt, m.WarnAt)
@@ -67,8 +67,7 @@ func (l Limits) Equal(m Limits) bool {
 
 // Raise is what a person has added to a budget.
 type Raise struct {
-	// ID identifies a raise, so that one that is recorded twice counts
-	// once.
+	// ID identifies a raise, so a raise that is recorded twice counts once.
 	ID string `json:"id"`
 	// Scope names the budget.
 	Scope string      `json:"scope"`
@@ -78,7 +77,7 @@ type Raise struct {
 	When  time.Time   `json:"when"`
 }
 
-// Raise adds to a budget; again under the same id, it does nothing.
+// Raise adds to a budget. A repetition with the same id has no effect.
 func (l *Ledger) Raise(r Raise) {
 	if slices.ContainsFunc(l.Raises, func(before Raise) bool { return before.ID == r.ID }) {
 		return
@@ -88,8 +87,7 @@ func (l *Ledger) Raise(r Raise) {
 	l.Warnings = reviewed(l.Warnings, r.Scope, s.spent, s.cap)
 }
 
-// Limit holds the session to a team's limits in place of those that it had. What was
-// raised stays raised.
+// Limit replaces the session's limits with those of a team. Raises are kept.
 func (l *Ledger) Limit(name string, limits Limits) {
 	l.Team, l.Limits = name, limits
 	for _, w := range slices.Clone(l.Warnings) {
@@ -98,17 +96,17 @@ func (l *Ledger) Limit(name string, limits Limits) {
 	}
 }
 
-// Allowance is one line of the journal of what a session, or a team's day, may
-// spend. Limits replace those of earlier lines; raises add up.
+// Allowance is one line of the journal of limits and raises, of a session or a team's day. Limits
+// replace those of earlier lines; raises add up.
 type Allowance struct {
-	// Team names the session's team, and Limits are that team's; nil: they stay.
+	// Team is the session's team, and Limits are that team's; nil: unchanged.
 	Team   string  `json:"team,omitempty"`
 	Limits *Limits `json:"limits,omitempty"`
-	// Raise is what a person has added; nil: nothing.
+	// Raise is what a person has added; nil: none.
 	Raise *Raise `json:"raise,omitempty"`
 }
 
-// Allow takes in a line of the journal.
+// Allow applies a line of the journal.
 func (l *Ledger) Allow(a Allowance) {
 	if a.Limits != nil {
 		l.Limit(a.Team, *a.Limits)
@@ -118,8 +116,7 @@ func (l *Ledger) Allow(a Allowance) {
 	}
 }
 
-// AllowedSince lists what the journal has to have before a ledger may replace an
-// earlier one.
+// AllowedSince lists the lines that the journal needs before a ledger may replace an earlier one.
 func (l *Ledger) AllowedSince(limits Limits, name string, raises int) []Allowance {
 	var out []Allowance
 	if l.Team != name || !l.Limits.Equal(limits) {
@@ -131,8 +128,7 @@ func (l *Ledger) AllowedSince(limits Limits, name string, raises int) []Allowanc
 	return out
 }
 
-// raised is a budget's cap with what was added to it. What was never limited is
-// not by being raised.
+// raised is a budget's cap with its raises. A raise does not limit a budget that had no cap.
 func (l *Ledger) raised(scope string, limit spec.Cap) spec.Cap {
 	for _, r := range l.Raises {
 		if r.Scope != scope {

@@ -49,8 +49,7 @@ func (l *Ledger) refuse(s scope, least cost.Amount) Verdict {
 	return v
 }
 
-// unsettledCalls names the unsettled calls that a budget holds, and the command that
-// settles them.
+// unsettledCalls names the unsettled calls in a budget, and the command that settles them.
 func (l *Ledger) unsettledCalls(name string) string {
 	if name == DayScope {
 		d := Day{Rows: maps.Clone(l.day.Rows)}
@@ -92,5 +91,5 @@ func settling(session string, n int, call string) string {
 	return fmt.Sprintf("maestro budget settle %s %s --write-off", session, call)
 }
 
-// callName names a call as `maestro budget settle` takes it.
+// callName is the name of a call in the form of `maestro budget settle`.
 func callName(row string, call int64) string { return fmt.Sprintf("%s %d", row, call) }

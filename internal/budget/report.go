@@ -9,22 +9,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Budget is what there is of one budget, for people to see.
+// Budget is the state of one budget, for display.
 type Budget struct {
 	// Scope names it: "session", "phase NAME" or "persona NAME".
 	Scope string
-	// Cap is what may be spent, raises included; zero dimensions are not limited.
+	// Cap is what may be spent, raises included; a zero dimension is not limited.
 	Cap spec.Cap
-	// Spent is what is known to be spent, Unsettled what is believed to be, and
-	// Reserved what is set aside for calls under way.
+	// Spent is the known cost, Unsettled the estimated cost, and Reserved what is reserved for
+	// calls in progress.
 	Spent, Unsettled, Reserved cost.Amount
-	// Left is what is neither spent nor set aside. A dimension that is not
-	// limited is negative.
+	// Left is what is neither spent nor reserved. A negative dimension is not limited.
 	Left cost.Amount
 }
 
-// Budgets lists the session's budgets that limit anything: its own, and those of
-// phases and personas, sorted.
+// Budgets lists the session's budgets with a limit: its own, and those of phases and personas,
+// sorted.
 func (l *Ledger) Budgets() []Budget {
 	names := []string{SessionScope}
 	for _, phase := range slices.Sorted(maps.Keys(l.Limits.Phases)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// USD is an amount of money in billionths of a dollar, so that sums are exact.
-// It is written as a plain decimal number of dollars.
+// USD is an amount of money in billionths of a dollar, so that sums are exact. Its text form is a
+// plain decimal number of dollars.
 type USD int64
 
 // usdDigits is the number of decimals that a USD carries.
@@ -31,11 +31,11 @@ func (u USD) String() string {
 	return sign + whole + "." + frac
 }
 
-// shown is the smallest amount that people are shown: a hundredth of a cent.
+// shown is the smallest displayed amount: a hundredth of a cent.
 const shown USD = 100_000
 
-// Rounded is the amount as people are shown it: to a hundredth of a cent, rounded up, so
-// that what has cost something never looks free.
+// Rounded is the amount for display: to a hundredth of a cent, rounded up, so a cost above zero is
+// never displayed as zero.
 func (u USD) Rounded() USD {
 	if rest := u % shown; rest > 0 {
 		return u - rest + shown
@@ -43,7 +43,7 @@ func (u USD) Rounded() USD {
 	return u
 }
 
-// Dollars is the amount in dollars, as far as a float holds it.
+// Dollars is the amount in dollars, with the precision of a float.
 func (u USD) Dollars() float64 { return float64(u) / 1_000_000_000 }
 
 // MarshalJSON writes the amount as a JSON number, as String formats it.
@@ -90,21 +90,21 @@ type Usage struct {
 	OutputTokens     int64 `json:"output_tokens"`
 	CacheReadTokens  int64 `json:"cache_read_tokens"`
 	CacheWriteTokens int64 `json:"cache_write_tokens"`
-	// ReasoningTokens is how many of the output tokens went into thinking.
+	// ReasoningTokens is how many of the output tokens are reasoning.
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
-	// CacheWrite1hTokens is how many of the cache write tokens are kept for an hour.
+	// CacheWrite1hTokens is how many of the cache write tokens are cached for an hour.
 	CacheWrite1hTokens int64 `json:"cache_write_1h_tokens,omitempty"`
-	// WebSearches is how many searches the provider has made for the model.
+	// WebSearches is how many searches the provider made for the model.
 	WebSearches int64 `json:"web_searches,omitempty"`
-	// CostUSD is the money spent, as far as the agent knows it.
+	// CostUSD is the money spent, as far as the agent reports it.
 	CostUSD USD `json:"cost_usd"`
 }
 
-// MaxReported bounds one report of usage: more is a mistake of the agent,
-// and sums could overflow.
+// MaxReported limits one report of usage: a larger figure is an error of the agent, and sums could
+// overflow.
 const MaxReported = 1_000_000_000_000
 
-// Validate refuses negative and absurd figures.
+// Validate rejects negative and impossible figures.
 func (u Usage) Validate() error {
 	for _, f := range []struct {
 		name  string
@@ -156,7 +156,7 @@ func (u Usage) Minus(v Usage) Usage {
 	}
 }
 
-// Max returns the larger figure of both, each by itself.
+// Max returns the larger value of each figure.
 func (u Usage) Max(v Usage) Usage {
 	return Usage{
 		InputTokens:        max(u.InputTokens, v.InputTokens),
@@ -170,7 +170,7 @@ func (u Usage) Max(v Usage) Usage {
 	}
 }
 
-// Text is the usage for people.
+// Text is the usage for display.
 func (u Usage) Text() string {
 	text := fmt.Sprintf("tokens: %d in, %d out, %d from and %d into the cache", u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens)
 	if u.WebSearches > 0 {
@@ -185,16 +185,16 @@ func (u Usage) Text() string {
 // Prompt is the number of the tokens that were read, cached or not.
 func (u Usage) Prompt() int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
 
-// Tokens is the number of all tokens, read or written, cached or not: what
-// budgets of tokens count. Reasoning is part of the output.
+// Tokens is the number of all tokens, read or written, cached or not: the number that token budgets
+// limit. Reasoning is part of the output.
 func (u Usage) Tokens() int64 {
 	return u.Prompt() + u.OutputTokens
 }
 
-// Amount is what the usage draws from a budget.
+// Amount is the part of the usage that a budget limits.
 func (u Usage) Amount() Amount { return Amount{Tokens: u.Tokens(), USD: u.CostUSD} }
 
-// Amount is a part of a budget: tokens and money, each counted by itself.
+// Amount is a part of a budget: tokens and money, each counted separately.
 type Amount struct {
 	Tokens int64 `json:"tokens"`
 	USD    USD   `json:"usd"`

@@ -49,13 +49,13 @@ type When struct {
 	CacheWrite1h USD `json:"cache_write_1h" yaml:"cache_write_1h,omitempty" jsonschema:"minimum=0"`
 }
 
-// prices are the same as prices of their own; they cost as much for a search.
+// prices converts w to Prices. webSearch is the price of a thousand searches.
 func (w When) prices(webSearch USD) Prices {
 	return Prices{Input: w.Input, Output: w.Output, CacheRead: w.CacheRead, CacheWrite: w.CacheWrite, CacheWrite1h: w.CacheWrite1h, WebSearch: webSearch}
 }
 
-// WithDefaults fills in what nothing is said of: a budget had better be held too early than
-// passed. webSearch is what a thousand searches cost.
+// WithDefaults fills in prices that are not stated. The defaults are high, because it is better to
+// stop a budget too early than to exceed it. webSearch is the price of a thousand searches.
 func (p Prices) WithDefaults(webSearch USD) Prices {
 	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
 	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
@@ -74,8 +74,8 @@ func (p Prices) Has(tier string) bool {
 	return tier == "" || slices.ContainsFunc(p.When, func(w When) bool { return w.Tier == tier })
 }
 
-// Of are the prices of a call of a service tier whose prompt has so many tokens. A tier without
-// prices has those of the usual one.
+// Of are the prices of a call of a service tier with so many tokens in its prompt. A tier without
+// prices has those of the usual tier.
 func (p Prices) Of(tier string, prompt int64) Prices {
 	if !p.Has(tier) {
 		tier = ""
@@ -90,8 +90,9 @@ func (p Prices) Of(tier string, prompt int64) Prices {
 	return best
 }
 
-// Dearest are, for a call of a service tier whose prompt has up to so many tokens, the prices of
-// the dearest input, read from a cache or written to one, and output. hour: it may be cached for an hour.
+// Dearest are the highest prices for input (read from a cache or written to one) and output of a
+// call of a service tier whose prompt has up to so many tokens. hour: the prompt may be cached for
+// an hour.
 func (p Prices) Dearest(tier string, prompt int64, hour bool) (input, output USD) {
 	for _, w := range append([]When{{}}, p.When...) {
 		of := p.Of(tier, min(w.Above+1, prompt))
@@ -103,8 +104,8 @@ func (p Prices) Dearest(tier string, prompt int64, hour bool) (input, output USD
 	return input, output
 }
 
-// Cost is what a usage of a call of a service tier costs at these prices, rounded up to the billionth
-// of a dollar. The usage's own CostUSD plays no part.
+// Cost is the cost of the usage of a call of a service tier at these prices, rounded up to the
+// billionth of a dollar. It ignores the usage's own CostUSD.
 func (p Prices) Cost(u Usage, tier string) USD {
 	of := p.Of(tier, u.Prompt())
 	hour := min(u.CacheWrite1hTokens, u.CacheWriteTokens)

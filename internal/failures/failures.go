@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Category is the kind of failure that ended an attempt. It decides, through
-// [RuleFor], whether there is another attempt and what its prompt contains.
+// Category is the kind of failure that ended an attempt. Through [RuleFor] it decides whether there
+// is another attempt and what its prompt contains.
 type Category string
 
 // The failure categories. Each has a row in the failure table below.
@@ -29,7 +29,7 @@ const (
 	Unknown           Category = "unknown"
 	// ContextOverflow: the conversation no longer fits into the model.
 	ContextOverflow Category = "context_overflow"
-	// TurnLimit: the persona's turns are spent and the work is not finished.
+	// TurnLimit: the persona's turns are used up and the work is not finished.
 	TurnLimit Category = "turn_limit"
 	// Refused: the model declined to do the work.
 	Refused Category = "refused"
@@ -49,47 +49,47 @@ func Categories() []Category {
 // ValidCategory reports whether c is one of the table's.
 func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }
 
-// Weight is how a round's outcome weighs for the breaker of its agent.
+// Weight is how a round's outcome counts for the breaker of its agent.
 type Weight string
 
 // The weights of an outcome.
 const (
-	// CountsAsFailure brings the breaker nearer to opening.
+	// CountsAsFailure adds one to the breaker's count of failures.
 	CountsAsFailure Weight = "failure"
-	// CountsAsSuccess: the agent answered, even if what it answered was wrong.
+	// CountsAsSuccess: the agent answered, even if the answer was wrong.
 	CountsAsSuccess Weight = "success"
-	// Neutral is no evidence about the agent; a probe is given back.
+	// Neutral: the outcome does not depend on the agent; a probe's lease is returned.
 	Neutral Weight = "neutral"
 )
 
-// Owner is who has to act on a failure.
+// Owner is who has to act after a failure.
 type Owner string
 
 // The owners of failures.
 const (
-	// OwnerAgent: the work or the program is wrong. Another attempt may do better.
+	// OwnerAgent: the work or the program is wrong. Another attempt may succeed.
 	OwnerAgent Owner = "agent"
-	// OwnerProvider: a model's or a program's provider does not answer as it should. That is
-	// waited out, and costs no attempt and no round.
+	// OwnerProvider: the provider of a model or a program fails. The failure is waited out, and
+	// uses up no attempt and no round.
 	OwnerProvider Owner = "provider"
-	// OwnerHost: the machine, its store or its worker. What may be over later is waited out
-	// like a provider's outage, and is no evidence about the agent.
+	// OwnerHost: the machine, its store or its worker. A temporary failure is waited out like a
+	// provider's outage, and does not count for the breaker.
 	OwnerHost Owner = "host"
-	// OwnerPerson: only a person can fix it.
+	// OwnerPerson: only a person can correct it.
 	OwnerPerson Owner = "person"
 )
 
-// Start is what the attempt after a failed one starts from.
+// Start is the files and conversation from which the attempt after a failed one starts.
 type Start string
 
 // The starts of an attempt.
 const (
-	// FromInput: its input's files, as if nothing had been tried.
+	// FromInput: its input's files, without those of the failed attempt.
 	FromInput Start = "input"
 	// FromFiles: the files that the failed attempt left.
 	FromFiles Start = "files"
-	// FromConversation: those files, and the conversation where it broke off:
-	// there was nothing wrong with the work.
+	// FromConversation: those files, and the conversation up to the failure: the work itself was
+	// not wrong.
 	FromConversation Start = "conversation"
 )
 
@@ -102,21 +102,20 @@ type Rule struct {
 	RetryAttempt bool
 	// RetryRound: another round, later, may succeed.
 	RetryRound bool
-	// Breaker is how a round that ends this way weighs for the breaker.
+	// Breaker is how a round that ends this way counts for the breaker.
 	Breaker Weight
 	// Start is what the next attempt starts from.
 	Start Start
-	// Fallback: the agent's fallback may do better than the agent itself.
+	// Fallback: the agent's fallback may succeed where the agent itself fails.
 	Fallback bool
 	// Advice is what the next attempt should change.
 	Advice string
-	// Remedy is what a person can do once the work was given up; empty: the
-	// same as Advice.
+	// Remedy is what a person can do after all rounds have failed; empty: the same as Advice.
 	Remedy string
 }
 
-// RuleFor returns the failure table's row for a category. A category that the
-// table does not know is treated as unknown.
+// RuleFor returns the failure table's row for a category. An unlisted category is treated as
+// unknown.
 func RuleFor(c Category) Rule {
 	if !ValidCategory(c) {
 		c = Unknown
@@ -209,16 +208,16 @@ var failureTable = []Rule{
 	},
 }
 
-// Failure is why an attempt did not succeed. It is what the next attempt gets
-// as feedback and what a person reads in a report.
+// Failure is the reason why an attempt failed. The next attempt gets it as feedback, and a person
+// reads it in a report.
 type Failure struct {
-	// Category decides what happens next.
+	// Category decides what follows.
 	Category Category `json:"category"`
 	// Message is one sentence on what failed.
 	Message string `json:"message"`
 	// Output is the evidence: the tail of what the agent or check printed.
 	Output string `json:"output,omitempty"`
-	// Final: another attempt is useless, although the table has one for the category.
+	// Final: another attempt is useless, although the table permits one for the category.
 	Final bool `json:"final,omitempty"`
 	// RetryAfter is the wait that a provider requested; zero: the usual one.
 	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
@@ -235,31 +234,30 @@ func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message 
 // Advice is what the next attempt should change.
 func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }
 
-// Remedy is what a person can do about work that was given up.
+// Remedy is what a person can do after all rounds have failed.
 func (f *Failure) Remedy() string {
 	rule := RuleFor(f.Category)
 	return cmp.Or(rule.Remedy, rule.Advice)
 }
 
-// RetryAttempt reports whether another attempt in the same round makes sense.
+// RetryAttempt reports whether another attempt in the same round is useful.
 func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).RetryAttempt }
 
-// RetryRound reports whether another round makes sense.
+// RetryRound reports whether another round is useful.
 func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).RetryRound }
 
-// AnotherRound reports whether another round follows by itself where this failure has ended
-// one of so many rounds. The rounds of a series count from 1.
+// AnotherRound reports whether another round follows automatically after this failure has ended a
+// round. round counts from 1 within its series.
 func (f *Failure) AnotherRound(round, rounds int) bool { return round < rounds && f.RetryRound() }
 
-// WaitedOut reports whether the failure is the provider's or the host's, and may be over
-// later.
+// WaitedOut reports whether the failure is the provider's or the host's, and may be temporary.
 func (f *Failure) WaitedOut() bool {
 	rule := RuleFor(f.Category)
 	return !f.Final && rule.RetryAttempt && (rule.Owner == OwnerProvider || rule.Owner == OwnerHost)
 }
 
-// Awaited names, in a sentence, what is waited for when failures of the category are
-// waited out: the provider or the machine.
+// Awaited names, for a sentence, what is waited for during failures of the category: the provider
+// or the machine.
 func (c Category) Awaited() string {
 	if RuleFor(c).Owner == OwnerHost {
 		return "machine"

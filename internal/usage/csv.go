@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// WriteCSV writes sums for spreadsheets, which must not take a text for a formula: a row for each,
-// without a total.
+// WriteCSV writes sums for spreadsheets: a row for each, without a total. A spreadsheet must not
+// interpret a text as a formula, so texts are escaped.
 func WriteCSV(out io.Writer, by []string, rows []Row) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(slices.Concat(by, []string{
@@ -31,7 +31,7 @@ func WriteCSV(out io.Writer, by []string, rows []Row) error {
 	return w.Error() // of all writes
 }
 
-// fields are a sum as the fields of a row.
+// fields are the columns of a sum's row.
 func (s Spending) fields() []string {
 	n := func(n int64) string { return strconv.FormatInt(n, 10) }
 	return []string{

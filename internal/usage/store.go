@@ -10,14 +10,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// Session is what a store knows of the costs of a session.
+// Session has the costs of a session in a store.
 type Session struct {
 	Rows []Row
-	// Execution is the status document; zero where there is none, or a damaged one.
+	// Execution is the status document; zero if there is none, or a damaged one.
 	Execution session.Execution
 	Ledger    budget.Ledger
-	// Damage is the damage of the status document, which leaves the team and the order of
-	// the phases unknown; nil: there is none.
+	// Damage is the damage of the status document; then the team and the order of the phases are
+	// unknown. nil: there is none.
 	Damage error
 }
 
@@ -41,7 +41,7 @@ func OfSession(s *store.Store, key session.Key) (read Session, err error) {
 	ids := read.Ledger.Assignments()
 	order := map[string]int{}
 	for i, p := range e.Phases {
-		order[p.Name] = i - len(e.Phases) // before those that the team has no more
+		order[p.Name] = i - len(e.Phases) // before phases that the team does not have any more
 	}
 	slices.SortStableFunc(ids, func(x, y spec.AssignmentID) int { return order[x.Phase] - order[y.Phase] })
 	for _, id := range ids {
@@ -55,8 +55,8 @@ func OfSession(s *store.Store, key session.Key) (read Session, err error) {
 	return read, nil
 }
 
-// ofAssignment takes an assignment's row apart. Of calls whose cost is not known the
-// journal says who made them, and when.
+// ofAssignment splits an assignment's row. The journal has the agents and times of calls with
+// unknown cost.
 func ofAssignment(s *store.Store, key session.Key, id spec.AssignmentID, own Row, row budget.Row) ([]Row, error) {
 	var rows []Row
 	if len(row.Unsettled)+len(row.Reserved) > 0 {

@@ -1,5 +1,5 @@
-// Package usage adds up what sessions have cost, from the ledgers and journals of a store or
-// from the status of a session.
+// Package usage sums the costs of sessions, from the ledgers and journals of a store or from the
+// status of a session.
 package usage
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Keys are the fields that costs can be grouped by.
+// Keys are the fields by which costs can be grouped.
 var Keys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
 
-// Row is what some calls have cost. A sum has only the keys by which it was grouped.
+// Row is the cost of some calls. A sum has only the keys by which it was grouped.
 type Row struct {
 	Team    string `json:"team,omitempty"`
 	Session string `json:"session,omitempty"`
@@ -47,11 +47,10 @@ func (r *Row) Key(name string) *string {
 
 // Spending is a sum of costs.
 type Spending struct {
-	// Calls counts those whose cost is known. Without a store it is zero.
+	// Calls counts those with known cost. Without a store it is zero.
 	Calls int        `json:"calls"`
 	Usage cost.Usage `json:"usage"`
-	// Tokens are all of them together. Without a store, Temporal may know
-	// nothing else.
+	// Tokens is the sum of all tokens. Without a store, Temporal may have only this figure.
 	Tokens int64 `json:"tokens"`
 	// Unsettled is an estimate for calls with unknown cost.
 	Unsettled Unsettled `json:"unsettled"`
@@ -85,8 +84,8 @@ func (s Spending) Add(o Spending) Spending {
 	}
 }
 
-// Sum adds costs up by keys, in the order in which they come; days come newest first. Costs
-// of days before since do not count. Each other cost is in one row, and in the total.
+// Sum groups costs by keys, in the order of their first occurrence; days are sorted, newest first.
+// Costs of days before since are left out. Each other cost is in one row, and in the total.
 func Sum(costs []Row, by []string, since string) (rows []Row, total Spending) {
 	rows = []Row{}
 	at := map[Row]int{}
@@ -113,8 +112,8 @@ func Sum(costs []Row, by []string, since string) (rows []Row, total Spending) {
 	return rows, total
 }
 
-// OfStatus takes the costs of a status apart by assignments, and what it has beyond them.
-// They count on one day.
+// OfStatus lists the costs of a status by assignment, and the costs that belong to none. They are
+// attributed to one day.
 func OfStatus(s session.Status, day string) []Row {
 	var costs []Row
 	add := func(phase, persona string, used cost.Usage) {
