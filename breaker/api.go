@@ -15,25 +15,24 @@ import (
 // WorkflowName is the wire name of [Workflow].
 const WorkflowName = "circuit-breaker"
 
-// WorkflowID is the id of a store's breaker. It has one workflow for all
-// sessions of the store.
+// WorkflowID is the id of a store's breaker: one workflow for all sessions of the store.
 func WorkflowID(store, name string) string { return idPrefix(store) + name }
 
 func idPrefix(store string) string { return "breaker/" + store + "/" }
 
-// NameOf is the breaker that a workflow id names; false for another store's.
+// NameOf is the breaker of a workflow id; false for the id of another store's.
 func NameOf(store, id string) (string, bool) { return strings.CutPrefix(id, idPrefix(store)) }
 
-// StateQuery is the query that answers with a [View].
+// StateQuery is the query that returns a [View].
 const StateQuery = "state"
 
-// MemoKey is where a breaker's memo has its [View].
+// MemoKey is the key of a breaker's [View] in its memo.
 const MemoKey = "breaker"
 
-// UpdateName is the name of an update on the wire.
+// UpdateName is the wire name of an update.
 type UpdateName string
 
-// The updates of a breaker. Each answers with an [Answer].
+// The updates of a breaker. Each returns an [Answer].
 const (
 	// ReportUpdate takes a [session.BreakerReport].
 	ReportUpdate UpdateName = "report"
@@ -47,7 +46,7 @@ const (
 	ResetUpdate UpdateName = "reset"
 )
 
-// AcquireRequest asks for a lease.
+// AcquireRequest requests a lease.
 type AcquireRequest struct {
 	Holder  string       `json:"holder"`
 	Breaker spec.Breaker `json:"breaker"`
@@ -62,7 +61,7 @@ type RenewRequest struct {
 type TripRequest struct {
 	By  string `json:"by"`
 	Why string `json:"why"`
-	// For is how long; zero: until it is reset.
+	// For is for how long; zero: until it is reset.
 	For textfmt.Duration `json:"for,omitempty"`
 }
 
@@ -72,7 +71,7 @@ type ResetRequest struct {
 	Why string `json:"why,omitempty"`
 }
 
-// View is a breaker as its memo shows it.
+// View is the state of a breaker in its memo.
 type View struct {
 	Name string `json:"name"`
 	// Since is when its workflow was first started.
@@ -82,13 +81,13 @@ type View struct {
 	State    State        `json:"state"`
 }
 
-// Answer is what an update came to, and the breaker after it.
+// Answer is the effect of an update, and the breaker after it.
 type Answer struct {
 	Effect Effect `json:"effect"`
 	View
 }
 
-// Status is the view in the form that people and files get.
+// Status is the view in the form for people and files.
 func (v View) Status() session.BreakerStatus {
 	s := v.State
 	status := session.BreakerStatus{

@@ -14,8 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Client reads and changes the breakers of one store. Every call takes at most
-// as long as its context allows.
+// Client reads and changes the breakers of one store. Each call is limited only by its context.
 type Client struct {
 	Temporal client.Client
 	Store    string
@@ -23,14 +22,14 @@ type Client struct {
 	reads reads
 }
 
-// Read returns the breaker as of its last acknowledged update, without a worker
-// and without a trace in its history. A breaker that does not run is closed. Of many
-// callers at a time, several share what is read after they have called.
+// Read returns the breaker as of its last acknowledged update, without a worker and without an
+// event in its history. A breaker that does not run is closed. Concurrent callers share a read that
+// begins after their calls.
 func (c *Client) Read(ctx context.Context, name string) (View, error) {
 	return c.reads.read(ctx, name, c.read)
 }
 
-// Recent is Read for a round that begins or ends: where the breaker was closed and had counted no
+// Recent is Read for a round that begins or ends. If the breaker was closed without a counted
 // failure, the answer may be [QuietFor] old. This client's own updates are in it.
 func (c *Client) Recent(ctx context.Context, name string) (View, error) {
 	return c.reads.recent(ctx, name, c.read)
@@ -44,8 +43,8 @@ func (c *Client) read(ctx context.Context, name string) (View, error) {
 	return view, nil
 }
 
-// List returns the store's running breakers, sorted by name. One that has just
-// been made may be missing for a moment.
+// List returns the store's running breakers, sorted by name. A breaker that has just been created
+// may be missing for a moment.
 func (c *Client) List(ctx context.Context) ([]View, error) {
 	var views []View
 	request := &workflowservice.ListWorkflowExecutionsRequest{
@@ -74,19 +73,18 @@ func (c *Client) List(ctx context.Context) ([]View, error) {
 	}
 }
 
-// Report delivers the outcome of a round. Delivered again under the same id, it
-// counts once.
+// Report delivers the outcome of a round. A repetition with the same id has no effect.
 func (c *Client) Report(ctx context.Context, r session.BreakerReport) (Answer, error) {
 	return c.update(ctx, r.Breaker.Name, r.Breaker, r.ID, ReportUpdate, r)
 }
 
-// Acquire asks to let a round through. It may be asked again under another id:
-// a holder never has more than one lease.
+// Acquire requests a permission for a round. It may be repeated with another id: a holder never has
+// more than one lease.
 func (c *Client) Acquire(ctx context.Context, id string, b spec.Breaker, holder string) (Answer, error) {
 	return c.update(ctx, b.Name, b, id, AcquireUpdate, AcquireRequest{Holder: holder, Breaker: b})
 }
 
-// Renew extends a lease; [Refused] if it has run out.
+// Renew extends a lease; [Refused] if it has expired.
 func (c *Client) Renew(ctx context.Context, id string, b spec.Breaker, holder string) (Answer, error) {
 	return c.update(ctx, b.Name, b, id, RenewUpdate, RenewRequest{Holder: holder})
 }
@@ -101,7 +99,7 @@ func (c *Client) Reset(ctx context.Context, id, name string, r ResetRequest) (An
 	return c.update(ctx, name, spec.Breaker{}, id, ResetUpdate, r)
 }
 
-// update sends an update to a breaker, which is started if it does not run.
+// update sends an update to a breaker, and starts the breaker if it does not run.
 func (c *Client) update(ctx context.Context, name string, b spec.Breaker, id string, update UpdateName, arg any) (Answer, error) {
 	var answer Answer
 	err := entityworkflow.Update(ctx, c.Temporal, entityworkflow.Workflow{

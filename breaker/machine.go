@@ -1,6 +1,6 @@
-// Package breaker is the circuit breaker of an agent: a pure machine, an entity
-// workflow that keeps one machine's state for all sessions of a store, and the
-// client that reads it and reports to it.
+// Package breaker is the circuit breaker of an agent: a pure state machine, an entity workflow that
+// keeps one machine's state for all sessions of a store, and a client that reads it and reports to
+// it.
 package breaker
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// LeaseTime is how long a probe's lease holds without a renewal.
+// LeaseTime is how long a probe's lease is valid without a renewal.
 const LeaseTime = time.Minute
 
-// maxText bounds the texts in a state, which has to fit into a memo.
+// maxText limits the texts in a state, which has to fit into a memo, in bytes.
 const maxText = 200
 
-// Settings are the numbers of one breaker.
+// Settings are the parameters of one breaker.
 type Settings struct {
 	// Threshold is how many counted failures in a row open it.
 	Threshold int `json:"threshold"`
-	// Cooldown is the time that the first opening lasts. It doubles with each
-	// opening in a row, up to MaxCooldown.
+	// Cooldown is how long the first opening lasts. It doubles with each consecutive opening, up to
+	// MaxCooldown.
 	Cooldown    textfmt.Duration `json:"cooldown"`
 	MaxCooldown textfmt.Duration `json:"max_cooldown"`
-	// Probes is how many leases there are once the cooldown is over.
+	// Probes is the number of leases after the cooldown.
 	Probes int `json:"probes"`
 }
 
@@ -37,43 +37,42 @@ func SettingsOf(b spec.Breaker) Settings {
 	return Settings{Threshold: b.Threshold, Cooldown: b.Cooldown, MaxCooldown: b.MaxCooldown, Probes: b.Probes}
 }
 
-// State is all that a breaker remembers. The zero State is a closed breaker
-// that has never heard of anything.
+// State is the whole state of a breaker. The zero State is a closed breaker without any event.
 type State struct {
-	// Open: nothing passes before OpenUntil, and then only probes.
+	// Open: no round may start before OpenUntil, and then only probes.
 	Open bool `json:"open"`
 	// Failures counts the counted failures since the last success.
 	Failures int `json:"failures"`
-	// Generation counts the transitions. An outcome of a round that began
-	// under an earlier one says nothing about now.
+	// Generation counts the transitions. The outcome of a round that began in an earlier generation
+	// is ignored.
 	Generation int64 `json:"generation"`
-	// Trips counts the openings since the breaker was last closed, also those by hand while it was
-	// open. So Generation minus Trips stays the same for as long as the breaker is open.
+	// Trips counts the openings since the breaker was last closed, including those by hand while it
+	// was open. So Generation minus Trips is constant while the breaker is open.
 	Trips int `json:"trips"`
-	// OpenUntil is absolute, so that no restart moves it; zero for a closed
-	// breaker, and for one that is forced open without an end.
+	// OpenUntil is absolute, so a restart does not change it; zero for a closed breaker, and for
+	// one that is open until it is reset.
 	OpenUntil time.Time              `json:"open_until,omitzero"`
 	Probes    []session.BreakerLease `json:"probes,omitempty"`
-	// Forced says who opened the breaker by hand.
+	// Forced records who opened the breaker by hand.
 	Forced *session.BreakerForced `json:"forced,omitempty"`
-	// Revision counts all changes, leases too.
+	// Revision counts all changes, including those of leases.
 	Revision  int64     `json:"revision"`
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	ChangedBy string    `json:"changed_by,omitempty"`
 	Why       string    `json:"why,omitempty"`
-	// LastFailure is the last that counted.
+	// LastFailure is the last failure that counted.
 	LastFailure *session.AttemptFailure `json:"last_failure,omitempty"`
 }
 
-// quiet reports whether nothing has to wait for the breaker, and a success would change nothing.
+// quiet reports whether no round has to wait for the breaker, and a success would change nothing.
 func (s State) quiet() bool { return !s.Open && s.Failures == 0 }
 
-// HalfOpen reports whether the breaker is open and its cooldown over.
+// HalfOpen reports whether the breaker is open and its cooldown is over.
 func (s State) HalfOpen(now time.Time) bool {
 	return s.Open && !s.OpenUntil.IsZero() && !now.Before(s.OpenUntil)
 }
 
-// At names where the breaker stands at a moment.
+// At returns the breaker's state at a time.
 func (s State) At(now time.Time) session.BreakerState {
 	switch {
 	case !s.Open:
@@ -84,28 +83,27 @@ func (s State) At(now time.Time) session.BreakerState {
 	return session.BreakerIsOpen
 }
 
-// Event is something that happens to a breaker: [Report], [Acquire], [Renew],
-// [Trip] or [Reset].
+// Event is an input of a breaker: [Report], [Acquire], [Renew], [Trip] or [Reset].
 type Event interface{ isEvent() }
 
-// Report tells how a round ended that began under Generation. Holder names the
-// lease under which it ran, if it was a probe.
+// Report is the outcome of a round that began under Generation. Holder is the lease under which it
+// ran, if it was a probe.
 type Report struct {
 	Outcome    failures.Weight
 	Generation int64
 	Holder     string
-	// Category and Message say how it failed.
+	// Category and Message describe how it failed.
 	Category failures.Category
 	Message  string
 }
 
-// Acquire asks to let a round through: as a probe, where the breaker is half-open.
+// Acquire requests a permission for a round: as a probe, if the breaker is half-open.
 type Acquire struct{ Holder string }
 
 // Renew extends a lease.
 type Renew struct{ Holder string }
 
-// Trip opens the breaker by hand, until a moment, or until a Reset if Until is zero.
+// Trip opens the breaker by hand, until a time, or until a Reset if Until is zero.
 type Trip struct {
 	By, Why string
 	Until   time.Time
@@ -120,26 +118,26 @@ func (Renew) isEvent()   {}
 func (Trip) isEvent()    {}
 func (Reset) isEvent()   {}
 
-// Effect is what an event came to.
+// Effect is the result of an event.
 type Effect string
 
 // The effects.
 const (
 	// Applied: the event counted.
 	Applied Effect = "applied"
-	// Ignored: the outcome is from before the last transition, or of a round
-	// that holds no lease, or says nothing.
+	// Ignored: the outcome is from before the last transition, or of a round without a lease, or
+	// neutral.
 	Ignored Effect = "ignored"
 	// Passed: the breaker is closed; no lease is needed.
 	Passed Effect = "passed"
 	// Leased: the holder has a lease for [LeaseTime] from now.
 	Leased Effect = "leased"
-	// Refused: the holder has no lease.
+	// Refused: the holder does not get a lease.
 	Refused Effect = "refused"
 )
 
-// Apply is the machine: what an event at a moment makes of a state. random, in
-// [0, 1), spreads the cooldowns. The argument is not changed.
+// Apply is the transition function: the state after an event at a time. random, in [0, 1), spreads
+// the cooldowns. The argument is not changed.
 func Apply(s State, set Settings, e Event, now time.Time, random float64) (State, Effect) {
 	m := machine{State: s, set: set, now: now, random: random}
 	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l session.BreakerLease) bool { return !now.Before(l.Until) })
@@ -165,7 +163,7 @@ func Apply(s State, set Settings, e Event, now time.Time, random float64) (State
 	return m.State, effect
 }
 
-// machine is one application of an event.
+// machine is the application of one event.
 type machine struct {
 	State
 	set    Settings
@@ -198,8 +196,7 @@ func (m *machine) report(r Report) Effect {
 	return Ignored
 }
 
-// probed takes the outcome of a probe: nobody else's counts while the breaker
-// is open.
+// probed applies the outcome of a probe: while the breaker is open, no other outcome counts.
 func (m *machine) probed(r Report) Effect {
 	i := m.lease(r.Holder)
 	if i < 0 {
@@ -267,15 +264,15 @@ func (m *machine) close() {
 	m.Open, m.OpenUntil, m.Failures, m.Trips = false, time.Time{}, 0, 0
 }
 
-// transition begins a new generation, in which nothing of the last one counts.
+// transition begins a new generation, in which outcomes of earlier ones are ignored.
 func (m *machine) transition() {
 	m.Generation++
 	m.Probes, m.Forced, m.ChangedAt = nil, nil, m.now
 	m.ChangedBy, m.Why = "", ""
 }
 
-// cooldown doubles with every trip and is spread by up to a tenth; it is never
-// shorter than the settings say, and never longer than their maximum.
+// cooldown doubles with every trip and is spread by up to a tenth; it is never shorter than the
+// settings' cooldown, and never longer than their maximum.
 func (m *machine) cooldown() time.Duration {
 	wait := spec.Backoff(m.set.Cooldown, m.set.MaxCooldown, m.Trips).Std()
 	return min(wait+time.Duration(m.random*float64(wait)/10), m.set.MaxCooldown.Std())

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// readingLimit bounds one reading.
+// readingLimit limits the time of one reading.
 const readingLimit = 5 * time.Second
 
-// QuietFor is the age up to which [Client.Recent] returns what was read of a breaker that was
-// closed and had counted no failure. What happens on several workers within this time has no
+// QuietFor is the age up to which [Client.Recent] returns the last reading of a breaker that was
+// closed without a counted failure. Events on several workers within this time have no defined
 // order anyway.
 const QuietFor = 100 * time.Millisecond
 
-// reads has those who come while a breaker is being read share the next reading. It begins
-// after all of them have come, so each sees every change that was acknowledged before.
+// reads lets callers that arrive during a reading of a breaker share the next one. It begins after
+// they have arrived, so each caller sees every change that was acknowledged before its call.
 type reads struct {
 	mu sync.Mutex
-	// next are the readings that have yet to begin, by the breaker's name; busy are the
-	// breakers that are being read.
+	// next are the readings that have not begun, by the breaker's name; busy are the breakers that
+	// are being read.
 	next map[string]*reading
 	busy map[string]bool
-	// last are the readings that may stand for later ones.
+	// last are the readings that may be returned again.
 	last map[string]*reading
 }
 
@@ -32,8 +32,8 @@ type reading struct {
 	err  error
 }
 
-// recent returns what a reading found that began at most [QuietFor] ago, and not before this
-// process last changed the breaker, if that was quiet; else what read returns.
+// recent returns a reading that began at most [QuietFor] ago, and after this process last changed
+// the breaker, if that reading was quiet; otherwise it returns what read returns.
 func (r *reads) recent(ctx context.Context, name string, read func(context.Context, string) (View, error)) (View, error) {
 	r.mu.Lock()
 	last := r.last[name]
@@ -51,14 +51,14 @@ func (r *reads) recent(ctx context.Context, name string, read func(context.Conte
 	return r.read(ctx, name, read)
 }
 
-// changed notes that this process may have changed a breaker.
+// changed records that this process may have changed a breaker.
 func (r *reads) changed(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, name)
 }
 
-// expire has a reading stand for no later one.
+// expire prevents that a reading is returned again.
 func (r *reads) expire(name string, old *reading) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *reads) read(ctx context.Context, name string, read func(context.Context
 	}
 }
 
-// join returns the next reading of a breaker, which somebody begins.
+// join returns the next reading of a breaker. Some caller begins it.
 func (r *reads) join(ctx context.Context, name string, read func(context.Context, string) (View, error)) *reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *reads) join(ctx context.Context, name string, read func(context.Context
 	return next
 }
 
-// begin takes the next reading of a breaker; nil: nobody waits for one.
+// begin takes the next reading of a breaker; nil: no caller waits for one.
 func (r *reads) begin(name string) *reading {
 	r.mu.Lock()
 	defer r.mu.Unlock()

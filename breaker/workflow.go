@@ -11,26 +11,24 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// remembered is how many applied updates a breaker knows again after it has
-// continued as new. Within one run, Temporal knows them all.
+// remembered is the number of applied updates that a breaker recognizes after it has continued as
+// new. Within one run, Temporal recognizes all of them.
 const remembered = 1000
 
-// Input is all that a breaker's workflow starts from, and continues as new with.
+// Input is the whole input of a breaker's workflow, also when it continues as new.
 type Input struct {
 	Store string `json:"store"`
 	View
-	// Applied has a short hash of each update that counted lately, the oldest
-	// first.
+	// Applied has a short hash of each of the last updates that counted, oldest first.
 	Applied []string `json:"applied,omitempty"`
 }
 
 // Workflow is a breaker: one machine's state, for all sessions of a store.
 //
-// It changes by updates only. An update that was acknowledged is in the memo,
-// where [Client.Read] sees it; one that is sent again under its id, even to a
-// later run, gets an answer and changes nothing. The workflow never completes:
-// when its history has grown it continues as new between two updates, with
-// everything that counts.
+// Only updates change it. The effect of an acknowledged update is in the memo, which [Client.Read]
+// reads. A repeated update with the same id, also one that is sent to a later run, is answered
+// without effect. The workflow never completes: when its history is long, it continues as new
+// between two updates, with its complete state.
 func Workflow(ctx workflow.Context, in Input) error {
 	e := &running{Input: in}
 	if e.Since.IsZero() {
@@ -121,8 +119,8 @@ func (e *running) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
 	})
 }
 
-// once applies what has not been applied under this id before. The id's hash
-// also is what spreads cooldowns, so that no event is spent on a random number.
+// once applies an update if its id has not been applied. The id's hash also spreads cooldowns, so
+// no event is needed for a random number.
 func (e *running) once(ctx workflow.Context, id string, apply func(random float64) Effect) (Answer, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // never fails
@@ -136,14 +134,14 @@ func (e *running) once(ctx workflow.Context, id string, apply func(random float6
 	return e.answer(ctx, effect)
 }
 
-// apply runs the machine.
+// apply runs the state machine.
 func (e *running) apply(ctx workflow.Context, event Event, random float64) Effect {
 	var effect Effect
 	e.State, effect = Apply(e.State, SettingsOf(e.Settings), event, workflow.Now(ctx).UTC(), random)
 	return effect
 }
 
-// answer shows the breaker in its memo, in the same step that acknowledges the
+// answer writes the breaker's state to its memo, in the same workflow task that acknowledges the
 // update.
 func (e *running) answer(ctx workflow.Context, effect Effect) (Answer, error) {
 	if effect == Applied || effect == Leased {

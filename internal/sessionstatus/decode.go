@@ -13,13 +13,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// memoIn reads a value from a session's memo; its zero where it is not missing.
+// memoIn reads a value from a session's memo; zero if it is missing.
 func memoIn[T any](d *workflowservice.DescribeWorkflowExecutionResponse, key string) T {
 	return Memo[T](d.GetWorkflowExecutionInfo(), key)
 }
 
-// Memo reads a value from the memo of a session, or of a listed one; its zero where it
-// is not missing.
+// Memo reads a value from the memo of a session, or of a listed one; zero if it is missing.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
 	var value, none T
 	payload, ok := info.GetMemo().GetFields()[key]
@@ -38,7 +37,7 @@ func heartbeat(p *workflowpb.PendingActivityInfo) (activities.Heartbeat, bool) {
 	return h, true
 }
 
-// notAdmitted reads the faults out of the error of a session that was refused.
+// notAdmitted reads the reasons from the error of a session that was not admitted.
 func notAdmitted(err error) ([]string, bool) {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) || app.Type() != session.NotAdmitted {
@@ -51,7 +50,7 @@ func notAdmitted(err error) ([]string, bool) {
 	return []string{app.Message()}, true
 }
 
-// helpNeeded reads the help requests out of a session's error.
+// helpNeeded reads the help requests from a session's error.
 func helpNeeded(err error) []session.Request {
 	var app *temporal.ApplicationError
 	var help []session.Request
@@ -61,7 +60,7 @@ func helpNeeded(err error) []session.Request {
 	return nil
 }
 
-// ClosedState is the state of a session that Temporal has closed.
+// ClosedState is the state of a session whose run is closed in Temporal.
 func ClosedState(s enumspb.WorkflowExecutionStatus) session.State {
 	switch s {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:

@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// stored reads the session's status document, with what the records of assignments at work
-// and the breakers that they wait for say since; nil where this store has none.
+// stored reads the session's status document, with later changes from the records of assignments at
+// work and from the breakers that they wait for; nil if this store has no document.
 func (w *Watcher) stored(owner, run string) (*session.Execution, error) {
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return nil, nil
@@ -17,14 +17,14 @@ func (w *Watcher) stored(owner, run string) (*session.Execution, error) {
 	e, err := w.Store.Execution(w.Key())
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil, nil // the next boundary writes it anew
+		return nil, nil // the next boundary writes it again
 	case err != nil:
 		return nil, err
 	case e.Status.Status.Closed():
 		return &e, nil
 	}
 	runs := []string{e.RunID, run}
-	if e.OriginalRun == e.RunID { // else it was reset, and begins its rounds itself
+	if e.OriginalRun == e.RunID { // otherwise it was reset, and starts its rounds itself
 		runs = append(runs, e.FirstRun)
 	}
 	for i := range e.Phases {
@@ -53,9 +53,9 @@ func (w *Watcher) joinPhase(p *session.PhaseStatus, runs ...string) {
 	}
 }
 
-// join adds what an assignment's record says since the boundary of the status document. It
-// returns false where no round of these runs is in it. That the assignment waits for a
-// person or a breaker is the document's to say.
+// join adds what an assignment's record has after the boundary of the status document. It returns
+// false if the record has no round of these runs. Whether the assignment waits for a person or a
+// breaker is only in the document.
 func join(a *session.AssignmentStatus, r session.Record, runs ...string) bool {
 	if len(r.Rounds) == 0 {
 		return false

@@ -25,28 +25,28 @@ import (
 
 // facts are the data of all sources.
 type facts struct {
-	// description is nil for a session that Temporal does not know.
+	// description is nil for a session that Temporal does not have.
 	description *workflowservice.DescribeWorkflowExecutionResponse
-	// document is the status document, joined with records; nil where the store is not at
-	// hand or does not have it.
+	// document is the status document, joined with records; nil if the store is not available or
+	// does not have it.
 	document *session.Execution
-	// ledger is nil where there is no document.
+	// ledger is nil if there is no document.
 	ledger *budget.Ledger
-	// unreadable says why the document cannot be read at the moment.
+	// unreadable is the reason why the document cannot be read at the moment.
 	unreadable error
-	// wait says what the session needs the store for; empty: it does not.
+	// wait is what the session needs the store for; empty: nothing.
 	wait string
-	// queried is a worker's answer, asked for only where there is no document.
+	// queried is a worker's answer. It is requested only if there is no document.
 	queried *session.Status
-	// end is how a closed session that did not complete ended.
+	// end is the end of a closed session that did not complete.
 	end error
-	// idle lists the queues that hold work and that nobody polls.
+	// idle lists the queues with work that have no poller.
 	idle []string
 }
 
-// behind reports whether the document is that of an earlier run of the session: the
-// present one has yet to be admitted, or was refused. A run that was reset, or that
-// continued as new, continues from the document of the one before.
+// behind reports whether the document is that of an earlier run of the session: the current one is
+// not admitted yet, or was refused. A run that was reset, or that continued as new, uses the
+// document of the previous one.
 func (f facts) behind() bool {
 	if f.document == nil || f.description == nil {
 		return false
@@ -56,9 +56,9 @@ func (f facts) behind() bool {
 	return f.document.RunID != info.GetExecution().GetRunId() && !continued
 }
 
-// merge adds to the status document what only Temporal knows: whether the session has
-// ended, and how; retry times, queues and heartbeats. Where there is no document, a worker's
-// answer is the next best, and the memo the least.
+// merge adds to the status document what only Temporal has: whether the session has ended, and how;
+// retry times, queues and heartbeats. Without a document, it uses a worker's answer, and without
+// that the memo.
 func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
 	account(&v, f.ledger)
@@ -89,7 +89,7 @@ func merge(sessionID string, f facts) Session {
 	return complete(v)
 }
 
-// base is the most detailed status that a source has given.
+// base is the most detailed status of all sources.
 func base(sessionID string, f facts) Session {
 	switch {
 	case f.document != nil:
@@ -109,7 +109,7 @@ func base(sessionID string, f facts) Session {
 	return Session{Status: s}
 }
 
-// account has a session's costs and its budget from its ledger.
+// account adds a session's costs and budget from its ledger.
 func account(v *Session, l *budget.Ledger) {
 	if l != nil {
 		v.Limit, v.Spent = l.Budget(budget.SessionScope)
@@ -117,7 +117,7 @@ func account(v *Session, l *budget.Ledger) {
 	}
 }
 
-// Accounted is a stored status with its costs, which the ledger has.
+// Accounted is a stored status with its costs from the ledger.
 func Accounted(s session.Status, l *budget.Ledger) session.Status {
 	s = s.Clone()
 	s.Usage, s.Dropped, s.Unsettled, s.Reserved = l.Usage(), l.Usage(), l.Unsettled(), l.Reserved()
@@ -134,7 +134,7 @@ func Accounted(s session.Status, l *budget.Ledger) session.Status {
 	return s
 }
 
-// usageOf is what the work has cost that a request is about: an assignment's, or a phase's.
+// usageOf is the cost of the work that a request is about: an assignment's, or a phase's.
 func usageOf(h session.Request, l *budget.Ledger) cost.Usage {
 	var used cost.Usage
 	for _, id := range l.Assignments() {
@@ -145,7 +145,7 @@ func usageOf(h session.Request, l *budget.Ledger) cost.Usage {
 	return used
 }
 
-// warnings are the greatest of each budget, by the budgets' names.
+// warnings are the highest of each budget, by the budgets' names.
 func warnings(l *budget.Ledger) []budget.Warning {
 	if l == nil {
 		return nil
@@ -163,7 +163,7 @@ func warnings(l *budget.Ledger) []budget.Warning {
 	return all
 }
 
-// overlay adds what Temporal knows of a running session's activities.
+// overlay adds Temporal's data of a running session's activities.
 func overlay(v *Session, f facts) {
 	v.ClosedAt = nil
 	switch {
@@ -207,7 +207,7 @@ func overlay(v *Session, f facts) {
 	}
 }
 
-// begun notes an attempt at work.
+// begun records an attempt at work.
 func (v *Session) begun(id spec.AssignmentID, attempt Attempt) {
 	if v.Live == nil {
 		v.Live = Live{}
@@ -235,7 +235,7 @@ func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
 	}
 }
 
-// addRound adds a round under way to an assignment whose finished rounds are known.
+// addRound adds a round in progress to an assignment whose finished rounds are known.
 func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	log := h.Log
 	a.Attempts += len(log.Attempts)
@@ -246,9 +246,8 @@ func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	}
 }
 
-// addLive adds what the calls under way have cost so far, which for a whole run of an
-// agent program may be much. The ledger has it once a call has ended, which the
-// heartbeat may not know yet.
+// addLive adds the cost of calls in progress so far, which may be high for a whole run of an agent
+// program. After a call has ended, the ledger has its cost, and the heartbeat may be older.
 func addLive(v *Session, a *session.AssignmentStatus, l *budget.Ledger, id spec.AssignmentID, h activities.Heartbeat) {
 	if l == nil {
 		return
@@ -261,7 +260,7 @@ func addLive(v *Session, a *session.AssignmentStatus, l *budget.Ledger, id spec.
 	}
 }
 
-// delay says what a round waits for that is not at work, with its last heartbeat.
+// delay describes what a waiting round waits for, by its last heartbeat.
 func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
 	if next := p.GetNextAttemptScheduleTime(); next != nil {
 		if o := h.Log.Outage; o != nil {
@@ -275,7 +274,7 @@ func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
 	return "waits for a free worker"
 }
 
-// idleReason names the queues that nobody polls, and what to do.
+// idleReason names the queues without a poller, and what to do.
 func idleReason(f facts) string {
 	store := memoIn[string](f.description, workflows.MemoStore)
 	var agents []string
@@ -290,7 +289,7 @@ func idleReason(f facts) string {
 		strings.Join(agents, ", "), strings.Join(f.idle, ", "))
 }
 
-// end settles a session that Temporal has closed.
+// end sets the end of a session that is closed in Temporal.
 func end(v *Session, f facts) {
 	info := f.description.GetWorkflowExecutionInfo()
 	closed := info.GetCloseTime().AsTime()
@@ -337,7 +336,7 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 	return ""
 }
 
-// settle marks what was under way when a session ended as yet to do.
+// settle sets what was in progress when a session ended to pending.
 func settle(p *session.PhaseStatus, help []session.Request) {
 	for i, a := range p.Assignments {
 		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
@@ -355,7 +354,7 @@ func settle(p *session.PhaseStatus, help []session.Request) {
 	}
 }
 
-// complete leaves no list of the document null.
+// complete replaces null lists of the document with empty ones.
 func complete(v Session) Session {
 	if v.Notes == nil {
 		v.Notes = []string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// idleQueues lists the session's queues that hold work and that nobody polls.
+// idleQueues lists the session's queues with work that have no poller.
 func (w *Watcher) idleQueues(ctx context.Context, f facts) []string {
 	var idle []string
 	info := f.description.GetWorkflowExecutionInfo()
@@ -35,9 +35,9 @@ func (w *Watcher) idleQueues(ctx context.Context, f facts) []string {
 	return idle
 }
 
-// offeredQueues are the queues that the store's live workers serve; nil where
-// the session's store is not at hand. A worker that ended is missed here at
-// once, while Temporal lists its pollers for a while.
+// offeredQueues are the queues that the store's live workers serve; nil if the session's store is
+// not available. A worker that has ended is missing here at once, while Temporal lists its pollers
+// for some time.
 func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
 	if w.Store == nil || memoIn[string](f.description, workflows.MemoStore) != w.Store.ID() {
 		return nil
@@ -59,12 +59,11 @@ func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
 	return queues
 }
 
-// pollerAge is the age at which a poller that Temporal still lists is gone: a
-// poll lasts a minute.
+// pollerAge is the age at which a poller that Temporal still lists counts as gone: a poll takes at
+// most a minute.
 const pollerAge = 70 * time.Second
 
-// unpolled reports whether nobody asks for the work in a queue. Where Temporal
-// does not say, somebody may.
+// unpolled reports whether a queue has no poller. If Temporal does not report pollers, it is false.
 func (w *Watcher) unpolled(ctx context.Context, queue string, kind enumspb.TaskQueueType) bool {
 	answer, err := w.Conn.DescribeTaskQueue(ctx, queue, kind)
 	if err != nil {

@@ -10,32 +10,32 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Session is what is known of a session at one moment.
+// Session is the known state of a session at one moment.
 type Session struct {
 	session.Status
-	// Notes says, a sentence each, what a person should know about the session
-	// besides its status: that nobody serves it, that its history is gone.
+	// Notes lists, a sentence each, facts that a person needs besides the status: for example that
+	// no worker serves the session, or that its history is missing.
 	Notes []string `json:"notes"`
-	// RunID is the run that all of it is about.
+	// RunID is the run that the status is about.
 	RunID string `json:"run_id"`
 	// firstRun is the first of the runs that continue each other as new, up to RunID.
 	firstRun string
-	// Requirement is its first words.
+	// Requirement is the beginning of the requirement.
 	Requirement string `json:"requirement"`
 	// stored: it is from the session's status document.
 	stored bool
-	// Faults says why a session was not admitted.
+	// Faults lists the reasons why a session was not admitted.
 	Faults []string `json:"faults,omitempty"`
-	// Warnings are those of budgets of a running session, the greatest of each.
+	// Warnings are the budget warnings of a running session, the highest of each budget.
 	Warnings []budget.Warning `json:"warnings,omitempty"`
 	// Revision is the status document's.
 	Revision int64 `json:"revision"`
-	// Course is the part of the team's work that the session does, as far as that is known.
+	// Course is the part of the team's work that the session does, if it is known.
 	Course session.Course `json:"course,omitzero"`
-	// Limit and Spent are the session's budget, where there is one.
+	// Limit and Spent are the session's budget, if it has one.
 	Limit spec.Cap    `json:"limit,omitzero"`
 	Spent cost.Amount `json:"spent,omitzero"`
-	// Live has the attempts at work, as Temporal knows them.
+	// Live has the attempts at work, from Temporal.
 	Live Live `json:"live,omitempty"`
 }
 
@@ -68,8 +68,8 @@ func (l *Live) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Attempt is an attempt at work: its number in its round, zero where no heartbeat
-// has told it yet, and when it began.
+// Attempt is an attempt at work: its start time, and its number in its round, which is zero until a
+// heartbeat has reported it.
 type Attempt struct {
 	Number int       `json:"number"`
 	Since  time.Time `json:"since"`

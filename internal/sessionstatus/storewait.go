@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// storeWait describes that a step between phases waits for the store, or a merge for its
-// machine, and why; empty where none does.
+// storeWait describes why a step between phases waits for the store, or a merge for its machine;
+// empty if none does.
 func storeWait(f facts) string {
 	for _, p := range f.description.GetPendingActivities() {
 		switch activities.Name(p.GetActivityType().GetName()) {
@@ -29,7 +29,7 @@ func storeWait(f facts) string {
 	return ""
 }
 
-// StoreWait describes what the session waits for at the store; empty: it does not.
+// StoreWait describes why the session waits for the store; empty: it does not.
 func (w *Watcher) StoreWait(ctx context.Context) (string, error) {
 	d, err := w.description(ctx)
 	f := facts{description: d}

@@ -18,26 +18,25 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// queryPatience bounds the wait for a worker's answer where the store is not at
-// hand.
+// queryPatience limits the wait for a worker's answer if the store is not available.
 const queryPatience = 5 * time.Second
 
-// Watcher looks at one session: in Temporal, and in the store if there is one. It writes
-// no history, and has no state of its own.
+// Watcher reads one session: from Temporal, and from the store if there is one. It writes no
+// history, and has no state.
 type Watcher struct {
-	// Conn is nil where Temporal cannot be reached: then only the store is read.
+	// Conn is nil if Temporal cannot be reached: then only the store is read.
 	Conn *temporalutil.Connection
-	// Namespace is that of the session where there is no connection.
+	// Namespace is that of the session if there is no connection.
 	Namespace string
-	// Store is nil where none is at hand.
+	// Store is nil if none is available.
 	Store *store.Store
 	// Session is the id.
 	Session string
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Key is what the store knows the session by.
+// Key is the session's key in the store.
 func (w *Watcher) Key() session.Key {
 	if w.Conn == nil {
 		return session.Key{Namespace: w.Namespace, Session: w.Session}
@@ -45,24 +44,24 @@ func (w *Watcher) Key() session.Key {
 	return session.Key{Namespace: w.Conn.Namespace, Session: w.Session}
 }
 
-// ErrUnknown says that nobody who was asked knows a session.
+// ErrUnknown reports that neither Temporal nor the store has the session.
 var ErrUnknown = errors.New("session not found")
 
-// OtherWorkflowError says that what has a session's id is something else.
+// OtherWorkflowError reports that the workflow with a session's id is not a session.
 type OtherWorkflowError struct{ id string }
 
 func (e *OtherWorkflowError) Error() string {
 	return e.id + " is a workflow, but not a Maestro session"
 }
 
-// Admitted reports whether a run of the session has begun, or one that continues it as new.
-// The store, where it is at hand, knows by then.
+// Admitted reports whether a run of the session, or one that continues it as new, was admitted. The
+// store, if it is available, has its document by then.
 func (w *Watcher) Admitted(v Session, run string) bool {
 	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.stored)
 }
 
-// Describe is what Temporal knows of the session: [ErrUnknown] where it does not know
-// it, an [OtherWorkflowError] where the session's id is that of another workflow.
+// Describe returns Temporal's description of the session: [ErrUnknown] if Temporal does not have
+// it, an [OtherWorkflowError] if the id is that of another workflow.
 func (w *Watcher) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionInfo, error) {
 	d, err := w.description(ctx)
 	info := d.GetWorkflowExecutionInfo()
@@ -92,9 +91,8 @@ func (w *Watcher) Kept() bool {
 	return err == nil
 }
 
-// Look gathers what is known of the session now. It fails where Temporal cannot be
-// reached, with [ErrUnknown] where neither Temporal nor the store knows the session, and
-// with an [OtherWorkflowError].
+// Look reads the current state of the session. It fails if Temporal cannot be reached, with
+// [ErrUnknown] if neither Temporal nor the store has the session, and with an [OtherWorkflowError].
 func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	if w.Conn == nil {
 		return w.lookInStore()
@@ -135,7 +133,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	return merge(w.Session, f), ctx.Err()
 }
 
-// lookInStore is what the store alone knows of the session.
+// lookInStore is the state of the session in the store alone.
 func (w *Watcher) lookInStore() (Session, error) {
 	var f facts
 	if f.document, f.unreadable = w.stored("", ""); f.document == nil {
@@ -147,15 +145,15 @@ func (w *Watcher) lookInStore() (Session, error) {
 	return complete(v), nil
 }
 
-// LookWithin is a look that is given up after a while.
+// LookWithin is a Look with a time limit.
 func (w *Watcher) LookWithin(ctx context.Context, patience time.Duration) (Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return w.Look(ctx)
 }
 
-// ledger reads the session's ledger; nil where it cannot be read, which `checkpoints
-// verify` explains.
+// ledger reads the session's ledger; nil if it cannot be read. `checkpoints verify` reports the
+// reason.
 func (w *Watcher) ledger() *budget.Ledger {
 	l, err := w.Store.Ledger(w.Key())
 	if err != nil {
@@ -164,7 +162,7 @@ func (w *Watcher) ledger() *budget.Ledger {
 	return &l
 }
 
-// Query asks a worker; nil if none answers in time.
+// Query queries a worker; nil if none answers in time.
 func (w *Watcher) Query(ctx context.Context) *session.Status {
 	bounded, cancel := context.WithTimeout(ctx, queryPatience)
 	defer cancel()
@@ -179,9 +177,8 @@ func (w *Watcher) Query(ctx context.Context) *session.Status {
 	return &s
 }
 
-// Requests says what a running session waits for a person with: in a worker's
-// words or, where none answers, by its status document. known is false where
-// neither says anything.
+// Requests lists the open requests of a running session: by a worker's answer or, if none answers,
+// by its status document. known is false if both are missing.
 func (w *Watcher) Requests(ctx context.Context) (open []session.Request, known bool, err error) {
 	if s := w.Query(ctx); s != nil {
 		return s.Help, true, nil
