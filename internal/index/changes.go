@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// ErrReset says that the index was made anew since a reader was told of changes, or that it is
-// another: the reader has to begin again.
+// ErrReset reports that the reader's position is of an earlier or another index: the reader has to
+// start again.
 var ErrReset = errors.New("the index was made anew")
 
-// Position is up to where a reader knows the changes. The zero Position knows none.
+// Position is the last change that a reader has seen. The zero Position is before all changes.
 type Position struct {
-	// Epoch names the index while it is not made anew.
+	// Epoch identifies the index until it is rebuilt.
 	Epoch    string `json:"epoch"`
 	Sequence int64  `json:"sequence"`
 }
 
-// Change says that a session has changed.
+// Change reports that a session has changed.
 type Change struct {
 	Session string `json:"session"`
 	// Removed: the store does not have it any more.
@@ -28,7 +28,7 @@ type Change struct {
 }
 
 // Changes lists the sessions of a namespace that refreshes have found changed since a position,
-// each once, in the order of their last changes, and the position that a reader has then.
+// each once, in the order of their last changes, and the new position of the reader.
 func (x *Index) Changes(ctx context.Context, namespace string, after Position) (changes []Change, now Position, err error) {
 	err = x.use(ctx, func(db *sql.DB) error {
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -59,7 +59,7 @@ func (x *Index) Changes(ctx context.Context, namespace string, after Position) (
 	return changes, now, nil
 }
 
-// position is up to where there are changes.
+// position is the position of the last change.
 func position(ctx context.Context, db querier) (p Position, err error) {
 	found := false
 	err = each(ctx, db, "SELECT epoch, sequence FROM state", nil, func(row *values) error {

@@ -13,8 +13,8 @@ const (
 	bcachefsMagic = 0xca451a4e
 )
 
-// fit refuses a directory in which several processes cannot share a database: on a file system
-// of another host they would not share its memory.
+// fit rejects a directory in which several processes cannot share a database: on a file system of
+// another host, processes do not share the memory of the database.
 func fit(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

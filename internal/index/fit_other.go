@@ -2,5 +2,5 @@
 
 package index
 
-// fit refuses a directory that the database cannot be in; not known here.
+// fit rejects a directory that cannot hold the database; on this system it checks nothing.
 func fit(string) error { return nil }

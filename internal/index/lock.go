@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPause is between two tries to take a lock.
+// lockPause is the time between two tries to take a lock.
 const lockPause = 5 * time.Millisecond
 
-// lockFile waits for the lock on a file, which stays.
+// lockFile waits for the lock on a file. The file is not removed.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

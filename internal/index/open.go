@@ -23,41 +23,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// Options says how an index is used.
+// Options are the settings of an index.
 type Options struct {
-	// Log is told when the index is made anew, and why; nil: nobody is.
+	// Log receives a message when the index is rebuilt, with the reason; nil: it is not logged.
 	Log *slog.Logger
-	// InMemory keeps the index of this process to itself.
+	// InMemory keeps the index in the memory of this process.
 	InMemory bool
 }
 
-// Index is an open index. Its methods may be used by many goroutines.
+// Index is an open index. Its methods are safe for concurrent use.
 type Index struct {
 	store *store.Store
 	log   *slog.Logger
 	// path is the file of the index.
 	path string
 
-	// refreshing is held by a refresh; begun counts them, and last has the last of each
+	// refreshing is held by a refresh; begun counts refreshes, and last has the last one of each
 	// namespace.
 	refreshing sync.Mutex
 	begun      atomic.Int64
 	last       map[string]lastRefresh
-	// mu guards what is below; whoever uses the database holds it for reading.
+	// mu guards the fields below; users of the database hold it for reading.
 	mu sync.RWMutex
 	db *sql.DB
-	// file is the database's, by which a replaced one is seen; nil: it is in memory.
+	// file is the database's, to detect that it was replaced; nil: the database is in memory.
 	file os.FileInfo
-	// inMemory says why it is in memory; nil: it is not.
+	// inMemory is the reason why it is in memory; nil: it is not.
 	inMemory error
 }
 
-// busyLimit is how long another process may write before this one gives up.
+// busyLimit is how long a wait for another process's write lasts at most.
 const busyLimit = 15 * time.Second
 
-// Open opens the index of a store, or makes it. Where the store's directory cannot have one it
-// is in memory ([Index.InMemory]). It knows nothing yet of what has changed: see
-// [Index.Refresh].
+// Open opens the index of a store, or creates it. If the store's directory cannot hold one, it is
+// in memory ([Index.InMemory]). It may be out of date: see [Index.Refresh].
 func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 	x := &Index{
 		store: s, log: o.Log, last: map[string]lastRefresh{},
@@ -85,16 +84,16 @@ func (x *Index) Close() error {
 	return x.db.Close()
 }
 
-// InMemory says why the index is in memory, so that each process has to read the whole store;
-// nil: it is in a file.
+// InMemory is the reason why the index is in memory, so that each process has to read the whole
+// store; nil: it is in a file.
 func (x *Index) InMemory() error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.inMemory
 }
 
-// open opens the database, in memory if it cannot be in a file. A file that is damaged, as an
-// error says, is replaced. mu is held, or nobody has the index yet.
+// open opens the database, in memory if it cannot be in a file. damage, if not nil, is the reason
+// to replace the file. mu is held, or the index is not shared yet.
 func (x *Index) open(ctx context.Context, damage error) error {
 	if x.inMemory == nil {
 		err := x.openFile(ctx, damage)
@@ -155,7 +154,7 @@ func (x *Index) openFile(ctx context.Context, damage error) error {
 	return x.replace(ctx)
 }
 
-// prepare makes the directory of the index and refuses one that the database cannot be in.
+// prepare makes the directory of the index and rejects one that cannot hold the database.
 func (x *Index) prepare() error {
 	dir := filepath.Dir(x.path)
 	if err := os.Mkdir(dir, 0o700); err == nil {
@@ -166,7 +165,7 @@ func (x *Index) prepare() error {
 	return fit(dir)
 }
 
-// give hands what root has made in a store of another user to that user.
+// give makes the owner of the store the owner of what root has created in it.
 func (x *Index) give(path string) {
 	if os.Geteuid() != 0 {
 		return
@@ -180,8 +179,8 @@ func (x *Index) give(path string) {
 	}
 }
 
-// replace makes the file anew. What others still have open is theirs alone from then on, and
-// they notice at their next refresh.
+// replace creates a new file. Processes that have the old file open continue to use it until their
+// next refresh, which detects the replacement.
 func (x *Index) replace(ctx context.Context) error {
 	old, _ := filepath.Glob(filepath.Join(filepath.Dir(x.path), "sessions.v*.sqlite*"))
 	for _, path := range old {
@@ -241,11 +240,11 @@ func (x *Index) create(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// errOther says that a file is no index that this program can use.
+// errOther reports that a file is not an index that this program can use.
 var errOther = errors.New("it is not an index of this store and version")
 
-// check refuses what is not a usable index of this store. One that was written before the
-// machine was started last may have lost any part of what was written.
+// check rejects a file that is not a usable index of this store. An index that was written before
+// the last start of the machine may have lost any of its writes.
 func (x *Index) check(ctx context.Context, db *sql.DB) error {
 	var version int
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -267,13 +266,13 @@ func (x *Index) check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// bootID changes with each start of the machine; empty: nobody knows.
+// bootID changes with each start of the machine; empty: unknown.
 func bootID() string {
 	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(data))
 }
 
-// damaged tells of an error that the file has to be replaced.
+// damaged reports whether an error requires that the file is replaced.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	switch {
@@ -289,7 +288,7 @@ func damaged(err error) bool {
 	return errors.Is(err, errValue)
 }
 
-// errValue says that a column has what this package has not put there.
+// errValue reports that a column has a value that this package has not written.
 var errValue = errors.New("the index has a value of another kind")
 
 // transact runs a short transaction that writes.
@@ -305,7 +304,7 @@ func transact(ctx context.Context, db *sql.DB, change func(tx *sql.Tx) error) er
 	return tx.Commit()
 }
 
-// use runs an operation on the database. After damage it is made anew, filled and tried again.
+// use runs an operation on the database. After damage it rebuilds the database and retries.
 func (x *Index) use(ctx context.Context, run func(db *sql.DB) error) error {
 	db, err := x.try(run)
 	if !damaged(err) || ctx.Err() != nil {
@@ -327,7 +326,7 @@ func (x *Index) try(run func(db *sql.DB) error) (*sql.DB, error) {
 	return x.db, run(x.db)
 }
 
-// refill replaces a database that is damaged and reads again what it had.
+// refill replaces a damaged database and reads its content from the store again.
 func (x *Index) refill(ctx context.Context, db *sql.DB, damage error) error {
 	if err := x.reopen(ctx, db, damage); err != nil {
 		return err
@@ -340,7 +339,7 @@ func (x *Index) refill(ctx context.Context, db *sql.DB, damage error) error {
 	return nil
 }
 
-// reopen opens the database again, unless that has been done since db was in use.
+// reopen opens the database again, unless another caller has done that since db was in use.
 func (x *Index) reopen(ctx context.Context, db *sql.DB, damage error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -351,7 +350,7 @@ func (x *Index) reopen(ctx context.Context, db *sql.DB, damage error) error {
 	return x.open(ctx, damage)
 }
 
-// replaced reports whether the file is not the one that is open.
+// replaced reports whether the file is a different one from the open one.
 func (x *Index) replaced() (*sql.DB, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

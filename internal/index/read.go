@@ -18,28 +18,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
-// maxRequirement is how much of a requirement is kept, in bytes.
+// maxRequirement is how much of a requirement the index has, in bytes.
 const maxRequirement = 2000
 
-// seen is what the documents of a session looked like before they were read.
+// seen is the state of a session's documents before they were read.
 type seen struct {
 	// modified is when a document of the session itself was last replaced.
 	modified int64
-	// records is when a record was last replaced; unwatched: that does not matter.
+	// records is when a record was last replaced; unwatched: it is not needed.
 	records int64
-	// journals has when the journals were last written that say more than the ledger.
+	// journals has when those journals were last written that have entries which the ledger does
+	// not have.
 	journals map[string]int64
-	// again: it has to be read again in any case, because it may have changed afterwards
-	// without a later time.
+	// again: it has to be read again in any case, because a later change may have the same time.
 	again bool
 }
 
 const unwatched int64 = -1
 
-// raciness is how recent a change may be so that a later one may bear the same time.
+// raciness is the age below which a later change may have the same time.
 const raciness = 2 * time.Second
 
-// entry is all that the index has of a session.
+// entry is the data of a session in the index.
 type entry struct {
 	Session
 	// Listed: the session has a status document.
@@ -56,15 +56,15 @@ type fact struct {
 	Numbers                            numbers
 }
 
-// reading reads sessions of one refresh.
+// reading is the reading of sessions in one refresh.
 type reading struct {
 	store *store.Store
 	// now is the time of the storage when the reading began.
 	now time.Time
 }
 
-// look looks at the documents of a session, without reading them: those that had to be looked
-// at last time, too.
+// look reads the times of a session's documents, not their content. It also looks at the documents
+// that the last refresh has listed.
 func (r reading) look(key session.Key, modified int64, last seen) (seen, error) {
 	now := seen{modified: modified, records: unwatched}
 	if last.records != unwatched {
@@ -91,7 +91,7 @@ func (r reading) look(key session.Key, modified int64, last seen) (seen, error) 
 	return now, nil
 }
 
-// isRecent reports whether something was changed so lately that a later change may not show.
+// isRecent reports whether a change is so recent that a later one may have the same time.
 func (r reading) isRecent(s seen) bool {
 	limit := nanoseconds(r.now.Add(-raciness))
 	recent := s.modified > limit || s.records > limit
@@ -101,8 +101,8 @@ func (r reading) isRecent(s seen) bool {
 	return recent
 }
 
-// read reads the documents of a session, which looked like this before. Damage is in the
-// entry's place what a session without the document would have, and returned.
+// read reads the documents of a session; before is their state before. For a damaged document, the
+// entry has the values of a session without it, and the damage is returned.
 func (r reading) read(ctx context.Context, key session.Key, before seen) (e entry, damage, err error) {
 	costs, err := usage.OfSession(r.store, key)
 	if err != nil {
@@ -128,8 +128,8 @@ func (r reading) read(ctx context.Context, key session.Key, before seen) (e entr
 	return e, errors.Join(costs.Damage, damage), nil
 }
 
-// watch notes what to look at next time. What was not looked at before the documents were read
-// is looked at first next time, and they are read again.
+// watch records what the next refresh looks at. Documents that were not looked at before they were
+// read are read again next time.
 func (e *entry) watch(before seen, ledger budget.Ledger) {
 	e.seen = seen{modified: before.modified, records: unwatched}
 	lost := ledger.Revision == 0 // it is the sum of the journals
@@ -151,7 +151,7 @@ func (e *entry) watch(before seen, ledger budget.Ledger) {
 	}
 }
 
-// ofStatus takes over what the status document says.
+// ofStatus copies the fields of the status document.
 func (e *entry) ofStatus(x session.Execution) {
 	e.Store, e.Team, e.Status, e.Reason = x.Store, x.Team, x.Status.Status, textfmt.Shorten(x.Reason, session.MaxMessage)
 	e.StartedAt, e.ClosedAt, e.UpdatedAt = x.StartedAt, x.ClosedAt, x.UpdatedAt
@@ -179,7 +179,7 @@ func (e *entry) ofStatus(x session.Execution) {
 	}
 }
 
-// ofCheckpoint takes over what only the newest checkpoint says.
+// ofCheckpoint copies the fields that only the newest checkpoint has.
 func (e *entry) ofCheckpoint(ctx context.Context, s *store.Store, name spec.Digest) error {
 	if name == "" {
 		return nil
@@ -202,7 +202,7 @@ func (e *entry) ofCheckpoint(ctx context.Context, s *store.Store, name spec.Dige
 	return nil
 }
 
-// factsOf takes the costs of a row apart.
+// factsOf splits the costs of a row.
 func factsOf(r usage.Row) []fact {
 	var facts []fact
 	add := func(kind int64, n numbers) {
@@ -220,8 +220,8 @@ func factsOf(r usage.Row) []fact {
 	return facts
 }
 
-// work is what came of the assignments that were at work in this session. A fork does not have
-// the attempts of its origin.
+// work is the result of the assignments that were at work in this session. A fork does not have the
+// attempts of its origin.
 func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
 	var facts []fact
 	for _, p := range x.Phases {
@@ -248,7 +248,7 @@ func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
 	return facts
 }
 
-// day is the day, by UTC, on which the session was started; empty: nobody knows.
+// day is the day, by UTC, on which the session was started; empty: unknown.
 func (s *Session) day() string {
 	if s.StartedAt == nil {
 		return ""
@@ -256,20 +256,20 @@ func (s *Session) day() string {
 	return budget.Date(*s.StartedAt)
 }
 
-// digest names all that the index has of the session.
+// digest identifies the session's data in the index.
 func (e *entry) digest() (string, error) {
 	data, err := json.Marshal(e)
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16]), err
 }
 
-// search is the text that a search looks into.
+// search is the text for searches.
 func (e *entry) search() string { return strings.ToLower(e.Session.Session + "\n" + e.Requirement) }
 
-// never is before all times.
+// never is before all other times.
 const never = math.MinInt64
 
-// nanoseconds is a time as the database has it.
+// nanoseconds is a time in the database's form.
 func nanoseconds(t time.Time) int64 {
 	switch year := t.Year(); {
 	case year < 1678:

@@ -20,37 +20,37 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// Refreshed is what a refresh has done.
+// Refreshed is the result of a refresh.
 type Refreshed struct {
-	// Sessions is how many there are, Read how many were read, Changed and Removed how many
-	// have a new sequence.
+	// Sessions is the number of sessions, Read the number of those that were read, Changed and
+	// Removed the numbers of those with a new sequence.
 	Sessions, Read, Changed, Removed int
-	// Position is up to where there are changes then, those that others have found included.
+	// Position is the position of the last change after the refresh, including those that other
+	// processes found.
 	Position Position
-	// Skipped is how many sessions could not be read. The index has what it had of them, and
-	// the next refresh tries again.
+	// Skipped is the number of sessions that could not be read. Their previous data stays in the
+	// index, and the next refresh tries again.
 	Skipped int
-	// Faults says what is wrong with them, and with documents that others can stand for; of
-	// many, the first.
+	// Faults describe the errors of these sessions, and of damaged documents that could be replaced
+	// by others; if there are many, the first.
 	Faults []error
 }
 
 const (
-	// maxFaults bounds the faults that are kept.
+	// maxFaults limits the faults that are returned.
 	maxFaults = 100
 	// batch is how many sessions are written in one transaction.
 	batch = 200
 )
 
-// lastRefresh is a refresh that has succeeded: the how many of the process, and what it did.
+// lastRefresh is a successful refresh: its number in the process, and its result.
 type lastRefresh struct {
 	number int64
 	done   Refreshed
 }
 
-// Refresh brings the index up to date with the sessions of a namespace by reading those that
-// have changed. It is done by one goroutine of the process at a time; those that wait share the
-// next one.
+// Refresh updates the index with the sessions of a namespace by reading those that have changed.
+// One goroutine of the process does it at a time; those that wait share the next one.
 func (x *Index) Refresh(ctx context.Context, namespace string) (Refreshed, error) {
 	if err := spec.CheckSession(namespace); err != nil {
 		return Refreshed{}, fmt.Errorf("namespace: %w", err)
@@ -69,7 +69,7 @@ func (x *Index) Refresh(ctx context.Context, namespace string) (Refreshed, error
 	return done, err
 }
 
-// refreshOrReopen is as Refresh. A file that was removed or is damaged is made anew.
+// refreshOrReopen is Refresh. It rebuilds a file that was removed or is damaged.
 func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshed, error) {
 	db, gone := x.replaced()
 	if gone {
@@ -89,7 +89,7 @@ func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshe
 	return x.refresh(ctx, namespace)
 }
 
-// refresh is as Refresh, with the database as it is.
+// refresh is Refresh, without a check of the database.
 func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, err error) {
 	var known map[string]seen
 	if _, err = x.try(func(db *sql.DB) error { known, err = knownSessions(ctx, db, namespace); return err }); err != nil {
@@ -143,7 +143,7 @@ func newest(changes []store.Changed) time.Time {
 	return at
 }
 
-// readAll reads sessions and puts them into the index, some at a time.
+// readAll reads sessions and writes them to the index, in batches.
 func (x *Index) readAll(ctx context.Context, r reading, namespace string, stale, known map[string]seen, done *Refreshed) error {
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(stale)), batch) {
 		entries, faults := make([]*entry, len(names)), make([]error, len(names))
@@ -180,8 +180,8 @@ func (x *Index) readAll(ctx context.Context, r reading, namespace string, stale,
 	return nil
 }
 
-// knownSessions is what the sessions of a namespace looked like when they were read. It comes as
-// one text, which takes a third of the time of as many rows.
+// knownSessions is the state of the documents of a namespace's sessions when they were last read.
+// It is read as one text, which takes a third of the time of separate rows.
 func knownSessions(ctx context.Context, db *sql.DB, namespace string) (map[string]seen, error) {
 	known := map[string]seen{}
 	const query = `SELECT count(*), ifnull(group_concat(session || ' ' || modified || ' ' || records || ' ' || again || ' ' || journals, char(10)), '')

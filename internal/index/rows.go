@@ -7,15 +7,15 @@ import (
 	"math"
 )
 
-// values are those of one row, read from the left. What is of another kind than was asked for
-// is noted.
+// values are those of one row, read from the left. A value of another kind than expected is
+// recorded as an error.
 type values struct {
 	of    []any
 	next  int
 	wrong bool
 }
 
-// integer is a whole number. A sum that is too large for one is no damage: it is the largest.
+// integer is a whole number. A sum that is too large is not damage: it is the largest number.
 func (v *values) integer() int64 {
 	of := v.of[v.next]
 	v.next++
@@ -43,7 +43,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, arguments ...any) (*sql.Rows, error)
 }
 
-// each runs a query and passes each row on.
+// each runs a query and calls a function for each row.
 func each(ctx context.Context, db querier, query string, arguments []any, row func(v *values) error) (err error) {
 	rows, err := db.QueryContext(ctx, query, arguments...)
 	if err != nil {

@@ -2,16 +2,16 @@ package index
 
 import "strings"
 
-// schemaVersion is that of the tables below and of what is put into them. It is part of the
-// file's name, so that programs of two versions do not replace each other's file.
+// schemaVersion is the version of the tables below and of their content. It is part of the file's
+// name, so that programs of two versions do not replace each other's file.
 const schemaVersion = 3
 
 // schema makes the tables. Times are nanoseconds since 1970.
 //
-// What the documents of a session looked like is in a table of its own, which is small, since
-// each refresh reads all of it. A fact is what a session has spent on a day with one agent and model in an assignment, or
-// what came of an assignment. What it is about is its cell, which adds up the facts of all
-// sessions: sums over sessions read few cells and not many facts.
+// The state of a session's documents is in a separate, small table, because each refresh reads all
+// of it. A fact is what a session has spent on a day with one agent and model in an assignment, or
+// the result of an assignment. The subject of facts is a cell, which has the sums of all sessions:
+// sums over sessions read a few cells instead of many facts.
 //
 //nolint:gosec // the columns are named below
 var schema = `
@@ -49,16 +49,16 @@ CREATE TABLE facts (
   PRIMARY KEY (kind, session, position)) WITHOUT ROWID;
 `
 
-// The kinds of facts. Those of one kind lie together, in the order of sessions.
+// The kinds of facts. Those of one kind are stored together, in the order of sessions.
 const (
 	spent int64 = iota
 	unsettled
 	reserved
-	// worked is what came of an assignment.
+	// worked is the result of an assignment.
 	worked
 )
 
-// costs and outcomes are the figures of facts: those of money, and those of work.
+// costs and outcomes are the columns of facts: those of costs, and those of work.
 var (
 	costs    = []string{"calls", "input", "output", "cache_read", "cache_write", "reasoning", "cost"}
 	outcomes = []string{"assignments", "finished", "failed", "attempts", "failures", "lost"}
@@ -68,7 +68,7 @@ var (
 // numbers are the values of all figures, in their order.
 type numbers [13]int64
 
-// columns lists names, each between two texts.
+// columns lists names, each with a prefix and a suffix.
 func columns(names []string, before, after string) string {
 	return before + strings.Join(names, after+", "+before) + after
 }

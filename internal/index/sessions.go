@@ -13,18 +13,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Session is what the index has of a session.
+// Session is the data of a session in the index.
 type Session struct {
 	Namespace string        `json:"namespace"`
 	Session   string        `json:"session"`
 	Team      string        `json:"team"`
 	Status    session.State `json:"status"`
-	// Phases are the phases under way.
+	// Phases are the phases in progress.
 	Phases []string `json:"phases"`
 	// Requirement is the beginning of the requirement, and Reason the status document's.
 	Requirement string `json:"requirement"`
 	Reason      string `json:"reason,omitempty"`
-	// Tokens and CostUSD are what is known to be spent.
+	// Tokens and CostUSD are the known cost.
 	Tokens  int64    `json:"tokens"`
 	CostUSD cost.USD `json:"cost_usd"`
 	// Store is the id of the session's store.
@@ -39,48 +39,50 @@ type Session struct {
 	FirstRun string `json:"first_run,omitempty"`
 	// Origin is the session that it was forked from; empty: none.
 	Origin string `json:"origin,omitempty"`
-	// Requests is how many requests wait for an answer; the oldest does since WaitingSince.
+	// Requests is the number of open requests; the oldest is open since WaitingSince.
 	Requests     int        `json:"requests"`
 	WaitingSince *time.Time `json:"waiting_since,omitempty"`
-	// Answers is how many requests people have answered, and Waited how long these waited.
+	// Answers is the number of requests that people have answered, and Waited the total time that
+	// these waited.
 	Answers int           `json:"answers,omitempty"`
 	Waited  time.Duration `json:"waited,omitempty"`
-	// Approvals is how many of them were approvals of phases, and Approving how long these waited.
+	// Approvals is the number of those that were approvals of phases, and Approving the total time
+	// that these waited.
 	Approvals int           `json:"approvals,omitempty"`
 	Approving time.Duration `json:"approving,omitempty"`
-	// AlertedAt is when the session has raised its last alert.
+	// AlertedAt is when the session last raised an alert.
 	AlertedAt *time.Time `json:"alerted_at,omitempty"`
-	// Labels are those that the session was given.
+	// Labels are the session's labels.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Filter selects sessions. The zero value of a field selects all.
 type Filter struct {
 	Namespace string
-	// Teams and Status list those of which one holds.
+	// Teams and Status list permitted values.
 	Teams  []string
 	Status []session.State
-	// Since and Until bound when the session was started: not before Since, before Until.
+	// Since and Until limit the start of the session: not before Since, before Until.
 	Since, Until time.Time
 	// AlertedSince selects sessions that have raised an alert then or later.
 	AlertedSince time.Time
-	// Labels have to be there, with these values.
+	// Labels are required labels, with these values.
 	Labels map[string]string
-	// Text is in the session's name or its requirement, in upper or lower case.
+	// Text is a part of the session's name or its requirement, in upper or lower case.
 	Text string
-	// After is the last session of the page before.
+	// After is the last session of the previous page.
 	After Cursor
-	// Limit is the most that are returned; zero: no limit.
+	// Limit is the maximum number of sessions; zero: no limit.
 	Limit int
 }
 
-// Cursor is a place in a list of sessions, the newest first.
+// Cursor is a position in a list of sessions, newest first.
 type Cursor struct {
 	StartedAt time.Time
 	Session   string
 }
 
-// Cursor is the place of a session.
+// Cursor is the position of a session.
 func (s *Session) Cursor() Cursor {
 	c := Cursor{Session: s.Session}
 	if s.StartedAt != nil {
@@ -100,7 +102,7 @@ func (c *condition) add(sql string, arguments ...any) {
 	c.arguments = append(c.arguments, arguments...)
 }
 
-// oneOf adds that a column has one of some values; none: any.
+// oneOf adds the condition that a column has one of some values; none: any value.
 func oneOf[T ~string](c *condition, column string, of []T) {
 	if len(of) == 0 {
 		return
@@ -114,7 +116,7 @@ func oneOf[T ~string](c *condition, column string, of []T) {
 
 func (c *condition) String() string { return strings.Join(c.sql, " AND ") }
 
-// sessions is the filter as a condition, without the place.
+// sessions is the filter as a condition, without the position.
 func (f Filter) sessions() *condition {
 	c := &condition{}
 	c.add("s.namespace = ?", f.Namespace)
@@ -141,8 +143,8 @@ func (f Filter) sessions() *condition {
 var shownColumns = strings.Fields(`namespace session team status phases requirement reason tokens cost store started closed updated
 	incarnation run first_run origin requests waiting answers waited approvals approving alerted labels`)
 
-// Sessions lists the sessions that have a status document and that the filter selects, the
-// newest first, and of those that were started at the same time by name.
+// Sessions lists the sessions that have a status document and that the filter selects, newest
+// first. Sessions with the same start are sorted by name.
 func (x *Index) Sessions(ctx context.Context, f Filter) ([]Session, error) {
 	c := f.sessions()
 	c.add("s.listed = 1")

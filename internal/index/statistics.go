@@ -15,7 +15,7 @@ import (
 // StatisticsKeys are the fields that statistics can be grouped by.
 var StatisticsKeys = []string{"team", "phase", "persona", "agent", "model", "day"}
 
-// Statistic is what came of the sessions of a group. The day is that on which a session was
+// Statistic is the results of the sessions of a group. The day is the day on which a session was
 // started.
 type Statistic struct {
 	Team    string `json:"team,omitempty"`
@@ -29,31 +29,32 @@ type Statistic struct {
 	Assignments AssignmentOutcomes `json:"assignments"`
 }
 
-// SessionOutcomes is what came of sessions.
+// SessionOutcomes is the results of sessions.
 type SessionOutcomes struct {
 	All       int `json:"all"`
 	Completed int `json:"completed"`
 	Failed    int `json:"failed"`
 	Cancelled int `json:"cancelled"`
-	// Seconds is how long those took that have ended, all together.
+	// Seconds is the total duration of the sessions that have ended.
 	Seconds float64 `json:"seconds"`
-	// Answers is how many requests people have answered, and WaitedSeconds how long these
-	// waited, all together.
+	// Answers is the number of requests that people have answered, and WaitedSeconds the total time
+	// that these waited.
 	Answers       int     `json:"answers"`
 	WaitedSeconds float64 `json:"waited_seconds"`
-	// Approvals and ApprovalSeconds are the part of these that were approvals of phases; the rest was help.
+	// Approvals and ApprovalSeconds are the part of these that were approvals of phases; the others
+	// were requests for help.
 	Approvals       int     `json:"approvals"`
 	ApprovalSeconds float64 `json:"approval_seconds"`
 }
 
-// SuccessRate is the part that completed of the sessions that completed or failed; zero where
-// none did.
+// SuccessRate is completed sessions divided by completed and failed sessions; zero if there are
+// none.
 func (o SessionOutcomes) SuccessRate() float64 { return part(o.Completed, o.Completed+o.Failed) }
 
-// AssignmentOutcomes is what came of assignments that were at work.
+// AssignmentOutcomes is the results of assignments that were at work.
 type AssignmentOutcomes struct {
 	All int `json:"all"`
-	// Finished have their work, Failed have spent their rounds.
+	// Finished have their work, Failed have used up their rounds.
 	Finished int `json:"finished"`
 	Failed   int `json:"failed"`
 	// Attempts counts all counted attempts, Failures those that failed.
@@ -62,11 +63,10 @@ type AssignmentOutcomes struct {
 	LostWorkers int `json:"lost_workers"`
 }
 
-// SuccessRate is the part that finished of the assignments that finished or failed; zero where
-// none did.
+// SuccessRate is finished assignments divided by finished and failed ones; zero if there are none.
 func (o AssignmentOutcomes) SuccessRate() float64 { return part(o.Finished, o.Finished+o.Failed) }
 
-// AttemptsEach is how many attempts an assignment took on average.
+// AttemptsEach is the average number of attempts of an assignment.
 func (o AssignmentOutcomes) AttemptsEach() float64 { return part(o.Attempts, o.All) }
 
 func part(n, of int) float64 {
@@ -94,9 +94,8 @@ func (s *Statistic) key(name string) *string {
 	}
 }
 
-// Statistics says what came of the sessions that the filter selects, by keys of
-// [StatisticsKeys]: days newest first, the rest by name. The filter's After and Limit do not
-// matter.
+// Statistics are the results of the sessions that the filter selects, grouped by keys of
+// [StatisticsKeys]: days newest first, the rest by name. The filter's After and Limit are ignored.
 func (x *Index) Statistics(ctx context.Context, by []string, f Filter) ([]Statistic, error) {
 	for _, key := range by {
 		if !slices.Contains(StatisticsKeys, key) {
@@ -159,8 +158,8 @@ func assignmentOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, 
 	})
 }
 
-// workGrouping is as grouping. The days of work are those on which sessions were started, so
-// whole days can be read from cells.
+// workGrouping is the grouping of work. The days of work are those on which sessions were started,
+// so whole days can be read from cells.
 func (f Filter) workGrouping(by []string) grouping {
 	whole := f
 	whole.Since, whole.Until = time.Time{}, time.Time{}

@@ -12,9 +12,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
-// Usage adds up what sessions have cost, as [usage.Sum] does: by keys of [usage.Keys], without
-// the costs of days before since. Days come newest first, then sessions newest first, then the
-// other keys by name. The filter's After and Limit do not matter.
+// Usage sums the costs of sessions, like [usage.Sum]: by keys of [usage.Keys], without the costs of
+// days before since. Days come newest first, then sessions newest first, then the other keys by
+// name. The filter's After and Limit are ignored.
 func (x *Index) Usage(ctx context.Context, by []string, since string, f Filter) (rows []usage.Row, total usage.Spending, err error) {
 	for _, key := range by {
 		if !slices.Contains(usage.Keys, key) {
@@ -88,19 +88,19 @@ func costNumbers(calls int, u cost.Usage) numbers {
 	return numbers{int64(calls), u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, u.ReasoningTokens, int64(u.CostUSD)}
 }
 
-// grouping is how facts are added up: in cells, or where single sessions matter one by one.
+// grouping is how facts are summed: by cells, or by single sessions if those are needed.
 type grouping struct {
 	from string
-	// facts is the table that has the figures.
+	// facts is the table with the figures.
 	facts string
 	where *condition
-	// keys are those of the rows, but for the session.
+	// keys are those of the rows, without the session.
 	keys      []string
 	bySession bool
 	group     []string
 }
 
-// grouping chooses what is read for sums by keys over the sessions of the filter.
+// grouping selects the table for sums by keys over the sessions of the filter.
 func (f Filter) grouping(by []string) grouping {
 	g := grouping{bySession: slices.Contains(by, "session")}
 	for _, key := range by {
@@ -117,7 +117,7 @@ func (f Filter) grouping(by []string) grouping {
 		}
 		return g
 	}
-	// Facts are in the order of sessions, so those need not be sorted to be added up.
+	// Facts are in the order of sessions, so they need not be sorted to be summed.
 	g.from, g.facts, g.where = "facts AS f CROSS JOIN sessions AS s ON s.id = f.session", "f", f.sessions()
 	inCell := false
 	for _, key := range g.keys {
@@ -137,8 +137,7 @@ func (f Filter) grouping(by []string) grouping {
 	return g
 }
 
-// query adds figures up. Its rows have the kind, the session and when it was started, the
-// keys, and the sums.
+// query sums figures. Its rows have the kind, the session and its start, the keys, and the sums.
 func (g grouping) query(figures []string) string {
 	shown, by := []string{g.facts + ".kind"}, []string{g.facts + ".kind"}
 	if g.bySession {

@@ -12,7 +12,7 @@ import (
 type writing struct {
 	ctx context.Context
 	tx  *sql.Tx
-	// sequence is the last that was given.
+	// sequence is the last used number.
 	sequence int64
 	// prepared are the statements so far.
 	prepared map[string]*sql.Stmt
@@ -36,8 +36,8 @@ func (x *Index) write(ctx context.Context, change func(w *writing) error) error 
 	return err
 }
 
-// statement prepares a statement once. It runs to its end: the transaction ends with the
-// context.
+// statement prepares a statement once. It is not cancelled by its caller's context: the transaction
+// ends with the context.
 func (w *writing) statement(query string) (*sql.Stmt, error) {
 	if s, ok := w.prepared[query]; ok {
 		return s, nil
@@ -67,8 +67,8 @@ func (w *writing) get(query string, arguments []any, into ...any) (found bool, e
 	return err == nil, err
 }
 
-// put puts sessions into the index, and returns how many have changed. known is how the index
-// had them when this process began to read: what another process has read later stays.
+// put writes sessions to the index, and returns how many have changed. known is their state in the
+// index when this process began to read. Later data that another process has written stays.
 func (x *Index) put(ctx context.Context, entries []*entry, known map[string]seen) (changed int, err error) {
 	err = x.write(ctx, func(w *writing) error {
 		changed = 0
@@ -102,7 +102,7 @@ func (w *writing) put(e *entry, known seen, wasKnown bool) (changed bool, err er
 	if err != nil {
 		return false, err
 	}
-	// What is shown of a session at work is more than the index has.
+	// The displayed state of a session at work has more than the index.
 	stirred := e.Listed && !e.Status.Closed() && (modified != e.seen.modified || records != unwatched && records != e.seen.records)
 	journals, again := e.seen.columns()
 	if err := w.run("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)", append(name, e.seen.modified, e.seen.records, journals, again, is)...); err != nil {
@@ -187,7 +187,7 @@ var (
 		" FROM (SELECT * FROM facts WHERE kind = ? AND session = ? AND position = ?) AS f WHERE cells.id = f.cell RETURNING cells.id, cells.facts"
 )
 
-// putFacts adds the facts of a session, and adds them to their cells.
+// putFacts adds the facts of a session to its rows and to their cells.
 func (w *writing) putFacts(id int64, e *entry) error {
 	for i, f := range e.Facts {
 		key := []any{e.Namespace, f.Kind, e.Team, f.Phase, f.Persona, f.Agent, f.Model, f.Date}
@@ -206,7 +206,7 @@ func (w *writing) putFacts(id int64, e *entry) error {
 	return nil
 }
 
-// removeFacts takes the facts of a session out of their cells and removes them.
+// removeFacts subtracts the facts of a session from their cells and removes them.
 func (w *writing) removeFacts(name []any) error {
 	var id int64
 	there, err := w.get("SELECT id FROM sessions WHERE namespace = ? AND session = ?", name, &id)
@@ -249,8 +249,8 @@ func (w *writing) removeFacts(name []any) error {
 	return w.run("DELETE FROM facts WHERE kind IN (0, 1, 2, 3) AND session = ?", id)
 }
 
-// remove removes sessions that the store does not have any more, unless another process has
-// read them since.
+// remove removes sessions that the store does not have any more, unless another process has read
+// them since.
 func (x *Index) remove(ctx context.Context, namespace string, gone map[string]seen) (removed int, err error) {
 	err = x.write(ctx, func(w *writing) error {
 		removed = 0

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// ErrNotAdmitted says that a session is started, and that no worker has admitted it in
-// time. It runs as soon as one does.
+// ErrNotAdmitted reports that a session is started, and that no worker has admitted it in time. It
+// runs as soon as one does.
 var ErrNotAdmitted = errors.New("no worker admitted the session")
 
-// NoCheckpointError says that a session has no checkpoint that can be read.
+// NoCheckpointError reports that a session has no readable checkpoint.
 type NoCheckpointError struct {
-	// Cause is what is wrong with its checkpoints; nil if there are none.
+	// Cause is the error of its checkpoints; nil if there are none.
 	Cause error
 }
 
@@ -20,10 +20,10 @@ func (e *NoCheckpointError) Error() string { return "no readable checkpoint" }
 
 func (e *NoCheckpointError) Unwrap() error { return e.Cause }
 
-// TakenError says that there is a session of this id already.
+// TakenError reports that a session with this id exists.
 type TakenError struct {
 	Session string
-	// By is where it is.
+	// By is where the existing session is.
 	By string
 }
 
@@ -31,14 +31,14 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("session %q already exists in %s", e.Session, e.By)
 }
 
-// RunningError says that another process has resumed a session at the same time.
+// RunningError reports that another process has resumed a session at the same time.
 type RunningError struct{ Session string }
 
 func (e *RunningError) Error() string {
 	return fmt.Sprintf("session %s is already running: another command started it", e.Session)
 }
 
-// RefusedError says why a session cannot start.
+// RefusedError is the reason why a session cannot start.
 type RefusedError struct{ Problems []string }
 
 func (e *RefusedError) Error() string {
@@ -48,7 +48,7 @@ func (e *RefusedError) Error() string {
 	return "the session cannot start:\n  " + strings.Join(e.Problems, "\n  ")
 }
 
-// GoneError says that a session was limited to phases that its new team does not have.
+// GoneError reports that a session was limited to phases that its new team does not have.
 type GoneError struct{ Phases []string }
 
 func (e *GoneError) Error() string {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// AdmissionTimeout bounds the wait for a worker to admit a session.
+	// AdmissionTimeout limits the wait for a worker to admit a session.
 	AdmissionTimeout = 30 * time.Second
 	admissionPause   = 100 * time.Millisecond
 )
@@ -32,11 +32,11 @@ type Launcher struct {
 	Store *store.Store
 	// By is the person who starts sessions.
 	By string
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Session is a session that is about to start.
+// Session is a session to start.
 type Session struct {
 	// ID is chosen by the caller; see [NewID].
 	ID          string
@@ -44,7 +44,7 @@ type Session struct {
 	Requirement string
 	// Workspace is the manifest of the files that the session starts from.
 	Workspace spec.Digest
-	// Course selects the part of the team's work to do.
+	// Course selects the part of the team's work.
 	Course session.Course
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string
@@ -61,7 +61,7 @@ type Session struct {
 	startedBy string
 }
 
-// resumes reports whether the session has run before, under the same id.
+// resumes reports whether the session has run before, with the same id.
 func (s Session) resumes() bool { return s.base != "" && s.origin == nil }
 
 // Started is a session whose workflow runs.
@@ -69,8 +69,8 @@ type Started struct {
 	Session, RunID string
 }
 
-// Check refuses a session whose id is taken, with a [*TakenError], or whose team no worker
-// can serve, with a [*RefusedError], before anything is stored.
+// Check rejects a session whose id is taken, with a [*TakenError], or whose team no worker can
+// serve, with a [*RefusedError], before anything is stored.
 func (l *Launcher) Check(ctx context.Context, s Session) error {
 	if !s.resumes() {
 		if err := l.checkFree(ctx, s.ID); err != nil {
@@ -81,7 +81,7 @@ func (l *Launcher) Check(ctx context.Context, s Session) error {
 	return err
 }
 
-// agents are what live workers offer to a team; or a [*RefusedError].
+// agents are the agents that live workers offer for a team; or a [*RefusedError].
 func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.OfferedAgent, error) {
 	offers, err := l.Store.Offers(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Launcher) agents(ctx context.Context, t spec.Team) (map[string]spec.Off
 	return agents, nil
 }
 
-// checkFree refuses a session id that Temporal or the store knows.
+// checkFree rejects a session id that exists in Temporal or the store.
 func (l *Launcher) checkFree(ctx context.Context, id string) error {
 	_, err := l.watcher(id).Describe(ctx)
 	var other *sessionstatus.OtherWorkflowError

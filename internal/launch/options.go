@@ -19,7 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// The bounds of what the Web UI and the memo show of a requirement.
+// The limits of the requirement's text in the Web UI and the memo.
 const (
 	summaryRequirement = 100
 	detailsRequirement = 600
@@ -59,8 +59,8 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 	return o
 }
 
-// details is the Web UI's text on a session, for readers who have never seen
-// one. It is Markdown, besides the requirement, which may come from a ticket.
+// details is the Web UI's text on a session, for readers who do not know Maestro. It is Markdown,
+// except for the requirement, which may come from a ticket.
 func details(s Session, dashboard string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A Maestro session: team **%s** works on ", s.Team.Name)

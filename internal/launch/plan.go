@@ -7,9 +7,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Plan says what the admission of a session would make of each assignment. Nothing is started.
-// For a new session it needs neither Temporal nor workers, for others what Check needs. A course
-// that would be refused is a [*RefusedError].
+// Plan lists what the admission of a session would do with each assignment. Nothing is started. For
+// a new session it needs neither Temporal nor workers; for others it needs what Check needs. A
+// course that would be refused is a [*RefusedError].
 func (l *Launcher) Plan(ctx context.Context, s Session) ([]session.PlanEntry, error) {
 	p := activities.Planned{
 		Team: s.Team, Requirement: s.Requirement, Workspace: s.Workspace, Course: s.Course, Base: s.base, Incarnation: s.incarnation, Origin: s.origin,

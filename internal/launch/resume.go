@@ -12,23 +12,23 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// Stored is what the store has of a session that is to go on.
+// Stored is the data in the store of a session to resume.
 type Stored struct {
-	// Checkpoint is the newest that can be read.
+	// Checkpoint is the newest readable one.
 	Checkpoint store.StoredCheckpoint
-	// Execution is the status document; its incarnation is the latest that is known.
+	// Execution is the status document; its incarnation is the newest known one.
 	Execution session.Execution
-	// Faults are what was damaged or missing. What was repaired says so.
+	// Faults list what was damaged or missing, and what was repaired.
 	Faults []cas.Fault
 }
 
-// Damaged reports whether something of the session was lost.
+// Damaged reports whether any data of the session was lost.
 func (s Stored) Damaged() bool {
 	return slices.ContainsFunc(s.Faults, func(f cas.Fault) bool { return f.Repaired == "" })
 }
 
-// LastGood verifies a session in the store and finds the newest checkpoint that can be
-// read. Without one it returns what was damaged, and a [*NoCheckpointError].
+// LastGood verifies a session in the store and finds the newest readable checkpoint. Without one it
+// returns what was damaged, and a [*NoCheckpointError].
 func LastGood(ctx context.Context, s *store.Store, key session.Key) (found Stored, err error) {
 	report, err := s.VerifySession(ctx, key)
 	if err != nil {
@@ -59,9 +59,9 @@ func TeamOf(ctx context.Context, s *store.Store, c store.StoredCheckpoint) (spec
 	return t, nil
 }
 
-// Next is the next incarnation of a session that has ended, with a team, which may be
-// another than before. An unfinished session keeps the phases that it was limited to unless
-// the course selects others; if the team has none of them, the error is a [*GoneError].
+// Next is the next incarnation of a session that has ended, with a team, which may be another one.
+// An unfinished session keeps the phases that it was limited to unless the course selects others;
+// if the team has none of them, the error is a [*GoneError].
 func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, error) {
 	c, before := s.Checkpoint, s.Execution.Course
 	course.Given, course.Source = c.Given, before.Source
@@ -87,8 +87,8 @@ func phasesOf(t spec.Team, phases []string) []string {
 	return slices.DeleteFunc(slices.Clone(phases), func(phase string) bool { _, ok := t.Phase(phase); return !ok })
 }
 
-// Fork is a new session that has another's finished work and runs a phase again, with all
-// that depend on it.
+// Fork is a new session that starts with the finished work of another and runs a phase again, with
+// all its dependent phases.
 func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 	c := s.Checkpoint
 	return Session{
@@ -98,8 +98,7 @@ func (s Stored) Fork(from string, t spec.Team, phase string) Session {
 	}
 }
 
-// Finished reports whether a session is completed and has the work of every assignment of
-// a team.
+// Finished reports whether a session is completed and has the work of every assignment of a team.
 func (s Stored) Finished(t spec.Team) bool {
 	return s.Execution.Status.Status == session.Completed && !s.Damaged() &&
 		!slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
