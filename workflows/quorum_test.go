@@ -61,9 +61,9 @@ func TestTwoPersonsApprove(t *testing.T) {
 		require.NoError(t, replies[good].failed)
 	}
 	for name, why := range map[string]string{
-		"again": "ana has approved already; it needs another person", "other group": "bob is no member of leads or security",
-		"no group": "bob is no member of leads or security", "nobody": "nothing says who answers", "reject": "bob is no member",
-		"go-on": "nothing says who answers",
+		"again": "ana has approved already; it needs another person", "other group": "bob is not a member of leads or security",
+		"no group": "bob is not a member of leads or security", "nobody": "the person who answers is unknown", "reject": "bob is not a member",
+		"go-on": "the person who answers is unknown",
 	} {
 		require.ErrorContains(t, replies[name].refused, why, name)
 	}

@@ -52,7 +52,7 @@ func (v *validator) credentials() {
 	for i, c := range v.config.Credentials {
 		path := spec.ItemPath("$.credentials", i)
 		if c.Username != "" && c.Header != "" {
-			v.add(path+".header", "stands beside username; keep one of them")
+			v.add(path+".header", "conflicts with username; keep one of them")
 		}
 		if c.Header != "" && (!headerName.MatchString(c.Header) || slices.Contains(framing, strings.ToLower(c.Header))) {
 			v.add(path+".header", "is no header that a credential can have; write it like Authorization or X-Api-Key")

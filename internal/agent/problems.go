@@ -64,7 +64,7 @@ func (v *validator) names(parent string, names []string) []string {
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		if other, ok := folded[lower]; ok {
-			v.add(spec.FieldPath(parent, name), "differs from %q only by case, which file names may not tell apart; rename one", other)
+			v.add(spec.FieldPath(parent, name), "differs from %q only by case, so their file names may be the same; rename one", other)
 		}
 		folded[lower] = name
 	}
@@ -183,7 +183,7 @@ func (v *validator) sharedBreakers() {
 				v.add(path, "differs from that of agent %s, with which %s shares breaker %s; set both alike, or give one another name", other, name, b.Name)
 			}
 		} else if before, ok := breakers[lower]; ok {
-			v.add(path+".name", "%s differs from breaker %s only by case, which file names may not tell apart; rename one", b.Name, before)
+			v.add(path+".name", "%s differs from breaker %s only by case, so their file names may be the same; rename one", b.Name, before)
 		}
 		agents[b.Name], breakers[lower] = name, b.Name
 	}

@@ -38,8 +38,8 @@ func (c hookCommand) newAdd(a *app) *cobra.Command {
 		Use:   "add NAME",
 		Short: "Add a hook, and print its address and its secret once",
 		Long: "Add a hook: an address of `maestro serve` by which another system starts sessions of one registered team. The call is signed with the hook's secret, which is printed once.\n\n" +
-			"A hook of the kind generic is called as Standard Webhooks says, with JSON; --map says where in it the texts are. " +
-			"One of the kind github is the address of a webhook of GitHub; --on says which events of issues and comments start a session.",
+			"A hook of the kind generic is called as Standard Webhooks specifies, with JSON; --map selects the texts in it. " +
+			"A hook of the kind github is the address of a GitHub webhook; --on lists the events of issues and comments that start a session.",
 		Example: "  maestro hook add tickets --team web --map requirement=/issue/text --map label.ticket=/issue/key\n  maestro hook add github --kind github --team web --workspace site --on issues.labeled:agent",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -177,7 +177,7 @@ func teamOfHook(h access.Hook) string {
 func (c hookCommand) newRemove(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a hook, at once; its sessions go on",
+		Short: "Remove a hook at once; its sessions continue",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hooks, err := c.hooks(c.openStoreToWrite)

@@ -101,7 +101,7 @@ func (c *resolveCommand) check(cmd *cobra.Command, args []string) error {
 	case action.Rule().NeedsFiles && len(args) < 3:
 		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
 	case !action.Rule().NeedsFiles && len(args) == 3:
-		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], action)
+		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note gives the reason)", args[2], action)
 	}
 	return checkNote(c.note)
 }

@@ -122,7 +122,7 @@ func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name s
 	found, err := client.Teams{Client: server}.Read(ctx, team, version)
 	var failed *control.Error
 	if errors.As(err, &failed) && failed.Kind == control.NotFound {
-		return t, "", usagef("there is no file %s, and %w", name, err)
+		return t, "", usagef("file %s not found, and %w", name, err)
 	}
 	return found.Team, team + "@" + string(found.Digest), err
 }

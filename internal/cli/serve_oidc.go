@@ -28,7 +28,7 @@ func (f *oidcFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.secretFile, "oidc-secret-file", "", "file with the secret instead")
 	flags.StringArrayVar(&f.groups, "oidc-group", nil, "GROUP=ROLE or GROUP=ROLE:TEAM: the role of a group of the provider; repeatable")
 	flags.StringVar(&f.options.GroupsClaim, "oidc-groups-claim", "groups", "claim that has a person's groups")
-	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil, "scope to ask for besides openid, profile and email; repeatable")
+	flags.StringSliceVar(&f.options.Scopes, "oidc-scope", nil, "scope to request in addition to openid, profile and email; repeatable")
 }
 
 // provider is the provider that the flags name; nil: none.
@@ -41,7 +41,7 @@ func (f *oidcFlags) provider(getenv func(string) string) (*access.OIDCOptions, e
 		return nil, nil
 	}
 	if o.ClientID == "" || len(f.groups) == 0 {
-		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE: without one, nobody may do anything")
+		return nil, usagef("--oidc-issuer needs --oidc-client-id, and --oidc-group GROUP=ROLE: without one, no person has a role")
 	}
 	for _, text := range f.groups {
 		group, err := access.ParseGroupRole(text)

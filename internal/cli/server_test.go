@@ -237,7 +237,7 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 		args []string
 	}{
 		{2, "already exists", []string{"run", team, "Again.", "--session", "one"}},
-		{2, "there is no file nothing, and team \"nothing\" is not registered", []string{"run", "nothing", "x"}},
+		{2, "file nothing not found, and team \"nothing\" is not registered", []string{"run", "nothing", "x"}},
 		{2, "--only: ", []string{"run", team, "x", "--only", "nothing"}},
 		{2, "KEY=VALUE", []string{"run", team, "x", "--label", "nothing"}},
 		{2, "cannot be read", []string{"run", team, "x", "--input", "think=" + filepath.Join(site, "no-such")}},

@@ -36,9 +36,9 @@ func newShell(a *app) *cobra.Command {
 	c := shellCommand{console: a.console, storeOpener: a.storeOpener, app: a}
 	cmd := &cobra.Command{
 		Use:   "shell SESSION PHASE/PERSONA [-- COMMAND...]",
-		Short: "Look at an assignment's files in a copy of its room, or mend them",
+		Short: "Look at an assignment's files in a copy of its room, or correct them",
 		Long: "Start a shell, or a command, with what an assignment's agent works with: its files and HOME as its last attempt left them, its caches, its " +
-			"environment and its network, in a room of its own. They are copies: the agent may be at work meanwhile. If this host does not have them, the files are those that the store has.\n\n" +
+			"environment and its network, in a separate room. They are copies: the agent may be at work meanwhile. If this host does not have them, the files are those that the store has.\n\n" +
 			"At the end the changed files are listed. The store keeps them, and the command that supplies them as the assignment's work is printed; --supply does that at " +
 			"once if the shell ends with exit code 0. All else is removed, with every process that was started.\n\n" +
 			"It needs the worker file and the store, not Temporal. Variables come from the environment of this command. The exit code is that of the shell or command.",
@@ -75,7 +75,7 @@ func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.Assign
 	}
 	defer func() {
 		if err := r.close(); err != nil {
-			c.printErr("the directories of the shell stay: %v", err)
+			c.printErr("the directories of the shell were not removed: %v", err)
 		}
 	}()
 	status, ended := r.start(ctx, argv, c.keys)
@@ -97,7 +97,7 @@ func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.Assign
 	case waits:
 		c.printErr("supply these files as the work of %s: %s", id, c.commandLine(supply))
 	case r.changed:
-		c.printErr("%s waits for nobody; when it asks for help, supply these files: %s", id, c.commandLine(supply))
+		c.printErr("%s has no open request; when it has one, supply these files: %s", id, c.commandLine(supply))
 	}
 	if ended != nil {
 		return ended
@@ -184,7 +184,7 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 	after, err := r.collect(ctx)
 	if err != nil {
 		r.keep = true
-		return "", failf("the files cannot be kept: %w; they stay in %s until the next shell", err, r.scratch.Tree)
+		return "", failf("the files cannot be stored: %w; they remain in %s until the next shell", err, r.scratch.Tree)
 	}
 	before, err := r.store.Content.Tree(ctx, r.before)
 	if err != nil {

@@ -51,9 +51,9 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 	}
 	switch i := r.set.Isolation(); {
 	case i.WithoutRooms != "":
-		r.printErr("the shell has no room, only directories of its own: %s", i.WithoutRooms)
+		r.printErr("the shell runs without a room, in separate directories: %s", i.WithoutRooms)
 	case !i.Rooms:
-		r.printErr("the shell has no room, only directories of its own: the worker file has isolation: none")
+		r.printErr("the shell runs without a room, in separate directories: the worker file has isolation: none")
 	}
 	var unread int
 	r.base, unread, err = r.scratch.Copy(r.ctx, r.key, r.id, tree)

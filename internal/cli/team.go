@@ -193,11 +193,11 @@ func (o *storeOpener) teamNamed(ctx context.Context, name string) (spec.Team, er
 		return spec.Team{}, err
 	}
 	if s == nil {
-		return spec.Team{}, usagef("%s is neither a file nor, because there is no store yet, a registered team; check the path", name)
+		return spec.Team{}, usagef("file %s not found, and there is no store with registered teams yet; check the path", name)
 	}
 	t, err := control.Teams{Base: &control.Base{Store: s, Now: o.now}}.Named(ctx, name)
 	if err != nil {
-		return t, usagef("there is no file %s, and %w", name, err)
+		return t, usagef("file %s not found, and %w", name, err)
 	}
 	return t, nil
 }

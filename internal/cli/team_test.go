@@ -71,7 +71,7 @@ func TestTeamsAreRegisteredListedAndRemoved(t *testing.T) {
 	require.Equal(t, 0, d.run("plan", "web@"+changed.Digest[:9]).code)
 	got = d.run("run", "wep", "Build.")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `there is no file wep, and team "wep" is not registered in the store in `+d.state+`; did you mean "web"?`)
+	require.Contains(t, got.stderr.String(), `file wep not found, and team "wep" is not registered in the store in `+d.state+`; did you mean "web"?`)
 	got = d.run("team", "show", "wep")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), `did you mean "web"?`)

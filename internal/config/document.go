@@ -263,7 +263,7 @@ func (d *document) alias(n *ast.AliasNode, path string, at place, use func(ast.N
 		known := slices.Sorted(maps.Keys(d.anchors))
 		d.add(at, path, "the alias *%s has no anchor &%s%s", clip(name), clip(name), textfmt.DidYouMean(name, known))
 	case d.open[name]:
-		d.add(at, path, "the alias *%s lies inside its own anchor; write the value out", clip(name))
+		d.add(at, path, "the alias *%s is inside its own anchor; write the value out", clip(name))
 	default:
 		d.open[name] = true
 		use(target)

@@ -39,7 +39,7 @@ func (s *source) parse() (root ast.Node, problem *Problem) {
 			continue
 		}
 		if root != nil {
-			return refuse(startOf(doc.Body), "a second document starts here; a file holds one: take this away, or move it into a file of its own")
+			return refuse(startOf(doc.Body), "a second document starts here; a file has one document: remove this one, or move it into a separate file")
 		}
 		root = doc.Body
 	}
@@ -81,7 +81,7 @@ func (s *source) syntax(err error) (at place, format string, text string) {
 		return place{}, "is not valid YAML: %s", err.Error()
 	}
 	if at, quote, ok := runawayQuote(lexer.Tokenize(s.text)); ok {
-		return at, "is not valid YAML: the text that starts with %s here goes on over fields below it; add the closing quote", quote
+		return at, "is not valid YAML: the text that starts with %s here includes fields below it; add the closing quote", quote
 	}
 	at = placeOf(positioned.GetToken())
 	message := positioned.GetMessage()

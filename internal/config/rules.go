@@ -215,7 +215,7 @@ func choices(value any, path string, trail []map[string]any) []violation {
 		}
 	}
 	if len(present) > 1 {
-		return []violation{{path: spec.FieldPath(path, present[1]), message: "stands beside " + present[0] + "; keep one of them"}}
+		return []violation{{path: spec.FieldPath(path, present[1]), message: "conflicts with " + present[0] + "; keep one of them"}}
 	}
 	return []violation{{path: spec.FieldPath(path, names[0]), message: "is missing" + example(trail, names[0]) + "; or give " + strings.Join(names[1:], " or ") + " instead"}}
 }

@@ -27,7 +27,7 @@ type source struct {
 // readSource reads a YAML file, or returns the reason why it cannot be read.
 func readSource(path string) (*source, *Problem) {
 	if path == "" {
-		return nil, &Problem{File: `""`, Message: "is no file name; name the file"}
+		return nil, &Problem{File: `""`, Message: "is not a file name; name the file"}
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {

@@ -40,7 +40,7 @@ func TestTeamFaults(t *testing.T) {
 		{"checks: [ok, go test]", "", "", "personas.dev.checks[1]", "is not a usable name"},
 		{"checks: [-5]", "", "", "personas.dev.checks[0]", "is not a usable name"},
 		{"produces: [" + strings.Repeat("x, ", 201) + "]", "", "", "personas.dev.produces", "has 201 entries; at most 200"},
-		{"instructions_file: x.md", "", "", "personas.dev.instructions_file", "stands beside instructions; keep one of them"},
+		{"instructions_file: x.md", "", "", "personas.dev.instructions_file", "conflicts with instructions; keep one of them"},
 		{"", "order: paralle", "", "phases[0].order", `is "paralle"; did you mean "parallel"?; it must be parallel or sequence`},
 		{"", "needs: [a, a]", "", "phases[0].needs[1]", `lists "a" a second time`},
 		{"", "sends_back: {}", "", "phases[0].sends_back.to", "is missing"},

@@ -84,7 +84,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("# much\n", maxFile/7+1)), 0o600))
 	device := filepath.Join(dir, "socket")
 	for path, want := range map[string]string{
-		"":                                `"": is no file name`,
+		"":                                `"": is not a file name`,
 		dir:                               dir + ": is a directory; name the file in it",
 		filepath.Join(dir, "absent.yaml"): "absent.yaml: does not exist; check the path",
 		large:                             "large.yaml: is larger than 1024 KiB",

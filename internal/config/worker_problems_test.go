@@ -58,7 +58,7 @@ func TestWorkerFaults(t *testing.T) {
 		{"a credential for nobody", good + "credentials: [{host: a.com, secret_env: S}]", "credentials[0].host", "is a.com, which no network lists"},
 		{"a credential for an address", good + "credentials: [{host: 10.0.0.1, secret_env: S}]", "credentials[0].host", "is an address; credentials are for names"},
 		{"a credential as it is", good + "credentials: [{host: a.com, secret_env: s3cr=t}]", "credentials[0].secret_env", "list the name of the variable alone"},
-		{"a credential of two forms", "agents: {a: {kind: command, argv: [x], network: ['*.com']}}\nisolation: auto\ncredentials: [{host: a.com, secret_env: S, username: u, header: X-Key}]", "credentials[0].header", "stands beside username"},
+		{"a credential of two forms", "agents: {a: {kind: command, argv: [x], network: ['*.com']}}\nisolation: auto\ncredentials: [{host: a.com, secret_env: S, username: u, header: X-Key}]", "credentials[0].header", "conflicts with username"},
 		{"a credential that is framing", "agents: {a: {kind: command, argv: [x], network: ['*.com']}}\nisolation: auto\ncredentials: [{host: a.com, secret_env: S, header: Host}]", "credentials[0].header", "is no header that a credential can have"},
 		{"a credential in the room, too", "agents: {a: {kind: command, argv: [x], network: ['*.com'], env: [PATH, S]}}\nisolation: auto\ncredentials: [{host: a.com, secret_env: S}]", "agents.a.env[1]", "is the secret of the credential for a.com"},
 		{"a model with a network", "agents: {a: {kind: model, model: m, network: [a.com]}}", "agents.a.network", "belongs to kind command"},

@@ -46,7 +46,7 @@ func (d *examination) state(ctx context.Context) {
 	case d.options.StateDir != "":
 		why = "from --state-dir"
 	case d.options.Getenv(config.StateDirEnv) != "":
-		why = "as " + config.StateDirEnv + " says"
+		why = "by " + config.StateDirEnv + ""
 	case note != "":
 		_, why, _ = strings.Cut(note, ", ")
 	}

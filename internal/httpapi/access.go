@@ -33,7 +33,7 @@ type tokenInput struct {
 		Name  string   `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
 		Roles []string `json:"roles" minItems:"1" maxItems:"100" doc:"ROLE for all teams, or ROLE:TEAM"`
 		// Groups are those of teams' approvals.
-		Groups []string `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as a phase's approve.by names them; an admin of some teams gives only their own"`
+		Groups []string `json:"groups,omitempty" maxItems:"20" doc:"groups that the token is a member of, as in approve.by of a phase; an admin of some teams can give only the admin's own groups"`
 		// For is how long it is good.
 		For textfmt.Duration `json:"for,omitempty" doc:"how long it is good; left out: until it is revoked"`
 	}

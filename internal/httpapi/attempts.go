@@ -58,7 +58,7 @@ func attempts(api huma.API, a control.Attempts) {
 		func(ctx context.Context, in *selectInput) (control.AttemptList, error) {
 			return a.List(ctx, in.Session, control.Select(in.Assignment))
 		})
-	register(api, operation(one, "read-attempt", "Read a finished attempt: what it was told, what came of it, and its changes"),
+	register(api, operation(one, "read-attempt", "Read a finished attempt: its task and feedback, its result, and its changes"),
 		func(ctx context.Context, in *OfAttempt) (control.AttemptDetail, error) {
 			return a.Read(ctx, in.Session, in.ref())
 		})
@@ -75,7 +75,7 @@ func attempts(api huma.API, a control.Attempts) {
 			return a.Live(ctx, in.Session, spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, in.After)
 		})
 	op := operation("GET /sessions/{session}/attempts/events", "follow-attempts", "Follow a session's attempts and what they print, as server-sent events")
-	op.Description = "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids stay good when the server restarts."
+	op.Description = "The stream ends with the session. Reconnect with Last-Event-ID to miss nothing: ids remain valid when the server restarts."
 	read := func(ctx context.Context, in *attemptEventsInput) error {
 		_, err := control.Sessions(a).Read(ctx, in.Session)
 		return err

@@ -42,7 +42,7 @@ func fieldsOf(by, usual string) []string { return strings.Split(cmp.Or(by, usual
 // embedded type.
 type CostsInput struct {
 	From   string `query:"from" maxLength:"10" doc:"only costs of this day, by UTC, and later, like 2026-11-21"`
-	Format string `query:"format" enum:"json,csv" doc:"how they are written; left out: as Accept says, else as JSON"`
+	Format string `query:"format" enum:"json,csv" doc:"the format; left out: that of Accept, otherwise JSON"`
 	Accept string `header:"Accept" maxLength:"1000" hidden:"true"`
 }
 

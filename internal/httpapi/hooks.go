@@ -58,6 +58,6 @@ func hooks(api huma.API, h control.Hooks) {
 		func(ctx context.Context, in *rotateInput) (control.AddedHook, error) {
 			return h.Rotate(ctx, in.Name, in.overlap())
 		})
-	register(api, operation("DELETE "+hooksPath+"/{name}", "remove-hook", "Remove a hook, at once; its sessions go on"),
+	register(api, operation("DELETE "+hooksPath+"/{name}", "remove-hook", "Remove a hook at once; its sessions continue"),
 		func(ctx context.Context, in *ofHook) (access.Hook, error) { return h.Remove(ctx, in.Name) })
 }

@@ -70,7 +70,7 @@ func modelOf(ctx context.Context, err error) *problem {
 		return fault(http.StatusServiceUnavailable, "the request was cancelled, or the server stops; try again")
 	}
 	slog.ErrorContext(ctx, "an operation of the API failed", "error", err)
-	return fault(http.StatusInternalServerError, "the operation failed; the server's log says why")
+	return fault(http.StatusInternalServerError, "the operation failed; the server's log has the reason")
 }
 
 var statusOf = map[control.Kind]int{

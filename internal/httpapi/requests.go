@@ -16,7 +16,7 @@ type answerInput struct {
 	Request string `path:"request" maxLength:"300" doc:"the request's id"`
 	Body    struct {
 		Action session.Action `json:"action" enum:"retry,skip,supply,abort,approve,reject" doc:"one of the request's actions"`
-		Note   string         `json:"note,omitempty" maxLength:"4096" doc:"why, for whoever works next"`
+		Note   string         `json:"note,omitempty" maxLength:"4096" doc:"the reason, for the agents that work next"`
 		Files  spec.Digest    `json:"files,omitempty" doc:"the manifest of supplied files"`
 		Leave  bool           `json:"leave,omitempty" doc:"do not wait for a worker: the session takes the answer, or finds it stale, as soon as one serves it"`
 	}

@@ -9,7 +9,7 @@ import (
 
 // ErrReset reports that the reader's position is of an earlier or another index: the reader has to
 // start again.
-var ErrReset = errors.New("the index was made anew")
+var ErrReset = errors.New("the index was rebuilt")
 
 // Position is the last change that a reader has seen. The zero Position is before all changes.
 type Position struct {

@@ -66,7 +66,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 		x.log = slog.New(slog.DiscardHandler)
 	}
 	if o.InMemory {
-		x.inMemory = errors.New("it was asked for")
+		x.inMemory = errors.New("it was requested")
 	}
 	if err := x.open(ctx, nil); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (x *Index) openFile(ctx context.Context, damage error) error {
 	case err != nil:
 		return err
 	case damage != nil && x.file != nil && os.SameFile(there, x.file):
-		x.log.Warn("the index is damaged and is made anew", "error", damage)
+		x.log.Warn("the index is damaged and is rebuilt", "error", damage)
 		return x.replace(ctx)
 	}
 	if there.Size() == 0 { // it cannot be written while others have it open
@@ -150,7 +150,7 @@ func (x *Index) openFile(ctx context.Context, damage error) error {
 	if !damaged(err) {
 		return err
 	}
-	x.log.Warn("the index cannot be used and is made anew", "error", err)
+	x.log.Warn("the index cannot be used and is rebuilt", "error", err)
 	return x.replace(ctx)
 }
 

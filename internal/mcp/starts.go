@@ -21,14 +21,14 @@ type startInput struct {
 
 type resumeInput struct {
 	ofSession
-	Preview bool     `json:"preview,omitempty" jsonschema:"only say what would be reused and run"`
+	Preview bool     `json:"preview,omitempty" jsonschema:"only list what would be reused and run"`
 	Force   []string `json:"force,omitempty" jsonschema:"phases that run although they are finished, with those that depend on them"`
 	Only    []string `json:"only,omitempty" jsonschema:"run only these phases"`
 }
 
 type forkInput struct {
 	ofSession
-	Preview bool   `json:"preview,omitempty" jsonschema:"only say what would be reused and run"`
+	Preview bool   `json:"preview,omitempty" jsonschema:"only list what would be reused and run"`
 	From    string `json:"from" jsonschema:"the phase to run again, with all that depend on it"`
 	As      string `json:"as,omitempty" jsonschema:"the id of the new session; one is chosen if left out"`
 }

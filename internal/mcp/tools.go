@@ -106,7 +106,7 @@ type answerInput struct {
 	ofSession
 	Request string `json:"request" jsonschema:"the request's id"`
 	Action  string `json:"action" jsonschema:"one of the request's actions: retry, skip or abort; approve or reject"`
-	Note    string `json:"note,omitempty" jsonschema:"why, for whoever works next; needed to reject"`
+	Note    string `json:"note,omitempty" jsonschema:"the reason, for the agents that work next; needed to reject"`
 }
 
 func (t tools) requests(r control.Requests) {

@@ -21,7 +21,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 	_, err = ParseLabels([]string{"a=1", "a=2"})
-	require.ErrorContains(t, err, "a key of its own")
+	require.ErrorContains(t, err, "its key is given twice")
 	many := map[string]string{}
 	for i := range MaxLabels + 1 {
 		many[fmt.Sprint(i)] = "x"

@@ -66,9 +66,9 @@ func (q *Quorum) Refuses(a Answer) string {
 	who := textfmt.Shorten(a.Person, maxPerson)
 	switch {
 	case a.Person == "":
-		return fmt.Sprintf("it needs %s, and nothing says who answers; use the dashboard, the API or `maestro %s`", q.rule(), a.Action)
+		return fmt.Sprintf("it needs %s, and the person who answers is unknown; use the dashboard, the API or `maestro %s`", q.rule(), a.Action)
 	case !q.Admits(a.Group):
-		return fmt.Sprintf("%s is no member of %s", who, q.groups())
+		return fmt.Sprintf("%s is not a member of %s", who, q.groups())
 	case a.Action != AnswerApprove:
 		return ""
 	case slices.ContainsFunc(q.Approvals, func(b Approval) bool { return b.Person == a.Person }):

@@ -79,7 +79,7 @@ func (v *validator) personas() {
 		if strings.EqualFold(name, ReservedPersona) {
 			v.add(path, "%q is reserved for the step that merges a phase; choose another name", name)
 		} else if other, ok := folded[strings.ToLower(name)]; ok {
-			v.add(path, "differs from %q only by case, which file names may not tell apart; rename one", other)
+			v.add(path, "differs from %q only by case, so their file names may be the same; rename one", other)
 		}
 		folded[strings.ToLower(name)] = name
 		v.ranges(path+".produces", v.team.Personas[name].Produces)
@@ -157,13 +157,13 @@ func (t Team) asks() bool {
 func (v *validator) help() {
 	h := v.team.Help
 	if h.GiveUpAfter != 0 && !v.team.asks() {
-		v.add("$.help.give_up_after", "has nothing to end: a session waits for a person with `mode: ask`, with a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
+		v.add("$.help.give_up_after", "has no effect, because the session never waits: it waits for a person with `mode: ask`, with a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
 	}
 	if h.Jira == nil {
 		return
 	}
 	if data, err := json.Marshal(h.Jira.Fields); err != nil {
-		v.add("$.help.jira.fields", "is no plain data: %s", err)
+		v.add("$.help.jira.fields", "is not plain data: %s", err)
 	} else if len(data) > maxJiraFields {
 		v.add("$.help.jira.fields", "has %d bytes as JSON; at most %d are allowed", len(data), maxJiraFields)
 	}

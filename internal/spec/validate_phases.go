@@ -30,7 +30,7 @@ func (v *validator) phaseName(path, name string, folded map[string]string) {
 	case taken && other == name:
 		v.add(path, "%q is the name of an earlier phase, too; rename one", name)
 	case taken:
-		v.add(path, "%q differs from the phase %q only by case, which file names may not tell apart; rename one", name, other)
+		v.add(path, "%q differs from the phase %q only by case, so their file names may be the same; rename one", name, other)
 	}
 }
 
@@ -91,7 +91,7 @@ func (v *validator) sendsBack(sound bool) {
 		case len(above) == 0:
 			v.add(path, "has no work to send back: %q builds on no phase; leave it out", textfmt.Shorten(p.Name, 80))
 		case to == p.Name:
-			v.add(path+".to", "%q cannot send its own work back, which it can mend itself%s", textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
+			v.add(path+".to", "%q cannot send its own work back, because it can correct that itself%s", textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
 		default:
 			v.add(path+".to", "%q does not build on %q, so it cannot send its work back%s", textfmt.Shorten(p.Name, 80), textfmt.Shorten(to, 80), textfmt.Suggest("", above, "choose one of"))
 		}

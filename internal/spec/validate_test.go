@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 		"self":             {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
 		"cycle":            {phase(0, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[0].needs[0]", "design → test → build → design"},
 		"back to unknown":  {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "biuld"} }), "$.phases[2].sends_back.to", `unknown phase "biuld"; did you mean "build"?`},
-		"back to itself":   {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to", "cannot send its own work back, which it can mend itself; choose one of design, build"},
+		"back to itself":   {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to", "cannot send its own work back, because it can correct that itself; choose one of design, build"},
 		"back to a later":  {phase(1, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[1].sends_back.to", `"build" does not build on "test", so it cannot send its work back; choose one of design`},
 		"back from a root": {phase(0, func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[0].sends_back", `has no work to send back: "design" builds on no phase`},
 		"back beside": {func(tm *Team) {
@@ -77,7 +77,7 @@ func TestFaults(t *testing.T) {
 		"empty range":      {phase(1, func(p *Phase) { p.Produces = []string{"[z-a]"} }), "$.phases[1].produces[0]", "write a-z"},
 		"large fields":     {jira(func(j *HelpJira) { j.Fields = map[string]any{"environment": strings.Repeat("x", 17000)} }), "$.help.jira.fields", "bytes as JSON"},
 		"no outage":        {func(tm *Team) { tm.Retry.Patience, tm.Retry.OnOutage = new(textfmt.Duration), OutageFail }, "$.retry.on_outage", "nothing to decide"},
-		"give up":          {func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail }, "$.help.give_up_after", "nothing to end"},
+		"give up":          {func(tm *Team) { tm.Help, tm.Retry.OnOutage = Help{Mode: HelpFail, GiveUpAfter: 1}, OutageFail }, "$.help.give_up_after", "the session never waits"},
 		"unused":           {func(tm *Team) { tm.Phases = tm.Phases[1:]; tm.Phases[0].Needs = nil }, "$.personas.analyst", "is used by no phase"},
 		"persona's letter": {func(tm *Team) { tm.Personas["Tester"] = tm.Personas["tester"]; tm.Phases[1].Personas[1] = "Tester" }, "$.personas.tester", `differs from "Tester" only by case`},
 	} {

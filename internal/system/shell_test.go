@@ -92,7 +92,7 @@ func TestAShellWhereAnAgentWorked(t *testing.T) {
 			where := "/workspace\n"
 			if isolation == agent.IsolationNone {
 				where = w.state
-				require.Contains(t, a.stderr, "the shell has no room, only directories of its own: the worker file has isolation: none")
+				require.Contains(t, a.stderr, "the shell runs without a room, in separate directories: the worker file has isolation: none")
 			}
 			require.Equal(t, 7, a.code, a.stderr)
 			require.Contains(t, a.stdout, "dep\nbad\nbad\nme\nhere none\n0\ngone\n"+where)

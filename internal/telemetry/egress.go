@@ -17,7 +17,7 @@ type egressCounters struct{ requests, bytes metric.Int64Counter }
 var _ egress.Observer = (*Recorder)(nil)
 
 func (c *egressCounters) define(i *instruments) {
-	c.requests = i.counter("maestro.egress.requests", "{request}", "Requests and tunnels that rooms with a list of hosts have asked for, by outcome: permitted, refused, failed.")
+	c.requests = i.counter("maestro.egress.requests", "{request}", "Requests and tunnels that rooms with a list of hosts have requested, by outcome: permitted, refused, failed.")
 	c.bytes = i.counter("maestro.egress.bytes", "By", "Bytes that such rooms have received and sent, by direction.")
 }
 

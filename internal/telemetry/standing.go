@@ -105,12 +105,12 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 			}))
 		i.failed = append(i.failed, err)
 	}
-	gauge("maestro.breaker.state", "", "Where a breaker stands: 0 closed, 1 half-open, 2 open.", s.showBreakers)
+	gauge("maestro.breaker.state", "", "The state of a breaker: 0 closed, 1 half-open, 2 open.", s.showBreakers)
 	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent, of the session that is furthest.", s.showBudgets)
 	gauge("maestro.agent.workers", "{worker}", "Live workers of the store that offer an agent.", s.showWorkers)
 	gauge("maestro.sessions.open", "{session}", "Sessions of the store that are open, by state.", s.showSessions)
 	_, err := i.meter.Int64ObservableCounter("maestro.breaker.transitions", metric.WithUnit("{transition}"),
-		metric.WithDescription("Transitions of a breaker since it was first needed, whoever caused them."),
+		metric.WithDescription("Transitions of a breaker since it was first needed, whatever caused them."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -45,7 +45,7 @@ func ClockOffset(ctx context.Context, c *Connection, queue, identity string, now
 		select {
 		case err := <-refused:
 			if err == nil || polling.Err() != nil {
-				err = errors.New("it does not say when it was polled")
+				err = errors.New("the server does not report when it was polled")
 			}
 			return Offset{}, err
 		case <-look.C:
