@@ -8,10 +8,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 )
 
-// Access is who may do what, and who did.
+// Access has the tokens and the audit log of a store.
 type Access struct{ *Base }
 
-// Events are those of the audit log that a filter selects, the newest first. An admin of a team
+// Events lists the events of the audit log that a filter selects, newest first. An admin of a team
 // may read the team's.
 func (a Access) Events(ctx context.Context, f access.EventFilter, cursor string) (access.EventPage, error) {
 	if err := access.Check(ctx, access.Admin, cmp.Or(f.Team, access.AllTeams)); err != nil {
@@ -27,7 +27,7 @@ func (a Access) Events(ctx context.Context, f access.EventFilter, cursor string)
 	return page, err
 }
 
-// Tokens are those that the caller may manage, sorted by name.
+// Tokens lists the tokens that the caller may manage, sorted by name.
 func (a Access) Tokens(ctx context.Context) ([]access.Token, error) {
 	tokens, err := a.tokens()
 	if err != nil {
@@ -36,8 +36,8 @@ func (a Access) Tokens(ctx context.Context) ([]access.Token, error) {
 	return tokens.List(ctx)
 }
 
-// CreateToken makes a token with roles as people write them. It returns the secret, which
-// nothing has stored.
+// CreateToken makes a token with roles in the form of the command line. It returns the secret,
+// which is not stored.
 func (a Access) CreateToken(ctx context.Context, grants []string, n access.NewToken) (secret string, made access.Token, err error) {
 	tokens, err := a.tokens()
 	if err != nil {
@@ -50,7 +50,7 @@ func (a Access) CreateToken(ctx context.Context, grants []string, n access.NewTo
 	return secret, made, tokenError(err)
 }
 
-// RevokeToken ends a token, at once.
+// RevokeToken revokes a token with immediate effect.
 func (a Access) RevokeToken(ctx context.Context, id string) (access.Token, error) {
 	tokens, err := a.tokens()
 	if err != nil {

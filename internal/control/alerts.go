@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// alertsFor is for how long alerts are listed.
+	// alertsFor is the age up to which alerts are listed.
 	alertsFor = 24 * time.Hour
-	// maxAlertRules bounds the rules of a store, and maxAlerts and maxAlerted how many alerts are
-	// listed and of how many sessions.
+	// maxAlertRules limits the rules of a store, maxAlerts the listed alerts, and maxAlerted the
+	// sessions whose alerts are listed.
 	maxAlertRules = 50
 	maxAlerts     = 200
 	maxAlerted    = 200
-	// alertedFor is for how long those of sessions are shared while nothing in the store changes.
+	// alertedFor is how long the alerts of sessions are shared while nothing in the store changes.
 	alertedFor = time.Minute
-	// anyBreaker stands for every breaker in a rule.
+	// anyBreaker means every breaker in a rule.
 	anyBreaker = "any"
 )
 
@@ -52,8 +52,8 @@ type AlertRule struct {
 	Rule string    `json:"rule"`
 	By   string    `json:"by"`
 	At   time.Time `json:"at"`
-	// Fault says what is wrong with a rule that was written into the document by hand, and so is not
-	// evaluated; empty: nothing.
+	// Fault is the error of a rule that was written into the document by hand, and so is not
+	// evaluated; empty: none.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -64,7 +64,7 @@ type RaisedAlert struct {
 	session.Alert
 }
 
-// storeRule is a rule of the store, read. One of both is set.
+// storeRule is a parsed rule of the store. One of both is set.
 type storeRule struct {
 	text    string
 	dayCost cost.USD
@@ -125,7 +125,7 @@ func (a Alerts) List(ctx context.Context) (AlertList, error) {
 	if err != nil {
 		return doc, err
 	}
-	for _, one := range ofSessions { // others may have asked for them
+	for _, one := range ofSessions { // the slice may be shared with other callers
 		if !one.At.Before(since) {
 			doc.Alerts = append(doc.Alerts, one)
 		}
@@ -163,7 +163,7 @@ func (a Alerts) ofSessions(ctx context.Context, since time.Time) (found []Raised
 	return found, nil
 }
 
-// Add adds a rule to those of the store. One that is there already stays.
+// Add adds a rule to those of the store. An existing rule is kept unchanged.
 func (a Alerts) Add(ctx context.Context, text string) (AlertRule, error) {
 	rule, err := parseRule(text)
 	if err != nil {
@@ -185,7 +185,7 @@ func (a Alerts) Add(ctx context.Context, text string) (AlertRule, error) {
 	return added, err
 }
 
-// Remove removes a rule from those of the store. Its alerts stay.
+// Remove removes a rule from those of the store. Its alerts are kept.
 func (a Alerts) Remove(ctx context.Context, text string) (AlertRule, error) {
 	rule, invalid := parseRule(text)
 	var removed AlertRule
@@ -210,7 +210,7 @@ func indexOfRule(rules []AlertRule, text string) int {
 	return slices.IndexFunc(rules, func(r AlertRule) bool { return r.Rule == text })
 }
 
-// refuse is an error of the input, for those who may change rules: others are denied first.
+// refuse is an input error for callers who may change rules. Others get an access error first.
 func (a Alerts) refuse(ctx context.Context, action string, err error) error {
 	if denied := access.Check(ctx, access.Admin, access.NoTeam); denied != nil {
 		return a.Audit.Change(ctx, access.Admin, access.Event{Action: action}, func(context.Context) error { return err })
@@ -218,7 +218,7 @@ func (a Alerts) refuse(ctx context.Context, action string, err error) error {
 	return err
 }
 
-// changeRules replaces the rules by what change makes of them; nil: they stay.
+// changeRules replaces the rules with the result of change; nil: unchanged.
 func (a Alerts) changeRules(ctx context.Context, e access.Event, change func([]AlertRule) ([]AlertRule, error)) error {
 	return a.Audit.Change(ctx, access.Admin, e, func(context.Context) error {
 		if _, err := a.stored(); err != nil {
@@ -228,7 +228,7 @@ func (a Alerts) changeRules(ctx context.Context, e access.Event, change func([]A
 	})
 }
 
-// alertsKey names a document of alerts.
+// alertsKey is the key of a document of alerts.
 func (a *Alerts) alertsKey(name string) (string, error) {
 	if err := spec.CheckSession(a.Namespace); err != nil {
 		return "", fmt.Errorf("namespace: %w", err)
@@ -237,7 +237,7 @@ func (a *Alerts) alertsKey(name string) (string, error) {
 }
 
 // readAlerts reads a document of alerts. A damaged one is moved to the quarantine, which the error
-// says; then there is none.
+// reports; then there is none.
 func readAlerts[T any](a *Alerts, name string) (value T, version storage.Version, err error) {
 	key, err := a.alertsKey(name)
 	if err != nil {
@@ -261,7 +261,7 @@ func readAlerts[T any](a *Alerts, name string) (value T, version storage.Version
 	return value, version, &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
-// updateAlerts replaces a document of alerts by what change makes of it; nil: it stays.
+// updateAlerts replaces a document of alerts with the result of change; nil: unchanged.
 func updateAlerts[E any](a *Alerts, name string, change func([]E) ([]E, error)) error {
 	key, err := a.alertsKey(name)
 	if err != nil {

@@ -19,22 +19,22 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// keptAlerts is how many alerts of the store are kept, besides those whose period goes on.
+// keptAlerts is how many alerts of the store are kept, besides those whose period has not ended.
 const keptAlerts = 500
 
-// storeAlert is an alert of the store, as its document has it.
+// storeAlert is an alert of the store in its document.
 type storeAlert struct {
-	// ID names the rule and the period: the day, or the opening of the breaker.
+	// ID identifies the rule and the period: the day, or the opening of the breaker.
 	ID string `json:"id"`
 	session.Alert
-	// Sent: the webhook's workflow has it.
+	// Sent: the webhook's workflow has received it.
 	Sent bool `json:"sent,omitempty"`
 }
 
 // Evaluate raises the alerts of the store's rules, each once in its period, and sends them to the
-// webhook. Several processes may do so at once, and one that ends on the way leaves nothing undone:
-// an alert is recorded by compare-and-swap before it is sent, and its workflow's id names the rule
-// and the period. A server calls it, not a person, so no role is checked.
+// webhook. It is safe in several processes at the same time and after an interruption: an alert is
+// recorded by compare-and-swap before it is sent, and its workflow's id contains the rule and the
+// period. A server calls it, not a person, so no role is checked.
 func (a Alerts) Evaluate(ctx context.Context) error {
 	if _, err := a.stored(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func hasAlert(raised []storeAlert, id string) bool {
 	return slices.ContainsFunc(raised, func(s storeAlert) bool { return s.ID == id })
 }
 
-// withAlerts adds the alerts that are due and not there yet, and drops old ones.
+// withAlerts adds the alerts that are due and missing, and removes old ones.
 func withAlerts(raised, due []storeAlert) []storeAlert {
 	out := slices.Clone(raised)
 	for _, s := range due {
@@ -88,8 +88,8 @@ func withAlerts(raised, due []storeAlert) []storeAlert {
 	})
 }
 
-// rules are the store's about the cost of a day and about breakers. Faults say which were written into
-// the document by hand, and are none.
+// rules are the store's about the cost of a day and about breakers. Faults list the invalid rules
+// that were written into the document by hand.
 func (a Alerts) rules() (days, breakers []storeRule, faults, err error) {
 	kept, _, err := readAlerts[[]AlertRule](&a, "rules")
 	for _, k := range kept {
@@ -124,8 +124,8 @@ func (a Alerts) due(ctx context.Context, days, breakers []storeRule) (due []stor
 	return due, nil
 }
 
-// expensive are the alerts about the cost of today and of yesterday, by UTC: yesterday may have ended
-// since the last look. A rule is not about days that had ended when it was added.
+// expensive are the alerts about the cost of today and of yesterday, by UTC: yesterday may have
+// ended after the last evaluation. A rule does not apply to days that had ended when it was added.
 func (a Alerts) expensive(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
 	x, _, done, err := a.indexed(ctx)
 	if err != nil {
@@ -155,8 +155,8 @@ func (a Alerts) expensive(ctx context.Context, rules []storeRule) (due []storeAl
 	return due, nil
 }
 
-// open are the alerts about breakers that are open. An opening lasts until the breaker is closed: a
-// probe that fails, or a trip by hand, does not begin another one.
+// open are the alerts about open breakers. An opening lasts until the breaker is closed: a failed
+// probe, or a trip by hand, does not begin another one.
 func (a Alerts) open(ctx context.Context, rules []storeRule) (due []storeAlert, err error) {
 	all, err := a.Store.Breakers(ctx)
 	if err != nil {
@@ -189,8 +189,8 @@ func (a Alerts) alert(rule storeRule, period string, raised session.Alert) store
 	return storeAlert{ID: "alert-" + hex.EncodeToString(sum[:10]), Alert: raised}
 }
 
-// send starts the webhook's workflow for each alert that it does not have yet, for as long as alerts
-// are listed. Without a webhook nothing is sent.
+// send starts the webhook's workflow for each listed alert that was not sent. Without a webhook it
+// sends nothing.
 func (a Alerts) send(ctx context.Context, raised []storeAlert) error {
 	since := a.Now().Add(-alertsFor)
 	pending := slices.DeleteFunc(slices.Clone(raised), func(s storeAlert) bool { return s.Sent || s.At.Before(since) })
@@ -224,7 +224,7 @@ func (a Alerts) send(ctx context.Context, raised []storeAlert) error {
 	return marked
 }
 
-// notice is what the webhook gets of an alert.
+// notice is the notice of an alert for the webhook.
 func (a Alerts) notice(s storeAlert) session.Notice {
 	n := session.Notice{
 		Schema: session.NoticeSchema, ID: s.ID, Event: session.AlertRaised, At: s.At, Namespace: a.Namespace, Store: a.Store.ID(),

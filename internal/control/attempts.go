@@ -17,15 +17,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Attempts are what a session's assignments have tried.
+// Attempts are the attempts of a session's assignments.
 type Attempts struct{ *Base }
 
-// Attempt is one try at an assignment.
+// Attempt is one attempt of an assignment.
 type Attempt struct {
 	AttemptRef
 	// Status is completed, failed, running, or supplied if a person supplied the files.
 	Status session.State `json:"status"`
-	// Category, Message and Output say why a failed attempt failed.
+	// Category, Message and Output describe why a failed attempt failed.
 	Category failures.Category `json:"category,omitempty"`
 	Message  string            `json:"message,omitempty"`
 	Output   string            `json:"output,omitempty"`
@@ -34,7 +34,7 @@ type Attempt struct {
 	Agent string         `json:"agent,omitempty"`
 	From  failures.Start `json:"from,omitempty"`
 	Usage cost.Usage     `json:"usage"`
-	// Supplied: a person's files were checked.
+	// Supplied: the attempt checked a person's files.
 	Supplied bool `json:"supplied,omitempty"`
 	// Summary and Decisions are the result of a finished attempt; Decisions by name.
 	Summary   string            `json:"summary,omitempty"`
@@ -42,7 +42,7 @@ type Attempt struct {
 	StartedAt time.Time         `json:"started_at"`
 	// EndedAt is null for an attempt that has not ended.
 	EndedAt *time.Time `json:"ended_at"`
-	// Log is the blob of the transcript; empty for an attempt that left none.
+	// Log is the blob of the transcript; empty for an attempt without one.
 	Log spec.Digest `json:"log"`
 	// Diff is the blob of the difference of a failed attempt's files from the input.
 	Diff spec.Digest `json:"-"`
@@ -53,23 +53,23 @@ type Attempt struct {
 // Ended is when the attempt ended; zero: it has not.
 func (a Attempt) Ended() time.Time { return timeOf(a.EndedAt) }
 
-// Work is what a session's assignments have tried, and what people have said to it.
+// Work is the attempts of a session's assignments, and the answers of people.
 type Work struct {
 	Session string `json:"session"`
-	// Phases are the team's, without its texts.
+	// Phases are the team's, without their texts.
 	Phases []spec.Phase `json:"phases"`
 	// Attempts are in the order of the phases, the oldest first.
 	Attempts []Attempt `json:"attempts"`
-	// Answers are those of people, oldest first.
+	// Answers are the answers of people, oldest first.
 	Answers []session.Answer `json:"answers"`
-	// Records are the assignments', and Budgets what may be spent.
+	// Records are the assignments', and Budgets the session's.
 	Records map[spec.AssignmentID]session.Record `json:"-"`
 	Budgets []budget.Budget                      `json:"-"`
 	Damage
 }
 
-// Work lists what a session's assignments have tried. What cannot be read is left out, and
-// named as damage.
+// Work lists the attempts of a session's assignments. Data that cannot be read is left out, and
+// reported as damage.
 func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	doc := Work{Session: sessionID, Phases: []spec.Phase{}, Attempts: []Attempt{}, Answers: []session.Answer{}, Records: map[spec.AssignmentID]session.Record{}}
 	s, key, err := a.inStore(ctx, sessionID)
@@ -138,11 +138,11 @@ func attemptsOf(r session.Record) []Attempt {
 	return out
 }
 
-// maxOutputSoFar bounds what is read of the output of an attempt under way, in bytes.
+// maxOutputSoFar limits how much output of an attempt in progress is read, in bytes.
 const maxOutputSoFar = 16 << 20
 
-// Transcript is what an attempt has written, so far as it has not ended. known is false where
-// that is not at hand: the attempt left none, or runs on another host.
+// Transcript is the output of an attempt, also of one in progress. known is false if the output is
+// not available: the attempt has none, or runs on another host.
 func (a Attempts) Transcript(ctx context.Context, sessionID string, at Attempt) (text string, known bool, err error) {
 	_, key, err := a.inStore(ctx, sessionID)
 	if err != nil {
@@ -179,7 +179,7 @@ type AttemptLog struct {
 	Text string `json:"text"`
 }
 
-// Log is the texts of a finished attempt, or why they cannot be read.
+// Log has the texts of a finished attempt, or the reasons why they cannot be read.
 func (a Attempts) Log(ctx context.Context, sessionID string, at Attempt) (l AttemptLog, err error) {
 	if l.Text, _, err = a.Transcript(ctx, sessionID, at); err == nil {
 		l.Changes, err = a.Changes(ctx, sessionID, at)
@@ -187,7 +187,7 @@ func (a Attempts) Log(ctx context.Context, sessionID string, at Attempt) (l Atte
 	return l, err
 }
 
-// LogOf is the texts of a finished attempt that is named.
+// LogOf has the texts of the named finished attempt.
 func (a Attempts) LogOf(ctx context.Context, sessionID string, id AttemptRef) (AttemptLog, error) {
 	_, found, _, err := a.find(ctx, sessionID, id)
 	if err != nil {
@@ -196,7 +196,7 @@ func (a Attempts) LogOf(ctx context.Context, sessionID string, id AttemptRef) (A
 	return a.Log(ctx, sessionID, found)
 }
 
-// orLost reads a text for people, or why it cannot be read.
+// orLost reads a text for display. If it cannot be read, the result is the reason.
 func (a Attempts) orLost(ctx context.Context, name spec.Digest) (string, error) {
 	var damage string
 	text, err := a.text(ctx, name, &damage)

@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// EventKind says what an event of a session's attempts is.
+// EventKind is the kind of an event of a session's attempts.
 type EventKind string
 
 // The kinds of events.
@@ -29,48 +29,51 @@ const (
 	AttemptPrinted EventKind = "output"
 	// AttemptProgress: the newest line of progress of an attempt on another host.
 	AttemptProgress EventKind = "progress"
-	// SessionIs: the session has come to another state. It is the first event, too.
+	// SessionIs: the session has changed its state. It is the first event, too.
 	SessionIs EventKind = "session"
-	// TemporalLost and TemporalBack: until it is back, only what the store has is followed.
+	// TemporalLost and TemporalBack: Temporal cannot be reached, or can be reached again. Between
+	// them only the store's data is followed.
 	TemporalLost EventKind = "lost"
 	TemporalBack EventKind = "back"
 )
 
-// Event is something that happens to a session's attempts.
+// Event is an event of a session's attempts.
 type Event struct {
 	// ID is the position after the event, from which [Attempts.Follow] continues.
 	ID   string    `json:"id"`
 	Kind EventKind `json:"kind"`
 	At   time.Time `json:"at"`
-	// Of is the assignment; null: it is the session's.
+	// Of is the assignment; null: the event is about the session.
 	Of *spec.AssignmentID `json:"of,omitempty"`
-	// Attempt is the one that has ended.
+	// Attempt is the attempt that has ended.
 	Attempt *Attempt `json:"attempt,omitempty"`
 	// Text has complete lines of output, or a line of progress.
 	Text string `json:"text,omitempty"`
 	// Status and Reason are the session's.
 	Status session.State `json:"status,omitempty"`
 	Reason string        `json:"reason,omitempty"`
-	// Unprinted returns the part of the ended attempt's transcript that no event had.
+	// Unprinted returns the part of the ended attempt's transcript that was in no event.
 	Unprinted func(transcript string) string `json:"-"`
 }
 
-// FollowNew is the position at which only what happens from now on is followed.
+// FollowNew is the position from which only later events are followed.
 const FollowNew = "now"
 
 const (
-	// followEvery is how often a session is looked at that is followed.
+	// followEvery is the time between two reads of a followed session.
 	followEvery = time.Second
-	// maxPosition bounds a position, in bytes.
+	// maxPosition limits a position, in bytes.
 	maxPosition = 64 << 10
-	// maxOutput bounds the text of an event, in bytes.
+	// maxOutput limits the text of an event, in bytes.
 	maxOutput = 64 << 10
 )
 
-// followPosition says what a reader has had of a session, by assignment. It is text, which the reader keeps.
+// followPosition is what a reader has received of a session, by assignment. It is text, which the
+// reader keeps.
 type followPosition map[string]passed
 
-// passed is what a reader has had of an assignment: its first so many attempts, and a part of the live log.
+// passed is what a reader has received of an assignment: the number of its first attempts, and the
+// position in the live log.
 type passed struct {
 	Attempts int    `json:"n,omitempty"`
 	Offset   int64  `json:"o,omitempty"`
@@ -97,7 +100,7 @@ func followPositionOf(text string) (followPosition, error) {
 		err = json.Unmarshal(data, &p)
 	}
 	if err != nil || len(text) > maxPosition || p == nil {
-		return nil, invalidf("from", "%q is no position of these events; begin without one", textfmt.Shorten(text, 40))
+		return nil, invalidf("from", "%q is not a position of these events; start without one", textfmt.Shorten(text, 40))
 	}
 	return p, nil
 }
@@ -109,17 +112,17 @@ type follower struct {
 	selected Select
 	watcher  *sessionstatus.Watcher
 	at       followPosition
-	// muted: what has happened so far is left out.
+	// muted: earlier events are left out.
 	muted, lost bool
 	state       session.State
 	progress    map[spec.AssignmentID]string
-	// ended is when the last attempt of each assignment did.
+	// ended is when the last attempt of each assignment ended.
 	ended map[spec.AssignmentID]time.Time
 	tails map[spec.AssignmentID]*Tail
 	yield func(Event, error) bool
 }
 
-// errStopped says that the reader wants no more.
+// errStopped reports that the reader has stopped.
 var errStopped = errors.New("the reader has stopped")
 
 // Follow yields the events of the selected attempts, from a position until the session has ended.
@@ -177,8 +180,8 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// tell tells the reader of an event.
-func (f *follower) tell(e Event) error {
+// emit yields an event.
+func (f *follower) emit(e Event) error {
 	e.ID, e.At = f.at.String(), f.Now().UTC()
 	if !f.yield(e, nil) {
 		return errStopped
@@ -186,7 +189,7 @@ func (f *follower) tell(e Event) error {
 	return nil
 }
 
-// look reads the session's state from Temporal, else from the store.
+// look reads the session's state from Temporal, otherwise from the store.
 func (f *follower) look(ctx context.Context) (session.Status, error) {
 	f.watcher.Conn = f.conn()
 	if f.watcher.Conn != nil {
@@ -194,12 +197,12 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 		switch {
 		case err == nil && f.lost:
 			f.lost = false
-			return v.Status, f.tell(Event{Kind: TemporalBack})
+			return v.Status, f.emit(Event{Kind: TemporalBack})
 		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
 			return v.Status, looked(f.key.Session, err)
 		case !f.lost:
 			f.lost = true
-			if err := f.tell(Event{Kind: TemporalLost}); err != nil {
+			if err := f.emit(Event{Kind: TemporalLost}); err != nil {
 				return v.Status, err
 			}
 		}
@@ -214,23 +217,23 @@ func (f *follower) look(ctx context.Context) (session.Status, error) {
 	return e.Status, err
 }
 
-// step tells what is new.
+// step yields the new events.
 func (f *follower) step(ctx context.Context, status session.Status) error {
-	if err := f.tellEnded(ctx); err != nil {
+	if err := f.emitEnded(ctx); err != nil {
 		return err
 	}
-	if err := f.tellRunning(ctx, status); err != nil {
+	if err := f.emitRunning(ctx, status); err != nil {
 		return err
 	}
 	if status.Status == f.state || status.Status == "" {
 		return nil
 	}
 	f.state = status.Status
-	return f.tell(Event{Kind: SessionIs, Status: status.Status, Reason: status.Reason})
+	return f.emit(Event{Kind: SessionIs, Status: status.Status, Reason: status.Reason})
 }
 
-// tellEnded tells of attempts that have ended, in the order in which they did.
-func (f *follower) tellEnded(ctx context.Context) error {
+// emitEnded yields the attempts that have ended, in the order of their ends.
+func (f *follower) emitEnded(ctx context.Context) error {
 	all, _, err := f.finished(ctx, f.key, f.selected)
 	if err != nil {
 		return err
@@ -253,7 +256,7 @@ func (f *follower) tellEnded(ctx context.Context) error {
 		if t := f.tails[a.AssignmentID]; t != nil && t.file != nil {
 			lines, err := t.readNew()
 			if err == nil {
-				err = f.tellLines(a.AssignmentID, t, lines)
+				err = f.emitLines(a.AssignmentID, t, lines)
 			}
 			if err != nil {
 				return err
@@ -268,15 +271,15 @@ func (f *follower) tellEnded(ctx context.Context) error {
 			t.from = place{}
 		}
 		f.at.passed(a.AssignmentID)
-		if err := f.tell(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a, Unprinted: unprinted}); err != nil {
+		if err := f.emit(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a, Unprinted: unprinted}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellRunning tells the new output and progress of running agents.
-func (f *follower) tellRunning(ctx context.Context, status session.Status) error {
+// emitRunning yields the new output and progress of running agents.
+func (f *follower) emitRunning(ctx context.Context, status session.Status) error {
 	logs := f.LiveLogs(ctx)
 	for _, p := range status.Phases {
 		for _, as := range p.Assignments {
@@ -293,10 +296,10 @@ func (f *follower) tellRunning(ctx context.Context, status session.Status) error
 			t.after = f.ended[id]
 			lines, err := t.Follow(logs, f.key, id, !as.Status.Done() && as.Status != session.Pending)
 			if err == nil {
-				err = f.tellLines(id, t, lines)
+				err = f.emitLines(id, t, lines)
 			}
 			if err == nil {
-				err = f.tellProgress(id, t, as.Progress)
+				err = f.emitProgress(id, t, as.Progress)
 			}
 			if err != nil {
 				return err
@@ -306,18 +309,18 @@ func (f *follower) tellRunning(ctx context.Context, status session.Status) error
 	return nil
 }
 
-// tellLines tells what a running attempt has printed.
-func (f *follower) tellLines(id spec.AssignmentID, t *Tail, lines []string) error {
+// emitLines yields the printed lines of a running attempt.
+func (f *follower) emitLines(id spec.AssignmentID, t *Tail, lines []string) error {
 	var b strings.Builder
 	for i, line := range lines {
 		b.WriteString(line + "\n")
 		if i == len(lines)-1 {
-			break // the last event alone has the position after all lines: none is lost
+			break // only the last event has the position after all lines, so an interruption loses no line
 		}
 		if b.Len() < maxOutput || f.muted {
 			continue
 		}
-		if err := f.tell(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()}); err != nil {
+		if err := f.emit(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()}); err != nil {
 			return err
 		}
 		b.Reset()
@@ -328,11 +331,11 @@ func (f *follower) tellLines(id spec.AssignmentID, t *Tail, lines []string) erro
 	if b.Len() == 0 || f.muted {
 		return nil
 	}
-	return f.tell(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()})
+	return f.emit(Event{Kind: AttemptPrinted, Of: &id, Text: b.String()})
 }
 
-// tellProgress tells a line of progress that is not in the output.
-func (f *follower) tellProgress(id spec.AssignmentID, t *Tail, line string) error {
+// emitProgress yields a line of progress that is not in the output.
+func (f *follower) emitProgress(id spec.AssignmentID, t *Tail, line string) error {
 	if line == f.progress[id] {
 		return nil
 	}
@@ -340,7 +343,7 @@ func (f *follower) tellProgress(id spec.AssignmentID, t *Tail, line string) erro
 	if line == "" || f.muted || t.Has(line) {
 		return nil
 	}
-	return f.tell(Event{Kind: AttemptProgress, Of: &id, Text: textfmt.Shorten(line, maxLine)})
+	return f.emit(Event{Kind: AttemptProgress, Of: &id, Text: textfmt.Shorten(line, maxLine)})
 }
 
 func (f *follower) close() {

@@ -33,7 +33,7 @@ type AttemptList struct {
 	// Running are at work.
 	Running []RunningAttempt `json:"running"`
 	Damage
-	// Next is the position from which [Attempts.Follow] says what comes after the list.
+	// Next is the position from which [Attempts.Follow] yields the events after the list.
 	Next string `json:"next"`
 }
 
@@ -46,8 +46,8 @@ func (s Select) Matches(id spec.AssignmentID) bool {
 	return (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
 }
 
-// List lists the attempts that are selected. It needs the store; without Temporal, none is
-// known to be at work.
+// List lists the selected attempts. It needs the store; without Temporal, it lists no attempts at
+// work.
 func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (AttemptList, error) {
 	doc := AttemptList{Session: sessionID, Running: []RunningAttempt{}}
 	_, key, err := a.inStore(ctx, sessionID)
@@ -74,7 +74,7 @@ func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (
 	return doc, nil
 }
 
-// finished lists the finished attempts that are selected.
+// finished lists the selected finished attempts.
 func (a Attempts) finished(ctx context.Context, key session.Key, selected Select) (all []Attempt, damage string, err error) {
 	e, err := a.Store.Execution(key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
@@ -121,8 +121,8 @@ func inOrder(records []session.Record, phases []session.PhaseStatus) []session.R
 	return records
 }
 
-// selectRecords keeps the records of a phase or an assignment. An assignment
-// that exists and has nothing recorded yet is no error.
+// selectRecords selects the records of a phase or an assignment. An existing assignment without a
+// record is not an error.
 func selectRecords(records []session.Record, e session.Execution, selected Select) ([]session.Record, error) {
 	if selected == "" {
 		return records, nil

@@ -11,18 +11,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// isOf reports whether an attempt is the one that is named. Pass zero is any.
+// isOf reports whether an attempt is the named one. Pass zero matches any pass.
 func (a AttemptRef) isOf(at Attempt) bool {
 	return at.AssignmentID == a.AssignmentID && at.Round == a.Round && at.Attempt == a.Attempt && (a.Pass == 0 || at.Pass == a.Pass)
 }
 
-// AttemptDetail is all that is known of a finished attempt, except the text of its transcript.
+// AttemptDetail is all data of a finished attempt, except the text of its transcript.
 type AttemptDetail struct {
 	Session string `json:"session"`
 	Attempt
-	// Task is what the assignment is about; null where the team is not known any more.
+	// Task is the task of the assignment; null if the team is not known any more.
 	Task *Task `json:"task"`
-	// Feedback is what the attempt was told of the one before; null: nothing.
+	// Feedback is the feedback on the previous attempt that the attempt received; null: none.
 	Feedback *session.Feedback `json:"feedback"`
 	// Changes is the difference of a failed attempt's files from the input. That of an attempt
 	// that succeeded is the assignment's.
@@ -32,7 +32,7 @@ type AttemptDetail struct {
 	Damage
 }
 
-// Task is what an assignment is about.
+// Task is the task of an assignment.
 type Task struct {
 	Role         string `json:"role"`
 	Instructions string `json:"instructions"`
@@ -90,7 +90,7 @@ func (a Attempts) find(ctx context.Context, sessionID string, id AttemptRef) (ke
 	return key, found, nil, notFoundf("the session has no finished attempt %s", id)
 }
 
-// text reads a text. One that is lost is noted as damage.
+// text reads a text. A lost text is recorded as damage.
 func (a Attempts) text(ctx context.Context, name spec.Digest, damage *string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -103,7 +103,8 @@ func (a Attempts) text(ctx context.Context, name spec.Digest, damage *string) (s
 	return string(data), err
 }
 
-// addTask reads what the assignment is about, from the newest checkpoint. What cannot be read is left out.
+// addTask reads the task of the assignment from the newest checkpoint. Data that cannot be read is
+// left out.
 func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDetail) {
 	e, err := a.Store.Execution(key)
 	if err != nil || e.Checkpoint == "" {
@@ -120,7 +121,7 @@ func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDeta
 	if persona, ok := t.Personas[doc.Persona]; ok {
 		doc.Task = &Task{Role: persona.Role, Instructions: persona.Instructions, Requirement: c.Requirement}
 	}
-	for _, answer := range c.Answers { // the last note before the attempt is what it was told
+	for _, answer := range c.Answers { // the attempt received the last note before it
 		if answer.Phase == doc.Phase && (answer.Persona == doc.Persona || answer.Persona == "") && answer.Note != "" && answer.At.Before(doc.StartedAt) {
 			if doc.Feedback == nil {
 				doc.Feedback = &session.Feedback{}
@@ -130,7 +131,7 @@ func (a Attempts) addTask(ctx context.Context, key session.Key, doc *AttemptDeta
 	}
 }
 
-// MaxRange is the most bytes of a transcript that are read at once.
+// MaxRange is the maximum size of one read of a transcript, in bytes.
 const MaxRange = 1 << 20
 
 // TranscriptRange is a part of a transcript.
@@ -138,15 +139,15 @@ type TranscriptRange struct {
 	// Log is the transcript's blob, and Size its size in bytes.
 	Log  spec.Digest `json:"log"`
 	Size int64       `json:"size"`
-	// From and To are the part's offsets in bytes. It begins at a line and ends after one,
-	// unless a line is longer than a part may be.
+	// From and To are the part's offsets in bytes. It begins at a line and ends after one, unless a
+	// line is longer than the limit.
 	From int64  `json:"from"`
 	To   int64  `json:"to"`
 	Text string `json:"text"`
 }
 
-// Range reads a part of an attempt's transcript: at most limit bytes from an offset on,
-// or with a negative offset so many bytes before the end.
+// Range reads a part of an attempt's transcript: at most limit bytes from an offset, or, with a
+// negative offset, from that many bytes before the end.
 func (a Attempts) Range(ctx context.Context, sessionID string, id AttemptRef, from int64, limit int) (TranscriptRange, error) {
 	var doc TranscriptRange
 	if limit <= 0 || limit > MaxRange {
@@ -170,7 +171,8 @@ func (a Attempts) Range(ctx context.Context, sessionID string, id AttemptRef, fr
 	return doc, nil
 }
 
-// lineFrom is where the first line begins at an offset or soon after it; the offset if none does.
+// lineFrom is the offset of the first line that begins at or soon after an offset; the offset
+// itself if none does.
 func lineFrom(data []byte, from int64) int64 {
 	if from == 0 || data[from-1] == '\n' {
 		return from
@@ -182,7 +184,7 @@ func lineFrom(data []byte, from int64) int64 {
 	return from
 }
 
-// transcript reads a transcript, which is verified as a whole; agents bound it.
+// transcript reads a whole transcript and verifies it; its size is limited when it is written.
 func (a Attempts) transcript(ctx context.Context, sessionID string, id AttemptRef) ([]byte, spec.Digest, error) {
 	_, found, _, err := a.find(ctx, sessionID, id)
 	if err != nil || found.Log == "" {

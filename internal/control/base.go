@@ -16,36 +16,36 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Base is what all operations need. Each noun embeds it.
+// Base has what all operations need. Each noun embeds it.
 type Base struct {
-	// Temporal is the connection; nil, or a function that returns nil, where Temporal cannot
-	// be reached. Then operations know only what the store has.
+	// Temporal is the connection; nil, or a function that returns nil, if Temporal cannot be
+	// reached. Then operations use only the store's data.
 	Temporal func() *temporalutil.Connection
-	// Store is nil where none is at hand. Then operations know only what Temporal has.
+	// Store is nil if none is available. Then operations use only Temporal's data.
 	Store *store.Store
-	// Index is that of the store; nil: an operation that needs it opens it for itself.
+	// Index is that of the store; nil: an operation that needs it opens it.
 	Index *index.Index
-	// Namespace is that of the sessions.
+	// Namespace is the namespace of the sessions.
 	Namespace string
-	// Audit records who changes what; nil: nobody does.
+	// Audit records who changes what; nil: changes are not recorded.
 	Audit *access.Audit
-	// Directories are those of this host that sessions may start from.
+	// Directories are the directories of this host from which sessions may start.
 	Directories []Directory
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 
-	// inboxes and looks are answers that callers share.
+	// inboxes and looks are answers that are shared between callers.
 	inboxes shares[viewOf, Inbox]
 	alerted shares[viewOf, []RaisedAlert]
 	looks   shares[string, sessionstatus.Session]
 }
 
-// Connected is Temporal for the whole of a command.
+// Connected returns a fixed connection, for one command.
 func Connected(conn *temporalutil.Connection) func() *temporalutil.Connection {
 	return func() *temporalutil.Connection { return conn }
 }
 
-// conn is the connection; nil where there is none.
+// conn is the connection; nil if there is none.
 func (b *Base) conn() *temporalutil.Connection {
 	if b.Temporal == nil {
 		return nil
@@ -73,7 +73,7 @@ func (b *Base) key(sessionID string) session.Key {
 	return session.Key{Namespace: b.Namespace, Session: sessionID}
 }
 
-// watcher looks at one session.
+// watcher reads one session.
 func (b *Base) watcher(sessionID string) (*sessionstatus.Watcher, error) {
 	if err := spec.CheckSession(sessionID); err != nil {
 		return nil, &Error{Kind: Invalid, Field: "session", err: err}
@@ -81,7 +81,7 @@ func (b *Base) watcher(sessionID string) (*sessionstatus.Watcher, error) {
 	return &sessionstatus.Watcher{Conn: b.conn(), Namespace: b.Namespace, Store: b.Store, Session: sessionID, Now: b.Now}, nil
 }
 
-// looked is an error of a look at a session.
+// looked converts the error of a read of a session.
 func looked(sessionID string, err error) error {
 	var other *sessionstatus.OtherWorkflowError
 	if errors.Is(err, sessionstatus.ErrUnknown) || errors.As(err, &other) {
@@ -90,8 +90,8 @@ func looked(sessionID string, err error) error {
 	return err
 }
 
-// may refuses whoever may not do something with a session. Every operation on a session
-// begins with it or with change.
+// may returns an error if the caller may not do something with a session. Every operation on a
+// session begins with it or with change.
 func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) error {
 	if access.Check(ctx, p, access.AllTeams) == nil { // the team does not matter
 		return nil
@@ -99,13 +99,13 @@ func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) e
 	return access.Check(ctx, p, b.teamName(ctx, sessionID))
 }
 
-// change makes a change of a session that the caller may make, and records it.
+// change runs a change of a session if the caller may make it, and records it.
 func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event, make func(context.Context) error) error {
 	e.Session, e.Team = sessionID, b.teamName(ctx, sessionID)
 	return b.Audit.Change(ctx, p, e, make)
 }
 
-// teamName is the team of a session; [access.AllTeams] where nobody knows it.
+// teamName is the team of a session; [access.AllTeams] if it is unknown.
 func (b *Base) teamName(ctx context.Context, sessionID string) string {
 	w, err := b.watcher(sessionID)
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *Base) teamName(ctx context.Context, sessionID string) string {
 	return access.AllTeams
 }
 
-// actor names who acts, for records that others read.
+// actor is the name of the caller, for records that others read.
 func actor(ctx context.Context) string {
 	a, _ := access.Of(ctx)
 	return a.Name

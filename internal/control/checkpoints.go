@@ -20,14 +20,14 @@ type Checkpoints struct{ *Base }
 // CheckpointList is the document of a session's checkpoints.
 type CheckpointList struct {
 	Session string `json:"session"`
-	// Checkpoints are the newest first.
+	// Checkpoints are sorted newest first.
 	Checkpoints []ListedCheckpoint `json:"checkpoints"`
 	Damage
 }
 
-// ListedCheckpoint is a checkpoint in a listing.
+// ListedCheckpoint is a checkpoint in a list.
 type ListedCheckpoint struct {
-	// Checkpoint is the digest that names it.
+	// Checkpoint is its digest.
 	Checkpoint  spec.Digest `json:"checkpoint"`
 	Phase       string      `json:"phase"`
 	Incarnation int         `json:"incarnation"`
@@ -37,7 +37,7 @@ type ListedCheckpoint struct {
 	Artifacts   int         `json:"artifacts"`
 	Usage       cost.Usage  `json:"usage"`
 	Previous    spec.Digest `json:"previous"`
-	// File is the copy of the checkpoint for people.
+	// File is the copy of the checkpoint for readers.
 	File string `json:"file"`
 }
 
@@ -73,7 +73,7 @@ func (c Checkpoints) List(ctx context.Context, sessionID string) (CheckpointList
 	return doc, nil
 }
 
-// Read finds a checkpoint by its phase or the beginning of its digest; without one, the newest.
+// Read finds a checkpoint by its phase or a prefix of its digest; without one, the newest.
 func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCheckpoint, error) {
 	s, key, err := c.inStore(ctx, sessionID)
 	if err != nil {
@@ -93,9 +93,9 @@ func (c Checkpoints) Read(ctx context.Context, sessionID, which string) (ShownCh
 	return ShownCheckpoint{}, notFoundf("checkpoint %q of session %s not found; it has those after %s", textfmt.Shorten(which, 80), sessionID, strings.Join(phases, ", "))
 }
 
-// Verify reads a session's documents and blobs, and repairs what it can; what is damaged is
-// moved to the store's quarantine. That may concern other sessions, too: the caller needs a
-// role for all teams.
+// Verify reads a session's documents and blobs, and repairs them if possible; damaged ones are
+// moved to the store's quarantine. That may affect other sessions, too: the caller needs a role for
+// all teams.
 func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store.Report, err error) {
 	s, key, err := c.inStore(ctx, sessionID)
 	if err != nil {

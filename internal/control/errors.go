@@ -6,28 +6,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Kind says what is wrong with an operation, and so who can mend it.
+// Kind classifies the error of an operation, and so who can correct it.
 type Kind string
 
 // The kinds of errors.
 const (
-	// Invalid: the input is wrong; the same input never succeeds.
+	// Invalid: the input is wrong; a retry with the same input never succeeds.
 	Invalid Kind = "invalid"
 	// NotFound: what the input names does not exist.
 	NotFound Kind = "not_found"
-	// Conflict: the state is not the one that the input is for: a request was answered
-	// before, a session has ended or runs.
+	// Conflict: the state does not permit the operation: a request was answered before, a session
+	// has ended or runs.
 	Conflict Kind = "conflict"
-	// Unavailable: Temporal, a worker or the store that it takes is not at hand.
+	// Unavailable: the operation needs Temporal, a worker or the store, which is not available.
 	Unavailable Kind = "unavailable"
 )
 
-// Error says why an operation changed nothing.
+// Error is the reason why an operation changed nothing.
 type Error struct {
 	Kind Kind
-	// Field names the wrong input; empty: none is to blame.
+	// Field is the name of the wrong input; empty: it is not about an input.
 	Field string
-	// Session is the one that the operation is about; empty: none.
+	// Session is the session of the operation; empty: none.
 	Session string
 	err     error
 }
@@ -53,15 +53,15 @@ func unavailablef(format string, args ...any) error {
 	return &Error{Kind: Unavailable, err: fmt.Errorf(format, args...)}
 }
 
-// LostError says that Temporal no longer has a session: it has to be resumed from the store
-// before it takes anything.
+// LostError reports that Temporal no longer has a session: it has to be resumed from the store
+// before it accepts anything.
 type LostError struct{ Session string }
 
 func (e *LostError) Error() string {
 	return fmt.Sprintf("Temporal has lost session %s; resume it from the store first", e.Session)
 }
 
-// EndedError says that a session has ended, and so takes nothing any more.
+// EndedError reports that a session has ended, so it accepts nothing.
 type EndedError struct {
 	Session string
 	State   session.State

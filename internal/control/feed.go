@@ -15,19 +15,20 @@ import (
 	"github.com/maestro-hive/maestro/internal/index"
 )
 
-// feedPause is between looks at the store while somebody follows.
+// feedPause is the time between two reads of the store while there are followers.
 const feedPause = time.Second
 
-// Change says that a session has changed: who shows it reads it again.
+// Change reports that a session has changed: a view of it has to be read again.
 type Change struct {
-	// ID is the position after the change, from which a follower goes on later.
+	// ID is the position after the change, from which a follower continues later.
 	ID string `json:"-"`
-	// Session is empty where all may have changed: the follower's position is not known any more.
+	// Session is empty if all sessions may have changed: the follower's position is no longer
+	// valid.
 	Session string `json:"session"`
 	Removed bool   `json:"removed,omitempty"`
 }
 
-// Feed tells followers which sessions change. The store is looked at once for all of them.
+// Feed notifies followers of changed sessions. One read of the store serves all of them.
 type Feed struct {
 	*Base
 	Index *index.Index
@@ -35,9 +36,9 @@ type Feed struct {
 
 	mu        sync.Mutex
 	followers int
-	// alerts counts how often the alerts of the store have changed.
+	// alerts counts the changes of the alerts of the store.
 	alerts int64
-	// first wakes Run when the first follower comes, changed all followers.
+	// first wakes Run at the first follower, changed wakes all followers.
 	first, changed chan struct{}
 }
 
@@ -46,7 +47,7 @@ func NewFeed(b *Base, x *index.Index, log *slog.Logger) *Feed {
 	return &Feed{Base: b, Index: x, Log: log, first: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Run looks for changes while anybody follows, until the context ends.
+// Run looks for changes while there are followers, until the context ends.
 func (f *Feed) Run(ctx context.Context) {
 	ticker := time.NewTicker(feedPause)
 	defer ticker.Stop()
@@ -64,7 +65,7 @@ func (f *Feed) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			f.Log.Warn("changes of the store cannot be read", "error", err)
 		}
-		// Lists find changes, too, and so do other processes.
+		// Lists and other processes find changes, too.
 		changed := err == nil && done.Position != told
 		if changed {
 			told = done.Position
@@ -90,7 +91,7 @@ func (f *Feed) count(by int) int {
 	return f.followers
 }
 
-// raised is when the alerts of the store have changed; zero: there are none.
+// raised is the time of the last change of the store's alerts; zero: there are none.
 func (f *Feed) raised() time.Time {
 	alerts := Alerts{f.Base}
 	key, err := alerts.alertsKey("raised")
@@ -101,7 +102,7 @@ func (f *Feed) raised() time.Time {
 	return at
 }
 
-// wake wakes followers, because the alerts of the store have changed or something else.
+// wake wakes followers after a change of the store's alerts or of sessions.
 func (f *Feed) wake(alerts bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,16 +113,17 @@ func (f *Feed) wake(alerts bool) {
 	f.changed = make(chan struct{})
 }
 
-// next is closed with the next change, after so many of the alerts of the store.
+// next is a channel that is closed at the next change after the given number of changes of the
+// store's alerts.
 func (f *Feed) next() (woken <-chan struct{}, alerts int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changed, f.alerts
 }
 
-// Follow returns the changes after a position. Where that is empty or not known any more, the first
-// change is one of all sessions; so is one of the alerts of the store. Only what the caller may view is
-// told; one session, where it is named.
+// Follow yields the changes after a position. If the position is empty or no longer valid, the
+// first change is one of all sessions; so is a change of the alerts of the store. Only sessions
+// that the caller may view are yielded; if one is named, only that one.
 func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if f.count(1) == 1 {
@@ -148,7 +150,7 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 				yield(Change{}, err)
 				return
 			}
-			if !f.tell(ctx, changes, now, only, yield) {
+			if !f.emit(ctx, changes, now, only, yield) {
 				return
 			}
 			at = now
@@ -161,11 +163,11 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 	}
 }
 
-// tell yields changes; false: nobody listens any more.
-func (f *Feed) tell(ctx context.Context, changes []index.Change, now index.Position, only string, yield func(Change, error) bool) bool {
+// emit yields changes; false: the reader has stopped.
+func (f *Feed) emit(ctx context.Context, changes []index.Change, now index.Position, only string, yield func(Change, error) bool) bool {
 	for _, c := range changes {
 		all := c.Session == ""
-		if !all && (only != "" && c.Session != only || !f.tells(ctx, c.Session)) {
+		if !all && (only != "" && c.Session != only || !f.mayView(ctx, c.Session)) {
 			continue
 		}
 		if !yield(Change{ID: position(index.Position{Epoch: now.Epoch, Sequence: c.Sequence}), Session: c.Session, Removed: c.Removed}, nil) {
@@ -175,9 +177,9 @@ func (f *Feed) tell(ctx context.Context, changes []index.Change, now index.Posit
 	return true
 }
 
-// tells reports whether the caller may know of a session. Its team is the index's, which has just been
-// brought up to date.
-func (f *Feed) tells(ctx context.Context, sessionID string) bool {
+// mayView reports whether the caller may view a session. Its team is from the index, which was just
+// updated.
+func (f *Feed) mayView(ctx context.Context, sessionID string) bool {
 	if access.Check(ctx, access.View, access.AllTeams) == nil {
 		return true
 	}
@@ -191,7 +193,7 @@ func (f *Feed) tells(ctx context.Context, sessionID string) bool {
 // position is a position as text.
 func position(p index.Position) string { return fmt.Sprintf("%v.%d", p.Epoch, p.Sequence) }
 
-// parsePosition reads a position. One that is none has an epoch that no index has.
+// parsePosition reads a position. An invalid one has an epoch that no index has.
 func parsePosition(text string) index.Position {
 	epoch, sequence, ok := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(sequence, 10, 64)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// examinedFor is how long an examination is shown that nobody asked for, and askedFor one that
-	// somebody did.
+	// examinedFor is the age up to which a shared examination is returned, and askedFor that for
+	// callers who request a new one.
 	examinedFor = time.Minute
 	askedFor    = 3 * time.Second
-	// countedFor is how long the size of the store is.
+	// countedFor is the age up to which a size of the store is returned.
 	countedFor = 10 * time.Minute
 )
 
@@ -45,13 +45,13 @@ type Finding struct {
 	// Result is ok, warning or bad.
 	Result  string `json:"result"`
 	Message string `json:"message"`
-	// Remedy says what to do; empty for ok.
+	// Remedy is what to do; empty for ok.
 	Remedy string `json:"remedy,omitempty"`
-	// Command does it, for a shell, where one command can.
+	// Command is a shell command that does it, if there is one.
 	Command string `json:"command,omitempty"`
 }
 
-// NewHealth returns the state of what operations work on.
+// NewHealth returns the state of the base's store, Temporal and workers.
 func NewHealth(b *Base, examiner Examiner) *Health {
 	return &Health{Base: b, examiner: examiner}
 }
@@ -65,28 +65,28 @@ type Examination struct {
 	At time.Time `json:"at"`
 }
 
-// Size is how much a store holds, by kind.
+// Size is the size of a store, by kind.
 type Size struct {
-	// Sessions counts those of the namespace.
+	// Sessions is the number of sessions of the namespace.
 	Sessions int `json:"sessions"`
-	// Blobs is everything by content, and Documents what there is of sessions besides. Other is the
-	// rest, with the working directories and caches of agents.
+	// Blobs is all content, and Documents the other data of sessions. Other is the rest, including
+	// the working directories and caches of agents.
 	Blobs     diskspace.Used `json:"blobs"`
 	Documents diskspace.Used `json:"documents"`
 	Other     diskspace.Used `json:"other"`
 }
 
-// StoreSize is how large a store is, and the room that its file system has.
+// StoreSize is the size of a store, and the free space of its file system.
 type StoreSize struct {
 	Store string `json:"store"`
 	Size
-	// CountedAt is when the files were counted; FreeBytes is of now.
+	// CountedAt is when the files were counted; FreeBytes is current.
 	CountedAt time.Time `json:"counted_at"`
 	FreeBytes int64     `json:"free_bytes"`
 }
 
-// Examine checks what sessions need, and says what to mend. It shows what belongs to all teams, and
-// takes some seconds: without again, it may be as old as a minute.
+// Examine checks what sessions need, and returns remedies. It shows data of all teams, and takes
+// some seconds: without again, the result may be a minute old.
 func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
 	s, err := h.stored()
 	if err == nil {
@@ -109,7 +109,7 @@ func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
 	return doc, err
 }
 
-// Size counts the files of the store, from time to time.
+// Size counts the files of the store, at most once in a while.
 func (h *Health) Size(ctx context.Context) (StoreSize, error) {
 	s, err := h.stored()
 	if err == nil {

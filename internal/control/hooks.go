@@ -18,10 +18,10 @@ import (
 // Hooks are the addresses by which other systems start sessions of one team with signed calls.
 type Hooks struct{ *Base }
 
-// HooksPath begins the path of a hook's address, which ends with its name.
+// HooksPath is the beginning of the path of a hook's address; the hook's name follows.
 const HooksPath = "/hooks/"
 
-// deliveryPatience bounds a start whose caller may have gone.
+// deliveryPatience limits a start whose caller may have disconnected.
 const deliveryPatience = 5 * time.Minute
 
 // HookList is the hooks of teams that the caller is an admin of, by name.
@@ -43,16 +43,17 @@ type NewHook struct {
 // AddedHook is the document of a new hook.
 type AddedHook struct {
 	access.Hook
-	// URL is the address to call: that of the server that was started last. Without one it is
+	// URL is the address to call: that of the server that was started last. Without a server it is
 	// only the path.
 	URL string `json:"url"`
 	// Secret signs calls. It is in this document only.
 	Secret string `json:"secret"`
-	// PreviousUntil is until when the secret before is accepted; null: there was none.
+	// PreviousUntil is until when the previous secret is accepted; null: there was none.
 	PreviousUntil *time.Time `json:"previous_until,omitempty"`
 }
 
-// UsualOverlap is for how long the secret before a new one is usually accepted, and longestOverlap bounds it.
+// UsualOverlap is the default time for which the previous secret is accepted, and longestOverlap
+// its limit.
 const (
 	UsualOverlap   = time.Hour
 	longestOverlap = 30 * 24 * time.Hour
@@ -81,7 +82,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	if err != nil {
 		return doc, err
 	}
-	if versioned { // another version may begin with the same digits later
+	if versioned { // another version may have the same prefix later
 		made.Team = team + "@" + string(version.Digest)
 	}
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
@@ -89,7 +90,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	return doc, hookError(err)
 }
 
-// mayAdd refuses, and records, that somebody adds a hook who may not.
+// mayAdd returns an error, and records it, if the caller may not add the hook.
 func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
 	if err := spec.CheckName(made.TeamName()); err != nil {
 		return &Error{Kind: Invalid, Field: "team", err: err}
@@ -97,8 +98,8 @@ func (h Hooks) mayAdd(ctx context.Context, made access.Hook) error {
 	return h.Audit.Check(ctx, access.Admin, access.Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name})
 }
 
-// Rotate gives a hook a new secret, for an admin of its team. The one before is accepted for as long as
-// overlap, so that who calls can change it meanwhile.
+// Rotate gives a hook a new secret, for an admin of its team. The previous one is accepted for the
+// time of overlap, so that callers can change theirs.
 func (h Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (doc AddedHook, err error) {
 	s, err := h.stored()
 	if err != nil {
@@ -122,7 +123,7 @@ func (h Hooks) List(ctx context.Context) (HookList, error) {
 	return HookList{all}, err
 }
 
-// Newest are the newest sessions of hooks, by the names of the hooks, as far as the caller may see them.
+// Newest are the newest sessions of hooks that the caller may view, by the names of the hooks.
 func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]index.Session, error) {
 	if _, err := h.stored(); err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]index.S
 	return newest, nil
 }
 
-// Remove removes a hook, at once. Its sessions go on.
+// Remove removes a hook with immediate effect. Its sessions continue.
 func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
 	if _, err := h.stored(); err != nil {
 		return access.Hook{}, err
@@ -176,10 +177,10 @@ type Receiver struct {
 	hooks *access.Hooks
 }
 
-// NewReceiver returns what receives the calls of a store's hooks.
+// NewReceiver returns a receiver of calls of a store's hooks.
 func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
 
-// Delivery is a call whose signature is right.
+// Delivery is a call with a valid signature.
 type Delivery struct {
 	hook   access.Hook
 	id     string
@@ -187,21 +188,21 @@ type Delivery struct {
 	body   []byte
 }
 
-// Actor is who has made the call.
+// Actor is the caller's name for records.
 func (d Delivery) Actor() access.Actor { return d.hook.Actor() }
 
 // Delivered is the document of a call.
 type Delivered struct {
 	Hook string `json:"hook"`
-	// Team and Session are those of the session that the call has started, now or when it was
-	// made before.
+	// Team and Session are those of the session that this call, or an earlier delivery of it, has
+	// started.
 	Team    string `json:"team,omitempty"`
 	Session string `json:"session,omitempty"`
-	// Ignored says why the call starts no session.
+	// Ignored is the reason why the call starts no session.
 	Ignored string `json:"ignored,omitempty"`
 }
 
-// Verify returns a call of a hook whose signature is right; otherwise [access.ErrSignature].
+// Verify returns a call of a hook if its signature is valid; otherwise [access.ErrSignature].
 func (r *Receiver) Verify(name string, header http.Header, body []byte) (Delivery, error) {
 	found, err := r.hooks.Find(name)
 	if err != nil {
@@ -217,9 +218,9 @@ func (r *Receiver) Verify(name string, header http.Header, body []byte) (Deliver
 	return Delivery{found.Hook, hook.SessionID(found.Hook, found.Key, identity), header, body}, err
 }
 
-// Deliver starts the session of a call, for its hook. The session's id follows from what is signed,
-// and neither Temporal nor the store has two sessions of one id: a call that comes again, to whatever
-// server, finds its session, and nothing else has to be kept of it. With again it was there already.
+// Deliver starts the session of a call, for its hook. The session's id is computed from the signed
+// content, and Temporal and the store have no two sessions with one id. So a repeated call, to any
+// server, finds its session, and no other record is needed. With again the session existed already.
 func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, again bool, err error) {
 	event := access.Event{Action: "session.start", Session: d.id, Team: d.hook.TeamName(), Subject: d.hook.Directory}
 	if err := r.Audit.Check(ctx, access.Operate, event); err != nil { // the server is read-only
@@ -238,7 +239,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	if err := CheckRequirement(start.Requirement); err != nil {
 		return doc, false, &Error{Kind: Invalid, Field: d.hook.Map["requirement"], err: err}
 	}
-	// A caller that has gone starts its session all the same: not every one calls again.
+	// The start continues after its caller has disconnected, because some callers do not retry.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryPatience)
 	defer cancel()
 	doc.Team, doc.Session = event.Team, d.id
@@ -256,20 +257,21 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	return doc, false, err
 }
 
-// CallError is what the caller of a hook is told of an error whose cause is for the server's log.
+// CallError is the error that the caller of a hook receives. Its cause is only for the server's
+// log.
 type CallError struct {
 	told  error
 	Cause error
 }
 
-// Error says what the caller is told.
+// Error is the text for the caller.
 func (e *CallError) Error() string { return e.told.Error() }
 
-// Unwrap returns what the caller is told.
+// Unwrap returns the error for the caller.
 func (e *CallError) Unwrap() error { return e.told }
 
-// start starts the session of a call. What an admin of the hook has to mend is unavailable for its
-// caller, who may call again.
+// start starts the session of a call. An error that an admin of the hook has to correct is
+// Unavailable for the caller, which may retry.
 func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	var failed *Error
@@ -292,7 +294,7 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
 		case "": // no worker has the team's agents
 			failed.Kind = Unavailable
 		case "directory":
-			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be taken; the server's log says why", dir, d.hook.Name), err}
+			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be read; the server's log has the reason", dir, d.hook.Name), err}
 		}
 	}
 	return err

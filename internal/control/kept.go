@@ -14,10 +14,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// NotStoredError says that the store has no such session.
+// NotStoredError reports that the store has no such session.
 type NotStoredError struct {
 	Session string
-	// Where is the store that was searched, and Known are its sessions.
+	// Where is the store that was searched, and Known its sessions.
 	Where string
 	Known []string
 }
@@ -26,23 +26,23 @@ func (e *NotStoredError) Error() string {
 	return fmt.Sprintf("session %q not found in %s%s", e.Session, e.Where, textfmt.DidYouMean(e.Session, e.Known))
 }
 
-// Damage says what of a session cannot be read; empty: nothing. Whatever is shown comes
+// Damage describes the data of a session that cannot be read; empty: none. All other fields are
 // from the rest.
 type Damage struct {
 	Damage string `json:"damage,omitempty"`
 }
 
-// kept is what the store has of a session: its newest checkpoint that can be read.
+// kept is the data of a session in the store: its newest readable checkpoint.
 type kept struct {
 	store.StoredCheckpoint
 	Damage
 	store *store.Store
 	key   session.Key
-	// team is only set by keptTeam.
+	// team is set only by keptTeam.
 	team spec.Team
 }
 
-// inStore names a session that the store has and the caller may view.
+// inStore is the key of a session that the store has and the caller may view.
 func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, session.Key, error) {
 	key := b.key(sessionID)
 	if err := spec.CheckSession(sessionID); err != nil {
@@ -67,9 +67,10 @@ func (b *Base) inStore(ctx context.Context, sessionID string) (*store.Store, ses
 	return s, key, nil
 }
 
-// others lists the store's sessions that the caller may view, besides one whose directory may be empty.
+// others lists the store's sessions that the caller may view, without one whose directory may be
+// empty.
 func (b *Base) others(ctx context.Context, sessionID string) (ids []string) {
-	if access.Check(ctx, access.View, access.AllTeams) == nil { // without a look at their teams
+	if access.Check(ctx, access.View, access.AllTeams) == nil { // their teams need not be read
 		keys, _ := b.Store.Sessions(ctx, b.Namespace)
 		for _, key := range keys {
 			if key.Session != sessionID {
@@ -89,7 +90,7 @@ func (b *Base) others(ctx context.Context, sessionID string) (ids []string) {
 	return ids
 }
 
-// chain lists a session's checkpoints that can be read, the newest first.
+// chain lists a session's readable checkpoints, newest first.
 func chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, Damage, error) {
 	var d Damage
 	all, err := s.Checkpoints(ctx, key)
@@ -105,7 +106,7 @@ func chain(ctx context.Context, s *store.Store, key session.Key) ([]store.Stored
 	return all, d, nil
 }
 
-// kept reads what the store has of a session that the caller may view.
+// kept reads the data of a session that the caller may view from the store.
 func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
 	s, key, err := b.inStore(ctx, sessionID)
 	if err != nil {
@@ -118,7 +119,7 @@ func (b *Base) kept(ctx context.Context, sessionID string) (kept, error) {
 	return kept{StoredCheckpoint: all[0], Damage: damage, store: s, key: key}, nil
 }
 
-// keptTeam reads what the store has of a session, and its team.
+// keptTeam reads the data of a session, and its team, from the store.
 func (b *Base) keptTeam(ctx context.Context, sessionID string) (kept, error) {
 	k, err := b.kept(ctx, sessionID)
 	if err != nil {
@@ -130,7 +131,7 @@ func (b *Base) keptTeam(ctx context.Context, sessionID string) (kept, error) {
 	return k, nil
 }
 
-// source is where the session's workspace was taken from; its zero where nobody knows.
+// source is the origin of the session's workspace; zero if it is unknown.
 func (k kept) source() session.Source {
 	e, err := k.store.Execution(k.key)
 	if err != nil || e.Course.Source == nil {
@@ -139,7 +140,7 @@ func (k kept) source() session.Source {
 	return *e.Course.Source
 }
 
-// CheckPhase refuses a phase that the team does not have. field is the input that names it.
+// CheckPhase rejects a phase that the team does not have. field is the input with the phase.
 func CheckPhase(t spec.Team, field, phase string) error {
 	if _, ok := t.Phase(phase); ok {
 		return nil

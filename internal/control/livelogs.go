@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxLive bounds the lines that are read from a live log at once, in bytes.
+	// maxLive limits one read of a live log, in bytes.
 	maxLive = 256 << 10
-	// maxLine bounds a line of progress, in bytes.
+	// maxLine limits a line of progress, in bytes.
 	maxLine = 4 << 10
 	// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
 	clockSlack = 2 * time.Second
@@ -27,7 +27,7 @@ const (
 // LiveLogs are the directories on this host in which agents of a store's workers work.
 type LiveLogs []*workdir.Dirs
 
-// LiveLogs lists the directories in which workers of this host work, which their offers name.
+// LiveLogs lists the directories in which workers of this host work, from their offers.
 func (b *Base) LiveLogs(ctx context.Context) LiveLogs {
 	if b.Store == nil {
 		return nil
@@ -71,24 +71,23 @@ func (d LiveLogs) open(key session.Key, id spec.AssignmentID) (newest *os.File, 
 	return newest, nil
 }
 
-// LiveLines is what a running attempt has printed.
+// LiveLines is the output of a running attempt.
 type LiveLines struct {
 	Session string `json:"session"`
 	spec.AssignmentID
 	// Running: an attempt is at work.
 	Running bool `json:"running"`
-	// Source is "log", or "heartbeat" where the agent works on another host: then Text is
-	// the newest line of progress.
+	// Source is "log", or "heartbeat" if the agent works on another host: then Text is the newest
+	// line of progress.
 	Source string `json:"source"`
-	// From and Next are the offsets of the text, in bytes. From is zero where the log is another
-	// one than before.
+	// From and Next are the offsets of the text, in bytes. From is zero if the log is a new one.
 	From int64  `json:"from"`
 	Next int64  `json:"next"`
 	Text string `json:"text"`
 }
 
-// Live reads what an assignment's running attempt has printed since an offset, or with a
-// negative one so many bytes before the end. Lines are complete.
+// Live reads what an assignment's running attempt has printed since an offset or, with a negative
+// one, since that many bytes before the end. Lines are complete.
 func (a Attempts) Live(ctx context.Context, sessionID string, id spec.AssignmentID, after int64) (LiveLines, error) {
 	doc := LiveLines{Session: sessionID, AssignmentID: id}
 	if err := id.Check(); err != nil {

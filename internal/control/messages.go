@@ -15,15 +15,15 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// The bounds of what a caller waits for.
+// The limits of a caller's waits.
 const (
-	// AnswerTimeout bounds the wait for a worker to accept a message.
+	// AnswerTimeout limits the wait for a worker to accept a message.
 	AnswerTimeout = 10 * time.Second
-	// ApplyTimeout bounds the wait for a session to apply it.
+	// ApplyTimeout limits the wait for a session to apply it.
 	ApplyTimeout = time.Minute
 )
 
-// message is what is sent to a running session: an update or, under the same name, a signal.
+// message is a message to a running session: an update or, with the same name, a signal.
 type message struct {
 	update string
 	// id makes the update idempotent; empty: each one is new.
@@ -49,15 +49,15 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 	return info, nil
 }
 
-// send sends a message to a session: as an update, with the result in answer, or if no
-// worker takes it in time, as a signal; answered is false then.
+// send sends a message to a session: as an update, with the result in answer; or, if no worker
+// accepts it in time, as a signal. Then answered is false.
 func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
 		WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
-	if err == nil { // the session has it, and may have agents to stop before it has done it
+	if err == nil { // the session has accepted it, and may have to stop agents before it has applied it
 		applying, cancel := context.WithTimeout(ctx, ApplyTimeout)
 		defer cancel()
 		if err = handle.Get(applying, answer); unanswered(applying, err) && ctx.Err() == nil {
@@ -75,14 +75,14 @@ func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, 
 	return false, conn.SignalWorkflow(ctx, sessionID, "", m.update, m.argument)
 }
 
-// SlowError says that a session accepted a message, and did not apply it in time. It will.
+// SlowError reports that a session accepted a message, and has not applied it in time. It will.
 type SlowError struct{ Session string }
 
 func (e *SlowError) Error() string {
 	return "session " + e.Session + " accepted the request but did not complete it within " + ApplyTimeout.String()
 }
 
-// refusal is the error of a message that a session does not take.
+// refusal is the error of a message that a session does not accept.
 func refusal(sessionID string, err error) error {
 	var refused *temporal.ApplicationError
 	if !errors.As(err, &refused) {
@@ -94,9 +94,8 @@ func refusal(sessionID string, err error) error {
 	return conflictf(sessionID, "session %s: %s", sessionID, refused.Message())
 }
 
-// unanswered reports whether a call to a workflow failed only because no worker
-// answered it in time. The server, which knows the deadline, may say so a moment
-// before bounded itself is over.
+// unanswered reports whether a call to a workflow failed only because no worker answered it in
+// time. The server also has the deadline, and may return this error shortly before bounded ends.
 func unanswered(bounded context.Context, err error) bool {
 	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
 	return err != nil && (bounded.Err() != nil || errors.As(err, &late))

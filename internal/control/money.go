@@ -11,20 +11,20 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Money are the budgets of sessions and teams, and what has been spent.
+// Money are the budgets and costs of sessions and teams.
 type Money struct{ *Base }
 
-// Raise is what a budget of a session is raised by.
+// Raise is the raise of a session's budget.
 type Raise = workflows.Raise
 
 // Raised is the document of a raised budget.
 type Raised struct {
 	Session string `json:"session"`
-	// Raised is what may be spent now; null where no worker has answered yet.
+	// Raised is the cap after the raise; null: no worker has answered yet.
 	Raised *activities.Raised `json:"raised"`
 }
 
-// Raise raises a budget of a running session; what waits for it continues. Errors of kind
+// Raise raises a budget of a running session; work that waits for it continues. Errors of kind
 // [Conflict] are a [*LostError] or an [*EndedError].
 func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, error) {
 	doc := Raised{Session: sessionID}

@@ -19,18 +19,18 @@ type Budgets struct {
 	// oldest first.
 	Raises   []budget.Raise   `json:"raises"`
 	Warnings []budget.Warning `json:"warnings"`
-	// Open are the calls whose cost is unknown, or not known yet.
+	// Open are the calls whose cost is unknown, or that are in progress.
 	Open []OpenCall `json:"open"`
 }
 
-// Budget is a budget as documents have it.
+// Budget is a budget in documents.
 type Budget struct {
 	Scope     string      `json:"scope"`
 	Cap       spec.Cap    `json:"cap"`
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
 	Reserved  cost.Amount `json:"reserved"`
-	// Left has what is limited only.
+	// Left has only the limited dimensions.
 	Left BudgetLeft `json:"left"`
 }
 
@@ -40,12 +40,12 @@ type BudgetLeft struct {
 	USD    *cost.USD `json:"usd,omitempty"`
 }
 
-// OpenCall is a call that has no known cost.
+// OpenCall is a call without a known cost.
 type OpenCall struct {
 	spec.AssignmentID
-	// Call is the number by which `budget settle` takes it.
+	// Call is its number for `budget settle`.
 	Call int64 `json:"call"`
-	// State is unsettled, or begun while it is in flight.
+	// State is unsettled, or begun while it is in progress.
 	State    budget.Kind     `json:"state"`
 	Agent    string          `json:"agent"`
 	Model    string          `json:"model,omitempty"`
@@ -54,7 +54,7 @@ type OpenCall struct {
 	Estimate cost.Usage      `json:"estimate"`
 }
 
-// Budgets lists the budgets of a session, and its calls that have no known cost.
+// Budgets lists the budgets of a session, and its calls without a known cost.
 func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 	doc := Budgets{Session: sessionID, Budgets: []Budget{}, Raises: []budget.Raise{}, Warnings: []budget.Warning{}, Open: []OpenCall{}}
 	s, key, err := m.inStore(ctx, sessionID)
@@ -79,7 +79,7 @@ func budgetsOf(l budget.Ledger) []Budget {
 	return all
 }
 
-// leftOf is what is left; negative is a dimension that is not limited.
+// leftOf is what is left; a negative dimension is not limited.
 func leftOf(a cost.Amount) (left BudgetLeft) {
 	if a.Tokens >= 0 {
 		left.Tokens = &a.Tokens
@@ -90,8 +90,7 @@ func leftOf(a cost.Amount) (left BudgetLeft) {
 	return left
 }
 
-// openCalls lists the calls of a session whose cost is not known, oldest first within each
-// assignment.
+// openCalls lists the calls of a session without a known cost, oldest first within each assignment.
 func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]OpenCall, error) {
 	calls := []OpenCall{}
 	for _, id := range l.Assignments() {

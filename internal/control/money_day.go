@@ -27,40 +27,39 @@ type Day struct {
 	// Cap is the team file's; Limit includes what was added for the day.
 	Cap   spec.Cap `json:"cap"`
 	Limit spec.Cap `json:"limit"`
-	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
-	// those with unknown cost, and Reserved what is reserved for calls in
-	// progress.
+	// Spent is the cost of calls that ended on the day, Unsettled the estimates of those with
+	// unknown cost, and Reserved what is reserved for calls in progress.
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
 	Reserved  cost.Amount `json:"reserved"`
-	// Left has what is limited only.
+	// Left has only the limited dimensions.
 	Left BudgetLeft `json:"left"`
-	// Sessions have spent or reserved something on the day, sorted by name.
+	// Sessions are those with spending or reservations on the day, sorted by name.
 	Sessions []DaySession `json:"sessions"`
 	// Raises are people's raises, and Warnings the thresholds that were reached.
 	Raises   []budget.Raise   `json:"raises"`
 	Warnings []budget.Warning `json:"warnings"`
 }
 
-// DaySession is a session's part of a day.
+// DaySession is a session's part of a day's spending.
 type DaySession struct {
 	Session   string      `json:"session"`
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
-	// UnsettledCalls is how many calls there are with unknown cost.
+	// UnsettledCalls is the number of calls with unknown cost.
 	UnsettledCalls int         `json:"unsettled_calls"`
 	Reserved       cost.Amount `json:"reserved"`
 }
 
-// DayRaise is what is added to a team's daily budget, for today only.
+// DayRaise is a raise of a team's daily budget, for today only.
 type DayRaise struct {
 	Tokens int64
 	USD    cost.USD
-	// Note is why.
+	// Note is the reason.
 	Note string
 }
 
-// Budget is the day as a budget.
+// Budget is the day in the form of a budget.
 func (d Day) Budget() Budget {
 	return Budget{Scope: budget.DayScope, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved, Left: d.Left}
 }
@@ -107,7 +106,7 @@ func (m Money) Days(ctx context.Context) ([]Day, error) {
 		}
 		d, err := s.Day(m.Namespace, team)
 		switch {
-		case errors.Is(err, session.ErrNotFound): // it had one once
+		case errors.Is(err, session.ErrNotFound): // the team had a daily budget earlier
 			continue
 		case err != nil:
 			return nil, err
@@ -117,7 +116,7 @@ func (m Money) Days(ctx context.Context) ([]Day, error) {
 	return days, nil
 }
 
-// RaiseDay raises a team's daily budget for today. Sessions that wait for the next day continue.
+// RaiseDay raises a team's daily budget for today. Sessions that wait for it continue.
 func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, err error) {
 	if err := checkTeam(team); err != nil {
 		return day, err
@@ -149,12 +148,12 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 	return day, err
 }
 
-// raiseDetail is the audit log's text on a raise.
+// raiseDetail is the text of a raise for the audit log.
 func raiseDetail(tokens int64, usd cost.USD, note string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", tokens, usd, note))
 }
 
-// raisable refuses a raise of a budget that does not exist.
+// raisable rejects a raise of a budget that does not exist.
 func (m Money) raisable(d budget.Day, r DayRaise) error {
 	switch {
 	case d.Cap == (spec.Cap{}):
@@ -167,7 +166,7 @@ func (m Money) raisable(d budget.Day, r DayRaise) error {
 	return nil
 }
 
-// hasDay refuses a team that never had a daily budget, for which the store would make a lock.
+// hasDay rejects a team that never had a daily budget. The store would create a lock file for it.
 func (m Money) hasDay(ctx context.Context, team string) error {
 	teams, err := m.Store.DayTeams(ctx, m.Namespace)
 	if err == nil && !slices.Contains(teams, team) {

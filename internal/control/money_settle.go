@@ -16,26 +16,26 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// SettledAs is what a call counts as whose cost was not known.
+// SettledAs is how an unsettled call is closed.
 type SettledAs string
 
-// What a call can count as.
+// The ways to close a call.
 const (
-	// SettledByCost: the cost is known now.
+	// SettledByCost: with its cost, which is known now.
 	SettledByCost SettledAs = "cost"
-	// SettledAsEstimated: its estimate.
+	// SettledAsEstimated: with its estimate.
 	SettledAsEstimated SettledAs = "estimated"
-	// WrittenOff: nothing.
+	// WrittenOff: without cost.
 	WrittenOff SettledAs = "nothing"
 )
 
-// Settlement says what a call has cost.
+// Settlement is the cost of a call, as a person states it.
 type Settlement struct {
 	As SettledAs
 	// Usage is the cost, with [SettledByCost] only. Priced: its money is known, too.
 	Usage  cost.Usage
 	Priced bool
-	// Note is where the figure comes from.
+	// Note is the source of the figure.
 	Note string
 }
 
@@ -44,25 +44,25 @@ type Settled struct {
 	Session string `json:"session"`
 	spec.AssignmentID
 	Call int64 `json:"call"`
-	// Estimate is what was booked until now, Usage what the call has cost.
+	// Estimate is the booked estimate, Usage the cost of the call.
 	Estimate   cost.Usage `json:"estimate"`
 	Usage      cost.Usage `json:"usage"`
 	WrittenOff bool       `json:"written_off"`
 	By         string     `json:"by"`
 	Note       string     `json:"note"`
-	// Unsettled is how many of the session's calls still are.
+	// Unsettled is the number of the session's calls that are still unsettled.
 	Unsettled int `json:"unsettled"`
 }
 
-// SettledCalls is the document of all calls of a session that were settled at once.
+// SettledCalls is the document of the calls of a session that were settled together.
 type SettledCalls struct {
 	Session string    `json:"session"`
 	Calls   []Settled `json:"calls"`
-	// Unsettled is how many could not be settled.
+	// Unsettled is the number of calls that could not be settled.
 	Unsettled int `json:"unsettled"`
 }
 
-// Check refuses a settlement that contradicts itself.
+// Check rejects a contradictory settlement.
 func (s Settlement) Check() error {
 	given := s.Usage != cost.Usage{}
 	switch s.As {
@@ -86,9 +86,8 @@ func (s Settlement) Check() error {
 	return CheckNote(s.Note)
 }
 
-// Settle records what a call has cost whose cost was not known: its worker was lost, or its
-// connection. An error of kind [Conflict] says that the assignment is running, or that the cost
-// is known.
+// Settle records the cost of a call with unknown cost, whose worker or connection was lost. An
+// error of kind [Conflict] reports that the assignment is running, or that the cost is known.
 func (m Money) Settle(ctx context.Context, sessionID string, id spec.AssignmentID, call int64, as Settlement) (doc Settled, err error) {
 	if err := as.Check(); err != nil {
 		return doc, err
@@ -108,8 +107,8 @@ func (m Money) Settle(ctx context.Context, sessionID string, id spec.AssignmentI
 	return doc, err
 }
 
-// SettleAll settles all calls of a session whose cost is not known. Those of an assignment that is at
-// work stay. With an error, the document has the calls that were settled all the same.
+// SettleAll settles all calls of a session with unknown cost, except those of assignments at work.
+// With an error, the document has the calls that were settled before it.
 func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (SettledCalls, error) {
 	doc := SettledCalls{Session: sessionID, Calls: []Settled{}}
 	if err := as.Check(); err != nil {
@@ -139,7 +138,7 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 				doc.Calls = append(doc.Calls, one)
 			case call.State == budget.Unsettled:
 				failed = append(failed, err)
-			} // the others are running
+			} // the other assignments are running
 		}
 		doc.Unsettled = len(failed)
 		return errors.Join(failed...)
@@ -147,7 +146,7 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 	return doc, err
 }
 
-// detail is the audit log's text on a settlement.
+// detail is the text of a settlement for the audit log.
 func (s Settlement) detail() string {
 	text := "as " + string(s.As)
 	if s.As == SettledByCost {
@@ -167,7 +166,7 @@ func amountOf(u cost.Usage) string {
 	return text
 }
 
-// settle closes one call. The assignment's lock keeps others from writing its journal
+// settle closes one call. It holds the assignment's lock, so others cannot write its journal
 // meanwhile.
 func (m Money) settle(s *store.Store, key session.Key, id spec.AssignmentID, call int64, as Settlement, by string) (doc Settled, err error) {
 	lock, ok, err := s.Lock(key, id)
@@ -203,8 +202,8 @@ func (m Money) settle(s *store.Store, key session.Key, id spec.AssignmentID, cal
 	return doc, err
 }
 
-// findOpen finds a call whose cost is not known. A call that is open in the
-// journal has lost its worker: the assignment's lock is free.
+// findOpen finds a call without a known cost. If a call is in progress by the journal, its worker
+// was lost: the assignment's lock is free.
 func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call int64) (budget.Call, error) {
 	i := slices.IndexFunc(j.Calls(), func(c budget.Call) bool { return c.ID == call })
 	if i < 0 {
@@ -239,7 +238,7 @@ func (m Money) closeCall(s *store.Store, key session.Key, j *budget.Journal, cal
 		if err := add(budget.Entry{Kind: budget.Unsettled}); err != nil {
 			return ledger, err
 		}
-		call = j.Call(call.ID) // with what it had reported
+		call = j.Call(call.ID) // with its reported usage
 	}
 	rest := doc.Usage.Minus(call.Usage).Max(cost.Usage{}) // a part may be known already
 	if err := add(budget.Entry{Kind: budget.Closed, Usage: &rest, By: doc.By, Note: doc.Note}); err != nil {

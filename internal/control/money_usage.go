@@ -7,27 +7,27 @@ import (
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
-// UsageFilter says which costs are added up, and how.
+// UsageFilter selects costs and the groups of their sums.
 type UsageFilter struct {
 	// By are the keys of the groups, of [usage.Keys].
 	By []string
-	// Since leaves out the costs of the days before; empty: none.
+	// Since leaves out the costs of earlier days; empty: none.
 	Since string
-	// Sessions selects the sessions; its Namespace, After and Limit do not matter.
+	// Sessions selects the sessions; its Namespace, After and Limit are ignored.
 	Sessions index.Filter
 }
 
-// Usage is what the sessions of the store have cost.
+// Usage is the cost of the sessions of the store.
 type Usage struct {
 	Rows  []usage.Row    `json:"rows"`
 	Total usage.Spending `json:"total"`
-	// Budgets are those of the one session that was asked for.
+	// Budgets are those of the session, if one was requested.
 	Budgets []Budget `json:"budgets,omitempty"`
-	// Faults are documents that were found damaged just now.
+	// Faults are documents that were found damaged during the request.
 	Faults []error `json:"-"`
 }
 
-// Usage adds up what the sessions of the store have cost.
+// Usage sums the costs of the sessions of the store.
 func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) {
 	if err := checkKeys(f.By, usage.Keys); err != nil {
 		return doc, err
@@ -48,7 +48,7 @@ func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) 
 	return doc, err
 }
 
-// SessionUsage adds up what a session has cost, and lists its budgets.
+// SessionUsage sums the costs of a session, and lists its budgets.
 func (m Money) SessionUsage(ctx context.Context, sessionID string, by []string, since string) (doc Usage, err error) {
 	if err := checkKeys(by, usage.Keys); err != nil {
 		return doc, err

@@ -42,7 +42,7 @@ func (p Pool) Breakers(ctx context.Context) ([]workerpool.Breaker, error) {
 	return workerpool.Breakers(ctx, s, p.conn(), p.Now())
 }
 
-// Breaker is one of them.
+// Breaker reads one breaker.
 func (p Pool) Breaker(ctx context.Context, name string) (workerpool.Breaker, error) {
 	if err := spec.CheckName(name); err != nil {
 		return workerpool.Breaker{}, &Error{Kind: Invalid, Field: "name", err: err}
@@ -76,7 +76,7 @@ func (p Pool) Trip(ctx context.Context, id, name string, r breaker.TripRequest) 
 	})
 }
 
-// Reset closes a breaker, and sets its count of failures to zero. id makes the request idempotent.
+// Reset closes a breaker and sets its count of failures to zero. id makes the request idempotent.
 func (p Pool) Reset(ctx context.Context, id, name string, r breaker.ResetRequest) (workerpool.Breaker, error) {
 	r.By = cmp.Or(r.By, actor(ctx))
 	event := access.Event{Action: "breaker.reset", Subject: name, Detail: r.Why}
@@ -85,7 +85,7 @@ func (p Pool) Reset(ctx context.Context, id, name string, r breaker.ResetRequest
 	})
 }
 
-// StaleCopyError says that a breaker was changed, and that the store's copy of it was not.
+// StaleCopyError reports that a breaker was changed, and that the store's copy of it was not.
 type StaleCopyError struct {
 	Name string
 	Err  error
@@ -95,7 +95,7 @@ func (e *StaleCopyError) Error() string {
 	return fmt.Sprintf("the store's copy of breaker %s is out of date: %v", e.Name, e.Err)
 }
 
-// setBreaker changes a breaker. With a [*StaleCopyError] it has changed all the same.
+// setBreaker changes a breaker. With a [*StaleCopyError] the change was made.
 func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, change func(context.Context, *breaker.Client) (breaker.Answer, error)) (workerpool.Breaker, error) {
 	var answer breaker.Answer
 	var before workerpool.Breaker
@@ -130,7 +130,7 @@ func (p Pool) setBreaker(ctx context.Context, name string, event access.Event, c
 	return after, nil
 }
 
-// IsStaleCopy reports whether only the store's copy of what was changed is out of date.
+// IsStaleCopy reports whether the change was made, and only the store's copy is out of date.
 func IsStaleCopy(err error) bool {
 	var stale *StaleCopyError
 	return errors.As(err, &stale)

@@ -7,14 +7,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
-// ErrNoTemporal says that Temporal cannot be reached now.
+// ErrNoTemporal reports that Temporal cannot be reached now.
 var ErrNoTemporal error = noTemporalError{}
 
 type noTemporalError struct{}
 
 func (noTemporalError) Error() string { return "Temporal cannot be reached" }
 
-// The reasons of problems: causes that mean something to callers besides their kind.
+// The reasons of problems: causes that callers distinguish in addition to the kind.
 const (
 	reasonUnknown    = "unknown_session"
 	reasonLost       = "lost"
@@ -25,19 +25,19 @@ const (
 	reasonNoTemporal = "temporal_away"
 )
 
-// Problem is an error of an operation as a document, besides its text.
+// Problem is an error of an operation as a document, in addition to its text.
 type Problem struct {
 	Kind Kind `json:"kind,omitempty" doc:"what is wrong: invalid, not_found, conflict or unavailable"`
-	// Field names the wrong input.
+	// Field is the name of the wrong input.
 	Field   string `json:"field,omitempty" doc:"the wrong input"`
 	Session string `json:"session,omitempty" doc:"the session that it is about"`
-	// Reason is one of the causes that callers tell apart.
+	// Reason is one of the causes that callers distinguish.
 	Reason string `json:"reason,omitempty" doc:"unknown_session, lost, ended, slow, at_work, waits or temporal_away; left out: another"`
 	// State is that of a session that has ended, or is at work.
 	State session.State `json:"state,omitempty" doc:"the state of a session that has ended, or is at work"`
 }
 
-// ProblemOf is an error as a document; the zero value where it is not one of an operation.
+// ProblemOf is an error as a document; the zero value if it is not an error of an operation.
 func ProblemOf(err error) Problem {
 	var failed *Error
 	if !errors.As(err, &failed) {
@@ -69,7 +69,7 @@ func ProblemOf(err error) Problem {
 	return p
 }
 
-// Err is the error that a document with this text is of.
+// Err is the error of a document with this text.
 func (p Problem) Err(text string) error {
 	cause := errors.New(text)
 	switch p.Reason {

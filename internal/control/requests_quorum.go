@@ -27,7 +27,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 		answer.Person, answer.Group = who.Person(), session.AnyGroup
 		return nil
 	case !known:
-		return unavailablef("nobody knows who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
+		return unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
 	case i < 0 || open[i].Quorum == nil:
 		return nil
 	}
