@@ -28,7 +28,7 @@ type applyCommand struct {
 	branch string
 	force  bool
 	dryRun bool
-	// partial applies a result that is not whole.
+	// partial applies an incomplete result.
 	partial bool
 	// paths selects files of the session's tree.
 	paths []string
@@ -150,7 +150,7 @@ func (c *applyCommand) applyDir(source session.Source) (string, error) {
 	return dir, nil
 }
 
-// applyPatch prints what a session has changed as a patch.
+// applyPatch prints the changes of a session as a patch.
 func (c *applyCommand) applyPatch(ctx context.Context, w apply.Work, source session.Source, doc applyDocument) error {
 	dir, err := c.applyDir(source)
 	if err != nil && c.dir != "" {
@@ -172,7 +172,7 @@ func (c *applyCommand) applyPatch(ctx context.Context, w apply.Work, source sess
 	return c.writePatch(doc.Patch)
 }
 
-// applyFiles writes what a session has changed into a directory.
+// applyFiles writes the changes of a session into a directory.
 func (c *applyCommand) applyFiles(ctx context.Context, w apply.Work, doc applyDocument) error {
 	out, err := apply.Files(ctx, w, c.destination(doc.Dir))
 	var begun *apply.WriteError
@@ -190,7 +190,7 @@ func (c *applyCommand) applyFiles(ctx context.Context, w apply.Work, doc applyDo
 	return nil
 }
 
-// applyBranch makes a commit on a branch of what a session has changed.
+// applyBranch commits the changes of a session on a branch.
 func (c *applyCommand) applyBranch(ctx context.Context, w apply.Work, source session.Source, doc applyDocument) error {
 	out, err := apply.Commit(ctx, w, c.destination(doc.Dir), c.branch, source.Commit)
 	for _, who := range out.Unnamed {
@@ -315,7 +315,7 @@ func areNot(files int) string {
 	return fmt.Sprintf("%d files are not as they were", files)
 }
 
-// refuseIncomplete refuses to apply a result that is not whole, and says what can be done.
+// refuseIncomplete rejects an incomplete result, and names the possible commands.
 func (c *applyCommand) refuseIncomplete(doc applyDocument) error {
 	if c.output == outputJSON {
 		return cmp.Or(c.printJSON(doc), exit(exitFailed))

@@ -109,7 +109,7 @@ func (c *diffCommand) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// printOmitted says what a server has left out, because it would be too large.
+// printOmitted lists what a server has left out, because it would be too large.
 func (c *diffCommand) printOmitted(doc control.Diff) {
 	omitted := 0
 	for _, f := range doc.Files {
@@ -125,8 +125,8 @@ func (c *diffCommand) printOmitted(doc control.Diff) {
 	}
 }
 
-// storeDirectory takes a directory as `run --workspace` does, and whatever is in it
-// that the session's tree has.
+// storeDirectory stores a directory like `run --workspace`, including all files that the session's
+// tree has.
 func (c *diffCommand) storeDirectory(ctx context.Context, reviews control.Reviews) error {
 	dir, err := directory(c.cwd, "--dir", c.dir)
 	if err != nil {

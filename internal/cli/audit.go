@@ -113,7 +113,8 @@ func outcomeColour(o access.Outcome) terminal.Colour {
 	}
 }
 
-// writeCSV prints events for spreadsheets, which must not take a text for a formula.
+// writeCSV prints events for spreadsheets. A spreadsheet must not interpret a text as a formula, so
+// texts are escaped.
 func (c *auditCommand) writeCSV(events []access.Event) error {
 	w := csv.NewWriter(c.stdout)
 	rows := [][]string{{"at", "actor", "owner", "via", "from", "action", "session", "team", "subject", "detail", "outcome", "error"}}

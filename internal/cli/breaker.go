@@ -113,8 +113,8 @@ func newBreakerReset(a *app) *cobra.Command {
 	return cmd
 }
 
-// read gathers the store's breakers for a command that only looks.
-// Without Temporal, it prints a message.
+// read reads the store's breakers for a command that changes nothing. Without Temporal, it prints a
+// message.
 func (c *breakerCommand) read(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
 	conn, err := c.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
@@ -246,7 +246,7 @@ func (c *breakerCommand) set(ctx context.Context, name string, change func(contr
 	return c.describeBreaker(b)
 }
 
-// explainBreaker adds to an error what a person can do.
+// explainBreaker adds a remedy to an error.
 func explainBreaker(name string, err error) error {
 	var failed *control.Error
 	switch {

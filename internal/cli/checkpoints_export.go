@@ -78,13 +78,13 @@ func (c *exportCommand) run(ctx context.Context, sessionID string) error {
 	return nil
 }
 
-// writeWhole writes a file for its owner only, whole or not at all.
+// writeWhole writes a file with mode 0600, completely or not at all.
 func writeWhole(path string, write func(f *os.File) (store.Archive, error)) (out store.Archive, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".maestro-export-*")
 	if err != nil {
 		return out, err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone where it was given its name
+	defer os.Remove(f.Name()) //nolint:errcheck // it is gone after the rename
 	out, err = write(f)
 	if err == nil {
 		err = f.Sync()

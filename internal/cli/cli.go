@@ -29,8 +29,8 @@ func Execute(ctx context.Context, env Env) int {
 	return exitCode(err)
 }
 
-// reportError prints an error. Faults of files begin with the file's name, so
-// that editors can jump to them.
+// reportError prints an error. Errors about files begin with the file's name, so that editors can
+// open it.
 func (a *app) reportError(err error) {
 	if err == nil {
 		return
@@ -45,7 +45,7 @@ func (a *app) reportError(err error) {
 	}
 }
 
-// app is one running command line: its environment, and what its commands are made of.
+// app is one running command line: its environment, and what its commands share.
 type app struct {
 	env Env
 	*console

@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// courseFlags say which part of a team's work a session is to do.
+// courseFlags select the part of a team's work that a session does.
 type courseFlags struct{ control.PhaseSelection }
 
 // add gives a command the flags.
@@ -29,13 +29,13 @@ func (f *courseFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.PauseAfter, "pause-after", nil, "pause after these phases, until `approve` or `resume`")
 }
 
-// suppliedFlags are files and decisions that stand for what is not run.
+// suppliedFlags are files and decisions in place of work that is not run.
 type suppliedFlags struct {
 	inputs    []string
 	decisions []string
 }
 
-// add gives a command the flags for a session that begins.
+// add gives a command the flags for a new session.
 func (f *suppliedFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: use the files of a directory, or one file, as the result of a phase instead of running it; repeatable")

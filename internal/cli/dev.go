@@ -116,7 +116,7 @@ func (c *devCommand) run(ctx context.Context) error {
 	return nil
 }
 
-// checkPorts refuses ports that do not exist.
+// checkPorts rejects invalid ports.
 func (c *devCommand) checkPorts() error {
 	if err := checkPort("port", c.Port); err != nil || c.Headless {
 		return err
@@ -174,7 +174,7 @@ func (d *devStack) describe(k *localdev.Stack) {
 	d.printErr("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
 }
 
-// startDashboard serves the dashboard, and prints where it is.
+// startDashboard serves the dashboard, and prints its address.
 func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serve.Server, error) {
 	o := d.env.serving(serve.Options{Store: k.Store, Namespace: k.Conn.Namespace, Log: d.Log.Logger})
 	o.Dial = func(ctx context.Context) (*temporalutil.Connection, error) {
@@ -198,8 +198,8 @@ func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serv
 	return server, nil
 }
 
-// connectionFlags is the flags with which another command finds the stack: it looks in the store
-// where the server is, unless the environment or a profile says so.
+// connectionFlags are the flags with which another command finds the stack. A command reads the
+// server's address from the store, unless the environment or a profile names another one.
 func (c *devCommand) connectionFlags(k *localdev.Stack) string {
 	flags := c.stateFlag()
 	elsewhere := temporalutil.Options{StoreDir: k.Store.Dir(), Host: c.env.Host}

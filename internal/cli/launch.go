@@ -13,8 +13,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// begun reports a session that an operation has started, or the error why it has not; and follows
-// it if that is wanted.
+// begun prints a session that an operation has started, or its error, and follows the session if
+// that is requested.
 func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err error, watch bool) error {
 	for _, fault := range doc.Faults {
 		a.printErr("damaged: %s", strings.ReplaceAll(fault, "\n", "\n  "))
@@ -33,7 +33,7 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	}
 	printPlan(a.console, doc.Plan)
 	a.printUnchanged(doc)
-	// A session that is started and not admitted yet has its id all the same.
+	// A session that is started and not admitted yet has an id, too.
 	if err := errors.Join(err, announce(a.console, doc)); err != nil || !watch || doc.Unchanged.Closed() {
 		return err
 	}
@@ -42,8 +42,8 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 	return a.follow(ctx, w)
 }
 
-// startServed starts or resumes a session at a server. If there is no id yet, one is chosen here, so that
-// a request that is sent again starts no second session.
+// startServed starts or resumes a session at a server. If no id is given, one is chosen here, so
+// that a repeated request does not start a second session.
 func (a *app) startServed(ctx context.Context, id *string, team string, start func() (control.Started, error)) (control.Started, error) {
 	chosen := *id == ""
 	if chosen {
@@ -61,7 +61,7 @@ func (a *app) startServed(ctx context.Context, id *string, team string, start fu
 	return doc, err
 }
 
-// printUnchanged says of a session that was not started anew what it does.
+// printUnchanged prints the state of a session that was not started again.
 func (a *app) printUnchanged(doc control.Started) {
 	for _, phase := range doc.Continued {
 		if doc.Admitted {
@@ -78,7 +78,7 @@ func (a *app) printUnchanged(doc control.Started) {
 	}
 }
 
-// explainStart adds to the error of a start what a person can do.
+// explainStart adds a remedy to the error of a start.
 func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 	var failed *control.Error
 	var none *launch.NoCheckpointError
@@ -94,7 +94,7 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 		return usagef("%w: %s", atWork, a.commandLine("cancel "+atWork.Session))
 	case errors.As(err, &waits):
 		if len(waits.Requests) == 0 {
-			waits.Requests, _, _ = p.requests.Open(ctx, waits.Session) // a server has said only that there are some
+			waits.Requests, _, _ = p.requests.Open(ctx, waits.Session) // a server reports only that there are requests
 		}
 		return a.openRequests(waits)
 	case errors.As(err, &failed) && failed.Kind == control.Conflict && failed.Field == "session":
@@ -106,7 +106,7 @@ func (a *app) explainStart(ctx context.Context, p *plane, err error) error {
 }
 
 // openRequests is the error of resuming a session that waits for answers, with the commands that
-// give them.
+// answer.
 func (a *app) openRequests(waits *control.WaitsError) error {
 	var b strings.Builder
 	for _, h := range waits.Requests {

@@ -44,7 +44,7 @@ type logsCommand struct {
 	follow    bool
 	// tail is how many attempts are printed at most, the newest; negative: all.
 	tail int
-	// since leaves out what ended longer ago; zero: nothing.
+	// since leaves out attempts that ended longer ago; zero: none.
 	since time.Duration
 	// full: every item of a transcript is printed whole.
 	full bool
@@ -115,7 +115,7 @@ func (c *logsCommand) run(ctx context.Context) error {
 	return nil
 }
 
-// logsBase is what operations work on that read logs: the store and, to follow them, Temporal.
+// logsBase is the base of operations that read logs: the store and, to follow them, Temporal.
 func (c *logsCommand) logsBase(ctx context.Context) (*control.Base, func(), error) {
 	s, key, err := c.stored(c.session)
 	if err != nil || !c.follow {
@@ -166,7 +166,7 @@ func (r *logReader) attempts(ctx context.Context) (control.AttemptList, error) {
 	return list, r.explainIn(ctx, r.plane, selectionError(err))
 }
 
-// selectionError is an error of an operation, where only the selection can be wrong.
+// selectionError converts an error of an operation. Only the selection can be wrong.
 func selectionError(err error) error {
 	var wrong *control.Error
 	if errors.As(err, &wrong) && wrong.Kind == control.Invalid {

@@ -72,7 +72,7 @@ func (r *logReader) follow(ctx context.Context) error {
 	return exit(exitInterrupted)
 }
 
-// begin prints what has finished, and returns the position after it.
+// begin prints the finished attempts, and returns the position after them.
 func (f *logFollower) begin(ctx context.Context) (from string, err error) {
 	list, err := f.attempts(ctx)
 	if err != nil || f.tail == 0 {
@@ -91,7 +91,7 @@ func (f *logFollower) begin(ctx context.Context) (from string, err error) {
 	return list.Next, nil
 }
 
-// take prints what has happened.
+// take prints events.
 func (f *logFollower) take(ctx context.Context, e control.Event) error {
 	switch e.Kind {
 	case control.AttemptEnded:
@@ -115,7 +115,8 @@ func (f *logFollower) take(ctx context.Context, e control.Event) error {
 	return nil
 }
 
-// takeEnded prints an attempt that has ended: of its transcript what was not printed while it ran.
+// takeEnded prints an attempt that has ended: the part of its transcript that was not printed while
+// it ran.
 func (f *logFollower) takeEnded(ctx context.Context, e control.Event) error {
 	l, err := f.read(ctx, *e.Attempt)
 	for lost := false; err != nil && lostConnection(err); l, err = f.read(ctx, *e.Attempt) {

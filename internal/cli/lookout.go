@@ -13,19 +13,19 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// lookout looks at one session again and again.
+// lookout polls one session.
 type lookout struct {
 	*plane
 	session string
 	now     func() time.Time
 	// exists: the session was started or found before.
 	exists bool
-	// watcher looks from this process; nil with a server, of which progress is the newest answer.
+	// watcher reads from this process; nil with a server, for which progress is the newest answer.
 	watcher  *sessionstatus.Watcher
 	progress control.Progress
 }
 
-// lookout looks at a session of the plane.
+// lookout returns a lookout for a session of the plane.
 func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
 	l := &lookout{plane: p, session: sessionID, now: now}
 	if p.base != nil {
@@ -34,7 +34,7 @@ func (p *plane) lookout(sessionID string, now func() time.Time) *lookout {
 	return l
 }
 
-// look is what is known of the session now. It is given up after a while.
+// look is the current state of the session. It has a time limit.
 func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	if l.watcher != nil {
 		return l.watcher.LookWithin(ctx, lostAfter)
@@ -51,7 +51,7 @@ func (l *lookout) look(ctx context.Context) (sessionstatus.Session, error) {
 	return p.Session, err
 }
 
-// whom names who answers.
+// whom is the name of what answers: Temporal or the server.
 func (l *lookout) whom() string {
 	if l.watcher == nil {
 		return l.where()
@@ -59,12 +59,12 @@ func (l *lookout) whom() string {
 	return l.temporal()
 }
 
-// lostConnection reports whether an error is only that nobody answers.
+// lostConnection reports whether an error is only a missing answer.
 func lostConnection(err error) bool {
 	return temporalutil.Lost(err) || client.Away(err) || errors.Is(err, control.ErrNoTemporal)
 }
 
-// readProgress takes over what a server has said of the session's work.
+// readProgress copies a server's answer about the session's work.
 func (c *sessionDetail) readProgress() {
 	c.work = map[spec.AssignmentID]workDone{}
 	for _, p := range c.progress.Work {

@@ -22,7 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// plane has the operations that commands work with: those of the control plane in this process, on
+// plane has the operations that commands use: those of the control plane in this process, on
 // Temporal and the store, or those of a server.
 type plane struct {
 	sessions sessionOperations
@@ -31,7 +31,8 @@ type plane struct {
 	attempts attemptOperations
 	starts   startOperations
 	money    moneyOperations
-	// base is what the operations of this process work on; nil with a server, whose address server is.
+	// base is the base of the operations of this process; nil with a server, whose address is
+	// server.
 	base   *control.Base
 	server string
 	// close ends connections.
@@ -80,7 +81,7 @@ type startOperations interface {
 	Start(context.Context, control.NewSession) (control.Started, error)
 	Resume(ctx context.Context, session string, in control.Resume) (control.Started, error)
 	Fork(ctx context.Context, session string, in control.Fork) (control.Started, error)
-	// Files is the store that takes a session's files before they are sent to that of the session.
+	// Files is the store for a session's files before they are sent to the session's store.
 	Files() (*store.Store, error)
 	Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error
 }
@@ -117,7 +118,7 @@ func planeAt(c *client.Client, now func() time.Time) *plane {
 	}
 }
 
-// plane is that of the server that a command's flags or the environment name; otherwise local makes it.
+// plane is that of the server in a command's flags or the environment; otherwise local creates it.
 func (c *connector) plane(ctx context.Context, local func(context.Context) (*control.Base, func(), error)) (*plane, error) {
 	at, err := c.client()
 	if err != nil {
@@ -133,7 +134,7 @@ func (c *connector) plane(ctx context.Context, local func(context.Context) (*con
 	return planeOf(base, done), nil
 }
 
-// where names what the operations work on.
+// where describes the Temporal and the store, or the server.
 func (p *plane) where() string {
 	if p.base == nil {
 		return "the Maestro server at " + p.server
@@ -148,7 +149,7 @@ func (p *plane) where() string {
 	return strings.Join(where, " and ")
 }
 
-// temporal names the Temporal that the operations work on.
+// temporal describes the Temporal of the operations.
 func (p *plane) temporal() string {
 	if p.base == nil || p.base.Temporal() == nil {
 		return "Temporal"
@@ -178,8 +179,8 @@ func (t *target) addServerFlags(cmd *cobra.Command) {
 	})
 }
 
-// client calls the server that flags or the environment name; nil: none is named, or flags name a
-// Temporal or a store, which count more than the environment.
+// client returns a client of the server in flags or the environment; nil: no server is named, or
+// flags name a Temporal or a store, which override the environment.
 func (c *connector) client() (*client.Client, error) {
 	t := c.target
 	local := t.namesLocal()
@@ -236,7 +237,7 @@ func (f serverFlags) commandLine() string {
 	return line
 }
 
-// refuseServer makes the commands that need Temporal and the store say so when a server is named.
+// refuseServer makes commands that need Temporal and the store fail if a server is named.
 func refuseServer(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseServer(sub)

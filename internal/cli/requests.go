@@ -88,7 +88,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 	}
 	title := fmt.Sprintf("%s %s: %s", subjects(h, n), g.console.palette.Paint(terminal.Red, need), safetext.Clip(messageOf(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, h.Subject()+" ") {
-		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
+		title = safetext.Line(s.Reason) // the reason names who has ended the session, or that the wait has expired
 	}
 	lines := []string{title}
 	add := func(format string, args ...any) {
@@ -102,7 +102,7 @@ func (g *guide) requestLines(s session.Status, h session.Request, attempts bool)
 	if attempts {
 		for _, r := range groupFailures(h.Attempts) {
 			if len(h.Attempts) == 1 && string(r.Category)+": "+safetext.Line(r.Message) == messageOf(h) {
-				break // the title says so
+				break // the title has it already
 			}
 			add("attempt %s: %s: %s", r.numbers(), r.Category, safetext.Clip(r.Message, 300))
 		}
@@ -186,11 +186,11 @@ func (g *guide) openedAt(h session.Request, over bool) string {
 	if h.ID == "" {
 		return since
 	}
-	return "request " + h.ID + " " + since // the id first, where no end of a line can part them
+	return "request " + h.ID + " " + since // the id first, so that a line break cannot separate them
 }
 
-// ticketText says which ticket there is for a request, or why there is none yet;
-// empty where none is made.
+// ticketText describes the ticket of a request, or why there is none yet; empty if no ticket is
+// created.
 func ticketText(t *session.Ticket) string {
 	if t == nil || *t == (session.Ticket{}) {
 		return ""
@@ -211,7 +211,7 @@ func ticketText(t *session.Ticket) string {
 	return text
 }
 
-// selector says which of a session's open requests is answered, and how.
+// selector selects one of a session's open requests, and its answer.
 type selector struct {
 	// request is an id; of a phase, or PHASE/PERSONA. Empty: any.
 	request, of string
@@ -222,8 +222,8 @@ func (s selector) matches(h session.Request) bool {
 	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == h.Subject())
 }
 
-// choose finds the one open request that a selector means. What is not open any more
-// is a failure, since somebody may have been faster; what never was is bad usage.
+// choose finds the one open request that a selector matches. A request that is no longer open is a
+// failure, because another person may have answered; one that never existed is a usage error.
 func (s selector) choose(sessionID string, open []session.Request) (session.Request, error) {
 	var none session.Request
 	if len(open) == 0 {

@@ -144,7 +144,8 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	return nil
 }
 
-// answering has the operations that answer requests. With a server, who answers is who its token is of.
+// answering has the operations that answer requests. With a server, the person is that of the
+// token.
 func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 	p, err := c.plane(ctx, c.temporalBase)
 	switch {
@@ -158,7 +159,7 @@ func (c *resolveCommand) answering(ctx context.Context) (*plane, error) {
 	return p, nil
 }
 
-// explainAnswer adds to the error of an answer what a person can do.
+// explainAnswer adds a remedy to the error of an answer.
 func (c *resolveCommand) explainAnswer(ctx context.Context, p *plane, err error) error {
 	var ended *control.EndedError
 	switch {

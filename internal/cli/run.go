@@ -127,7 +127,7 @@ func (o *storeOpener) teamFor(ctx context.Context, server *client.Client, name s
 	return found.Team, team + "@" + string(found.Digest), err
 }
 
-// sendFiles sends stored files to where the session is to start.
+// sendFiles sends stored files to the store or server of the session.
 func (c *runCommand) sendFiles(ctx context.Context, to startOperations, from *store.Store, t spec.Team, in control.NewSession) error {
 	for _, files := range append(slices.Collect(maps.Values(in.Supplied)), in.Workspace) {
 		if files == "" {
@@ -175,7 +175,7 @@ func (c *runCommand) work(ctx context.Context, args []string) (*origin, string, 
 	return ticket, requirement, err
 }
 
-// check refuses flags that make no sense before anything is contacted.
+// check rejects contradictory flags before any connection is made.
 func (c *runCommand) check(text []string, served bool) error {
 	switch {
 	case served && c.fromJira != "":
@@ -193,8 +193,7 @@ func (c *runCommand) check(text []string, served bool) error {
 	return c.workspace.check()
 }
 
-// requirementOf reads what the team shall do: from the arguments, a file or
-// standard input.
+// requirementOf reads the requirement: from the arguments, a file or standard input.
 func requirementOf(stdin io.Reader, file string, args []string) (string, error) {
 	var text, from string
 	switch {
@@ -220,7 +219,7 @@ func requirementOf(stdin io.Reader, file string, args []string) (string, error) 
 	return checkRequirement(strings.TrimPrefix(text, "\uFEFF"), from)
 }
 
-// checkRequirement refuses a requirement that no team can work on.
+// checkRequirement rejects an empty or too large requirement.
 func checkRequirement(text, from string) (string, error) {
 	if err := control.CheckRequirement(text); err != nil {
 		return "", usagef("%s: %w", from, err)

@@ -33,11 +33,11 @@ func (t *transit) open() (_ *store.Store, err error) {
 
 func (t *transit) close() {
 	if t.dir != "" {
-		_ = os.RemoveAll(t.dir) // what remains does no harm
+		_ = os.RemoveAll(t.dir) // remaining files do no harm
 	}
 }
 
-// servedReviews are the reviews of a server. What they read of files is in transit.
+// servedReviews are the reviews of a server. Files that they read are stored in transit.
 type servedReviews struct {
 	client.Reviews
 	transit *transit
@@ -61,19 +61,19 @@ func (r servedReviews) read(ctx context.Context, sessionID string, in control.Bu
 	return r.Reviews.Result(ctx, sessionID, in, into)
 }
 
-// servedStarts start sessions of a server. Their files are in transit before.
+// servedStarts start sessions of a server. Their files are stored in transit first.
 type servedStarts struct {
 	client.Starts
 	transit *transit
 }
 
-// Check leaves it to the start to refuse a session.
+// Check does nothing: the server rejects an invalid session at the start.
 func (servedStarts) Check(context.Context, control.NewSession) error { return nil }
 
 // Files is the store that takes a session's files first.
 func (s servedStarts) Files() (*store.Store, error) { return s.transit.open() }
 
-// Send uploads files, which the server has to store as they are: what is ignored was left out before.
+// Send uploads files. The server has to store them unchanged: ignored files were left out before.
 func (s servedStarts) Send(ctx context.Context, from *store.Store, team string, files spec.Digest) error {
 	archive := func() (io.Reader, error) {
 		r, w := io.Pipe()

@@ -67,7 +67,7 @@ func newShell(a *app) *cobra.Command {
 }
 
 func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.AssignmentID, argv []string) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal is gone: the files are kept
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // at the terminal's end, the files are kept
 	defer stop()
 	r, err := c.open(ctx, sessionID, id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.Assign
 	return exit(status)
 }
 
-// open makes the room of a shell: copies of what an assignment works with.
+// open makes the room of a shell: copies of an assignment's directories.
 func (c *shellCommand) open(ctx context.Context, sessionID string, id spec.AssignmentID) (_ *shellRoom, err error) {
 	file := cmp.Or(c.agents, c.environ.get("MAESTRO_AGENTS"))
 	if file == "" {
@@ -159,8 +159,8 @@ func (c *shellCommand) open(ctx context.Context, sessionID string, id spec.Assig
 	return r, nil
 }
 
-// lastOf is who has worked last on an assignment, and the newest tree that is recorded of its
-// work; empty where that is not known.
+// lastOf is the agent that has last worked on an assignment, and the newest recorded tree of its
+// work; empty if unknown.
 func lastOf(r session.Record) (agent string, tree spec.Digest) {
 	for _, round := range slices.Backward(r.Rounds) {
 		if result := round.Result; result != nil {
@@ -221,7 +221,7 @@ func (r *shellRoom) report(ctx context.Context) (spec.Digest, error) {
 	return after, nil
 }
 
-// waits reports whether a request of the assignment is open that takes files.
+// waits reports whether the assignment has an open request that accepts files.
 func (r *shellRoom) waits() bool {
 	e, err := r.store.Execution(r.key)
 	return err == nil && slices.ContainsFunc(e.Help, func(h session.Request) bool {

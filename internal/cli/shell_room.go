@@ -22,7 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// shellRoom is where a shell works: a copy of what an assignment's agent works with.
+// shellRoom has the directories of a shell: copies of those of an assignment's agent.
 type shellRoom struct {
 	*console
 	env     Env
@@ -35,16 +35,16 @@ type shellRoom struct {
 	dirs    *workdir.Dirs
 	scratch *workdir.Scratch
 	// ctx holds the layers until release.
-	ctx     context.Context //nolint:containedctx // it is the life of what the struct holds
+	ctx     context.Context //nolint:containedctx // its lifetime is that of the struct
 	release context.CancelFunc
-	// base is a tree that the files come from, and before what was there at first.
+	// base is the tree of the layers, and before the tree at the start.
 	base, before spec.Digest
-	// changed: the shell has changed files. keep: the files are to stay.
+	// changed: the shell has changed files. keep: the files are not removed.
 	changed, keep bool
 }
 
-// fill lays the files out: those of this host, otherwise the recorded tree. whole is a tree
-// from which the files stem if no other is known.
+// fill copies the files: those of this host, otherwise the recorded tree. whole is the tree that
+// they are compared with if no other is known.
 func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 	if r.scratch, err = r.dirs.NewScratch(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *shellRoom) collect(ctx context.Context) (spec.Digest, error) {
 	return collected.Output, err
 }
 
-// close removes all but what is to stay.
+// close removes all directories that are not kept.
 func (r *shellRoom) close() error {
 	r.release()
 	if r.scratch == nil || r.keep {

@@ -25,8 +25,8 @@ type storeOpener struct {
 	now     func() time.Time
 }
 
-// storeDir is the state directory. With create, a missing one is created, and a
-// note says where it is if it is not the default.
+// storeDir is the state directory. With create, a missing one is created. A note is printed if it
+// is not the default directory.
 func (o *storeOpener) storeDir(create bool) (string, error) {
 	dir, note, err := config.StateDir(o.stateDir, o.environ.get, create)
 	if err != nil {

@@ -38,7 +38,7 @@ func newToken(a *app) *cobra.Command {
 	return group("token", "Create, list and revoke tokens for programs", c.newCreate(a), c.newList(a), c.newRevoke(a))
 }
 
-// usualLifetime is how long a token is good where nobody says.
+// usualLifetime is the default lifetime of a token.
 const usualLifetime = "90d"
 
 func (c tokenCommand) newCreate(a *app) *cobra.Command {

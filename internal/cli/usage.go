@@ -104,7 +104,7 @@ func parseBy(by string, sess bool) ([]string, error) {
 
 var daysPattern = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
 
-// parseSince reads --since: the day, by UTC, that was so long ago.
+// parseSince reads --since and returns the day, by UTC, that long ago.
 func parseSince(since string, now time.Time) (string, error) {
 	if since == "" {
 		return "", nil
@@ -116,7 +116,7 @@ func parseSince(since string, now time.Time) (string, error) {
 	return budget.Date(now.Add(-ago)), nil
 }
 
-// parseAgo reads how long ago something was: days, a duration, or both.
+// parseAgo reads a time before now: days, a duration, or both.
 func parseAgo(since string) (time.Duration, error) {
 	rest, ago := since, time.Duration(0)
 	if m := daysPattern.FindStringSubmatch(since); m != nil {
@@ -194,7 +194,7 @@ func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 	return err
 }
 
-// refuseKeys refuses keys that the source does not know.
+// refuseKeys rejects keys that the source does not have.
 func refuseKeys(by []string, known ...string) error {
 	for _, key := range by {
 		if !slices.Contains(known, key) {
@@ -204,7 +204,7 @@ func refuseKeys(by []string, known ...string) error {
 	return nil
 }
 
-// temporalCosts are what Temporal knows of costs.
+// temporalCosts are the costs from Temporal.
 func (c *usageCommand) temporalCosts(ctx context.Context) ([]usage.Row, error) {
 	if c.doc.Session != "" {
 		return c.temporalSessionCosts(ctx)

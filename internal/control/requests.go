@@ -24,10 +24,10 @@ import (
 // Requests are the open requests of sessions to people.
 type Requests struct{ *Base }
 
-// Inbox is all that waits for a person.
+// Inbox is all open requests.
 type Inbox struct {
-	// Waiting has the open requests, those that have waited longest first, and after them
-	// the notices of outages, which need no answer.
+	// Waiting has the open requests, oldest first, and after them the notices of outages, which
+	// need no answer.
 	Waiting []InboxEntry `json:"waiting"`
 }
 
@@ -37,8 +37,8 @@ type InboxEntry struct {
 	Team    string        `json:"team"`
 	Status  session.State `json:"status"`
 	Store   string        `json:"store"`
-	// Request is its id; empty where only the session's state is known, because
-	// its store is not at hand. So are the fields below that are not known then.
+	// Request is its id; empty if only the session's state is known, because its store is not
+	// available. Then the fields below can be empty, too.
 	Request  string              `json:"request"`
 	Kind     session.RequestKind `json:"kind"`
 	Phase    string              `json:"phase"`
@@ -49,18 +49,19 @@ type InboxEntry struct {
 	Actions  []session.Action    `json:"actions"`
 	Since    *time.Time          `json:"since"`
 	Until    *time.Time          `json:"until"`
-	// Choices are the answers that it takes of the caller, the usual one first.
+	// Choices are the answers that the caller can give, the most common first.
 	Choices []session.Choice `json:"choices"`
-	// Raise is the budget that can be raised instead; null: none can.
+	// Raise is the budget that can be raised instead; null: none.
 	Raise *session.BudgetRaise `json:"raise"`
 	// Usage is the session's so far.
 	Usage  cost.Usage      `json:"usage"`
 	Ticket *session.Ticket `json:"ticket"`
-	// Quorum says who has approved and who has to; null: one person, whoever may approve.
+	// Quorum defines whose approvals are needed, and has those so far; null: any one person who may
+	// approve.
 	Quorum *session.Quorum `json:"quorum"`
-	// Lost: Temporal no longer has the session. It takes no answer before it is resumed.
+	// Lost: Temporal no longer has the session. It accepts no answer before it is resumed.
 	Lost bool `json:"lost,omitempty"`
-	// Commands are the commands that answer it, the one that continues first.
+	// Commands are the commands that answer it. The one that continues the session is first.
 	Commands []string `json:"commands"`
 }
 
@@ -79,15 +80,15 @@ func (e InboxEntry) rank() int {
 type waiting struct {
 	session.Status
 	Store string
-	// Known: its requests are known. Otherwise only the fields of a listing are.
+	// Known: its requests are known. Otherwise it has only the fields of a list.
 	Known bool
-	// Lost: Temporal no longer has the session, so it takes no answer
-	// before it is resumed from the store.
+	// Lost: Temporal no longer has the session, so it accepts no answer before it is resumed from
+	// the store.
 	Lost bool
 }
 
-// inboxFor is for how long an inbox is shown while nothing in the store changes. Temporal may know more
-// by then.
+// inboxFor is how long an inbox is shared while nothing in the store changes. It may lack changes
+// that only Temporal has.
 const inboxFor = time.Second
 
 // Inbox lists the open requests of all sessions. It needs no worker.
@@ -103,8 +104,8 @@ func (r Requests) Inbox(ctx context.Context) (Inbox, error) {
 	return own, nil
 }
 
-// shared is the inbox with all choices. Callers who see the same may share one, which they must not
-// change.
+// shared is the inbox with all choices. Callers with the same roles share one, which must not be
+// changed.
 func (r Requests) shared(ctx context.Context) (Inbox, error) {
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return Inbox{}, err
@@ -126,8 +127,8 @@ func (r Requests) inbox(ctx context.Context) (Inbox, error) {
 	return doc, nil
 }
 
-// waiting finds the sessions that wait for a person. What the store has of its own sessions
-// is confirmed by Temporal where it can be reached, and Temporal adds those of other stores.
+// waiting finds the sessions that wait for a person. Temporal, if it can be reached, confirms the
+// store's sessions, and adds those of other stores.
 func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 	if err := access.Check(ctx, access.View, access.NoTeam); err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 	return stored, nil
 }
 
-// keeps reports whether the store has a session that Temporal lists.
+// keeps reports whether the store has a session from Temporal's list.
 func (r Requests) keeps(l ListedSession) bool {
 	if r.Store == nil || l.Store != r.Store.ID() {
 		return false
@@ -205,8 +206,8 @@ func (r Requests) keeps(l ListedSession) bool {
 	return err == nil
 }
 
-// confirm asks Temporal whether a session still waits as the store says. Its list of running sessions
-// may lag.
+// confirm checks in Temporal whether a session still waits as the store's document says. Temporal's
+// list of running sessions may be late.
 func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[string]bool) (waits bool, err error) {
 	conn := r.conn()
 	if conn == nil || open[w.Session] {
@@ -227,7 +228,7 @@ func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[
 	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == run, nil
 }
 
-// withLedgerCosts is a stored status with the costs of the ledger.
+// withLedgerCosts is a stored status with the costs from the ledger.
 func withLedgerCosts(s *store.Store, key session.Key, e session.Execution) session.Status {
 	if l, err := s.Ledger(key); err == nil {
 		return sessionstatus.Accounted(e.Status, &l)
@@ -235,7 +236,7 @@ func withLedgerCosts(s *store.Store, key session.Key, e session.Execution) sessi
 	return e.Status
 }
 
-// entries lists what a session waits with.
+// entries lists the open requests of a session.
 func (w waiting) entries() []InboxEntry {
 	if !w.Known {
 		kind := session.ForHelp
@@ -281,8 +282,8 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-// Open lists the open requests of a running session. known is false where neither a worker
-// nor the store says anything. Errors are as of [Requests.Answer].
+// Open lists the open requests of a running session. known is false if neither a worker nor the
+// store has them. Errors are as of [Requests.Answer].
 func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Request, known bool, err error) {
 	w, err := r.watcher(sessionID)
 	if err != nil {
@@ -301,17 +302,17 @@ func (r Requests) Open(ctx context.Context, sessionID string) (open []session.Re
 type Answered struct {
 	Session string              `json:"session"`
 	Kind    session.RequestKind `json:"kind,omitempty"`
-	// Answer is the answer; once accepted, as the session has recorded it.
+	// Answer is the answer; after it was accepted, in the form in which the session recorded it.
 	Answer session.Answer `json:"answer"`
-	// Taken: the session has accepted it. Otherwise no worker has answered yet, and
-	// it takes it, or finds it stale, as soon as one does.
+	// Taken: the session has accepted it. Otherwise no worker has answered yet: a worker accepts
+	// it, or rejects it as stale, when one is available.
 	Taken bool `json:"taken"`
-	// Trouble is the error of an answer; of many answers at once only.
+	// Trouble is the error of one answer, if many were sent at once.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Answer answers an open request, and waits until the session has accepted the answer. Errors
-// of kind [Conflict] are a [*LostError], an [*EndedError], or say who has answered before.
+// Answer answers an open request, and waits until the session has accepted the answer. Errors of
+// kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
 	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
 		var taken session.Answer
@@ -323,15 +324,15 @@ func (r Requests) Answer(ctx context.Context, sessionID string, answer session.A
 	})
 }
 
-// Leave leaves an answer for a session whose worker does not answer: it takes it, or finds it stale,
-// as soon as one does. Errors are as of Answer.
+// Leave sends an answer without waiting, because the session's worker does not answer. A worker
+// accepts it, or rejects it as stale, when one is available. Errors are as of Answer.
 func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
 	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
 		return conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, doc.Answer)
 	})
 }
 
-// deliver checks an answer and who gives it, and has a function deliver it to a running session.
+// deliver checks an answer and its sender, and lets a function deliver it to a running session.
 func (r Requests) deliver(ctx context.Context, sessionID string, answer session.Answer, by func(context.Context, *temporalutil.Connection, *Answered) error) (Answered, error) {
 	answer.By = cmp.Or(answer.By, actor(ctx))
 	doc := Answered{Session: sessionID, Answer: answer}
@@ -364,7 +365,7 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 	return doc, err
 }
 
-// checkAnswer refuses an answer that no request takes.
+// checkAnswer rejects an answer that no request can have.
 func checkAnswer(a session.Answer) error {
 	switch {
 	case a.Request == "":
@@ -379,7 +380,7 @@ func checkAnswer(a session.Answer) error {
 	return CheckNote(a.Note)
 }
 
-// CheckNote refuses a note that is too large or not text.
+// CheckNote rejects a note that is too large or not text.
 func CheckNote(note string) error {
 	switch {
 	case len(note) > session.MaxNote:

@@ -9,8 +9,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
-// identify says in an answer to a request with a quorum who answers. It refuses who is no member
-// of a group that the request needs. The session itself counts the persons.
+// identify adds the sender's person and group to an answer to a request with a quorum. It rejects a
+// sender who is not a member of a group that the request needs. The session counts the persons.
 func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) error {
 	answer.Person, answer.Group = "", ""
 	if !answer.Action.OfPhase() {
@@ -43,7 +43,8 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	return nil
 }
 
-// groupFor is the group as whose member somebody answers; ok is false for no member.
+// groupFor is the group for which the caller answers; ok is false if the caller is not a member of
+// any.
 func groupFor(who access.Actor, q *session.Quorum) (group string, ok bool) {
 	switch {
 	case who.OnHost():
@@ -59,7 +60,7 @@ func groupFor(who access.Actor, q *session.Quorum) (group string, ok bool) {
 }
 
 // ChoicesFor are the answers to a request with a quorum that count if the caller gives them; nil:
-// the request has none, and all count.
+// the request has no quorum, and all count.
 func ChoicesFor(ctx context.Context, q *session.Quorum, choices []session.Choice) []session.Choice {
 	if q == nil {
 		return choices

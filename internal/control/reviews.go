@@ -10,32 +10,31 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Reviews show what sessions have made, for those who review or take it.
+// Reviews show the results of sessions, for those who review or apply them.
 type Reviews struct{ *Base }
 
-// DiffInput says what is compared: without Which, With, Tree and Attempt the session's tree
-// at its start with its newest one.
+// DiffInput selects what is compared. Without Which, With, Tree and Attempt, the session's tree at
+// its start is compared with its newest one.
 type DiffInput struct {
 	Session string
-	// Which is a phase, whose changes are compared, or the trees after two phases, A..B, of
-	// which an empty side is the start or the newest tree.
+	// Which is a phase, whose changes are shown, or the trees after two phases, A..B. An empty side
+	// is the start or the newest tree.
 	Which string
 	// With is another session, OTHER[:PHASE], that the session's tree (after Which, if given)
 	// is compared with.
 	With string
-	// Tree is the manifest of another tree, which the caller itself has stored, and TreeName
-	// its name.
+	// Tree is the manifest of another tree, which the caller has stored, and TreeName its name.
 	Tree     spec.Digest
 	TreeName string
-	// Attempt compares what an attempt started from with what it left; nil: none.
+	// Attempt compares the start of an attempt with its result; nil: none.
 	Attempt *AttemptRef
 	// Paths selects files: a path, a directory or a pattern each; none selects everything.
 	Paths []string
 	// Reverse swaps the two sides.
 	Reverse bool
-	// Stat leaves out the texts, Binary includes the content of binary files.
+	// Stat leaves out the patches, Binary includes the content of binary files.
 	Stat, Binary bool
-	// MaxFiles and MaxBytes bound the files, and their texts together; zero: unbounded.
+	// MaxFiles and MaxBytes limit the files, and the sum of their patches; zero: no limit.
 	MaxFiles, MaxBytes int
 }
 
@@ -44,20 +43,20 @@ type Diff struct {
 	Session string `json:"session"`
 	// Phase is set if the changes of a phase are compared.
 	Phase string `json:"phase"`
-	// Checkpoint is the one that the session's work is taken from.
+	// Checkpoint is the checkpoint that has the session's work.
 	Checkpoint spec.Digest `json:"checkpoint"`
-	// Before and After name the two sides; From and To are their manifests, empty where those
-	// are not kept.
+	// Before and After name the two sides; From and To are their manifests, empty if those are not
+	// stored.
 	Before string        `json:"before"`
 	After  string        `json:"after"`
 	From   spec.Digest   `json:"from"`
 	To     spec.Digest   `json:"to"`
 	Files  []ChangedFile `json:"files"`
-	// Truncated: there are more files than were asked for.
+	// Truncated: there are more files than requested.
 	Truncated bool `json:"truncated,omitempty"`
 	Damage
 
-	// bytes is the size of the files' texts.
+	// bytes is the size of the files' patches.
 	bytes int
 }
 
@@ -73,7 +72,7 @@ type ChangedFile struct {
 	Binary bool `json:"binary,omitempty"`
 	// Diff is the file's part of the patch; left out with --stat.
 	Diff string `json:"diff,omitempty"`
-	// Omitted: the part is left out, because the texts together would be too large.
+	// Omitted: the patch is left out, because all patches together would be too large.
 	Omitted bool `json:"omitted,omitempty"`
 }
 
@@ -110,7 +109,7 @@ func (doc *Diff) put(in DiffInput, from, to treeSide) {
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
 }
 
-// compare adds how the files of the two sides differ.
+// compare adds the differences between the two sides.
 func (r Reviews) compare(ctx context.Context, in DiffInput, doc *Diff) error {
 	for d, err := range r.Store.Content.Patch(ctx, doc.From, doc.To, cas.PatchOptions{Paths: in.Paths, Binary: in.Binary}) {
 		if err != nil {
@@ -124,7 +123,7 @@ func (r Reviews) compare(ctx context.Context, in DiffInput, doc *Diff) error {
 	return nil
 }
 
-// add adds a file, and reports whether there is room for it.
+// add adds a file, and reports whether it fits within the limits.
 func (doc *Diff) add(in DiffInput, f ChangedFile) bool {
 	if in.MaxFiles > 0 && len(doc.Files) == in.MaxFiles {
 		doc.Truncated = true
@@ -141,7 +140,7 @@ func (doc *Diff) add(in DiffInput, f ChangedFile) bool {
 	return true
 }
 
-// unselected is the error of a selection of paths, which is to blame where there is no such path.
+// unselected is the error for a selection of paths that match no file.
 func unselected(err error, paths []string) error {
 	var refused *cas.RefusedError
 	if len(paths) > 0 && (errors.Is(err, session.ErrNotFound) || errors.As(err, &refused)) {

@@ -47,7 +47,7 @@ func (r Reviews) Archive(ctx context.Context, sessionID, format string, paths []
 		return true, writeTar(ctx, k.store.Content, sessionID+"/", m, selected, w)
 	}
 	for _, p := range selected {
-		if strings.ContainsAny(p, `\:`) { // what programs of other systems take for directories and drives
+		if strings.ContainsAny(p, `\:`) { // programs of other systems take these for directories and drives
 			return false, invalidf("format", "%q cannot be in a zip archive; choose %s", p, TarGz)
 		}
 	}

@@ -26,8 +26,8 @@ func (a AttemptRef) String() string {
 	return fmt.Sprintf("%s, pass %d, round %d, attempt %d", a.AssignmentID, a.Pass, a.Round, a.Attempt)
 }
 
-// attemptDiff is what an attempt has changed. Of one that failed the store has the text alone,
-// which may be cut.
+// attemptDiff is the changes of an attempt. Of a failed attempt the store has only the patch, which
+// may be cut.
 func (r Reviews) attemptDiff(ctx context.Context, in DiffInput) (Diff, error) {
 	doc := Diff{Session: in.Session, Phase: in.Attempt.Phase, Files: []ChangedFile{}}
 	s, key, err := r.inStore(ctx, in.Session)
@@ -85,7 +85,7 @@ func (r Reviews) addText(ctx context.Context, in DiffInput, doc *Diff, patch spe
 	return nil
 }
 
-// filesOf takes a patch apart. What is said between the files' parts goes with the part above it.
+// filesOf splits a patch by file. Text between the parts of two files belongs to the first one.
 func filesOf(patch string) (files []ChangedFile) {
 	const head = "diff --git "
 	patch, had := strings.CutPrefix(patch, head)
@@ -98,7 +98,7 @@ func filesOf(patch string) (files []ChangedFile) {
 	for part := range strings.SplitSeq(patch, "\n"+head) {
 		f := ChangedFile{Change: "changed", Diff: head + strings.TrimSuffix(part, "\n") + "\n"}
 		f.Path, _, _ = strings.Cut(part, "\n")
-		if n := len(f.Path); n > len("a/ b/") && n%2 == 1 && f.Path[0] != '"' { // both names are the same but for a/ and b/
+		if n := len(f.Path); n > len("a/ b/") && n%2 == 1 && f.Path[0] != '"' { // both names are equal except for a/ and b/
 			f.Path = f.Path[len("a/") : n/2]
 		}
 		f.count(part)

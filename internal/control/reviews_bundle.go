@@ -23,14 +23,14 @@ import (
 const (
 	bundleHead    = "result.json"
 	bundleObjects = "objects/"
-	// maxBundleHead bounds the first entry of a bundle, in bytes.
+	// maxBundleHead limits the first entry of a bundle, in bytes.
 	maxBundleHead = 1 << 20
 )
 
-// BundleInput says what of a session's result is in a bundle.
+// BundleInput selects the part of a session's result in a bundle.
 type BundleInput struct {
-	// Tree: the files of the newest tree, of which Paths selects some. Otherwise those that the
-	// session has changed, as they were and as they are.
+	// Tree: the files of the newest tree, selected by Paths. Otherwise the files that the session
+	// has changed, before and after.
 	Tree  bool
 	Paths []string
 }
@@ -47,9 +47,10 @@ type bundled struct {
 	Commit string `json:"commit"`
 }
 
-// Bundle writes a session's result for another host: a tar.gz archive with the document of the result,
-// and the manifests and files as objects, which are named by the digests of their contents.
-// Without begun, nothing was written; with it and an error, what was written must not be used.
+// Bundle writes a session's result for another host: a tar.gz archive with the document of the
+// result, and the manifests and files as objects, whose names are the digests of their contents.
+// Without begun, nothing was written; with begun and an error, the output is incomplete and must
+// not be used.
 func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w io.Writer) (begun bool, err error) {
 	read := r.Result
 	if in.Tree {
@@ -96,7 +97,7 @@ func (r Reviews) Bundle(ctx context.Context, sessionID string, in BundleInput, w
 	return true, errors.Join(archive.Close(), compressed.Close())
 }
 
-// checkBundle refuses a bundle that [ReadBundle] would.
+// checkBundle rejects a bundle that [ReadBundle] would reject.
 func checkBundle(content *cas.Store, head []byte, needed []spec.Digest) error {
 	total := int64(len(head))
 	if total > maxBundleHead {
@@ -174,8 +175,8 @@ func changedBlobs(ctx context.Context, before, after *cas.Tree, names map[spec.D
 	return nil
 }
 
-// ReadBundle reads a bundle into a store, and verifies it. The result has no directory that its
-// workspace was taken from.
+// ReadBundle reads a bundle into a store, and verifies it. The result has no source directory of
+// its workspace.
 func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (Result, error) {
 	plain, err := gzip.NewReader(r)
 	if err != nil {
@@ -208,7 +209,7 @@ func ReadBundle(ctx context.Context, r io.Reader, into *store.Store) (Result, er
 	}
 }
 
-// put stores an object that has to have a name.
+// put stores an object and checks its name.
 func put(ctx context.Context, into *store.Store, name spec.Digest, data []byte) error {
 	if found := cas.DigestOf(data); found != name {
 		return fmt.Errorf("object %q has the content of %s", textfmt.Shorten(string(name), 80), found.Short())
@@ -217,7 +218,7 @@ func put(ctx context.Context, into *store.Store, name spec.Digest, data []byte) 
 	return err
 }
 
-// result is the result with its files, which a store has.
+// result is the result with its files in a store.
 func (b bundled) result(in *store.Store) Result {
 	r := b.Result
 	r.Part = b.Part
@@ -227,7 +228,7 @@ func (b bundled) result(in *store.Store) Result {
 	return r
 }
 
-// Pack writes the files of a manifest as a tar.gz archive, as [Starts.Upload] takes it.
+// Pack writes the files of a manifest as a tar.gz archive, in the form that [Starts.Upload] reads.
 func Pack(ctx context.Context, content *cas.Store, files spec.Digest, w io.Writer) error {
 	m, err := content.Manifest(ctx, files)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// maxShown bounds a file's text that is shown whole, in bytes.
+// maxShown limits a file's text that is shown as a whole, in bytes.
 const maxShown = 1 << 20
 
 // FileDiff is the document of one file's comparison: both texts, to be drawn side by side.
@@ -29,20 +29,20 @@ type FileDiff struct {
 
 // FileSide is a file on one side of a comparison.
 type FileSide struct {
-	// Exists: the side has the file. Otherwise all else is empty.
+	// Exists: the side has the file. Otherwise all other fields are empty.
 	Exists     bool        `json:"exists"`
 	SHA256     spec.Digest `json:"sha256"`
 	Size       int64       `json:"size"`
 	Executable bool        `json:"executable"`
 	// Link is the target of a link; empty for a file.
 	Link string `json:"link"`
-	// Text is the content; empty where it is Binary or TooLarge.
+	// Text is the content; empty if it is Binary or TooLarge.
 	Text     string `json:"text"`
 	Binary   bool   `json:"binary"`
 	TooLarge bool   `json:"too_large"`
 }
 
-// DiffFile compares one file of what is compared.
+// DiffFile compares one file of a comparison.
 func (r Reviews) DiffFile(ctx context.Context, in DiffInput, path string) (FileDiff, error) {
 	doc := FileDiff{Session: in.Session}
 	if err := cas.CheckPath(path); err != nil {
@@ -78,7 +78,7 @@ func literal(path string) string {
 	return b.String()
 }
 
-// fileIn is a file of a tree. Of an attempt that failed, the trees may not be kept.
+// fileIn is a file of a tree. The trees of a failed attempt may not be stored.
 func (r Reviews) fileIn(ctx context.Context, tree spec.Digest, path string) (side FileSide, err error) {
 	if tree == "" {
 		return side, nil
@@ -117,8 +117,8 @@ type File struct {
 	content *cas.Store
 }
 
-// WriteTo writes the content. With an error, what was written must not be used: it is
-// damaged, or not whole.
+// WriteTo writes the content. After an error, the output must not be used: it is damaged or
+// incomplete.
 func (f File) WriteTo(ctx context.Context, w io.Writer) error {
 	_, err := f.content.CopyBlob(ctx, f.SHA256, w)
 	return err

@@ -15,37 +15,37 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Result is what a session has made so far, of which its newest checkpoint tells.
+// Result is the work of a session so far, from its newest checkpoint.
 type Result struct {
 	Session string `json:"session"`
-	// Status is the session's, Phase the one that its newest checkpoint was taken after.
+	// Status is the session's, Phase the phase of its newest checkpoint.
 	Status     session.State `json:"status"`
 	Checkpoint spec.Digest   `json:"checkpoint"`
 	Phase      string        `json:"phase"`
 	Completeness
 	Damage
 
-	// Work is what the checkpoint has, and Source where the workspace was taken from.
+	// Work is the work in the checkpoint, and Source the origin of the workspace.
 	Work   apply.Work     `json:"-"`
 	Source session.Source `json:"-"`
 }
 
-// Completeness says how much of a session's work its newest checkpoint has.
+// Completeness is how much of a session's work its newest checkpoint has.
 type Completeness struct {
-	// Whole: it has the work of every phase that the session was to run, or the session
-	// has completed.
+	// Whole: it has the work of every phase that the session has to run, or the session has
+	// completed.
 	Whole bool `json:"whole"`
-	// Missing are the phases that it lacks, in the team's order.
+	// Missing are the phases without work, in the team's order.
 	Missing []string `json:"missing"`
-	// Reason says so in words; empty: the result is whole.
+	// Reason is the reason in words; empty: the result is whole.
 	Reason string `json:"reason"`
 
-	// Part says what there is, like "1 of 4 phases (requirements)".
+	// Part describes what there is, like "1 of 4 phases (requirements)".
 	Part string `json:"-"`
 }
 
-// Selected is what a session's newest checkpoint has, of which a caller reads the files that paths
-// select. It needs no readable team.
+// Selected is the result of a session's newest checkpoint, without its changes: a caller reads the
+// files that paths select. It needs no readable team.
 func (r Reviews) Selected(ctx context.Context, sessionID string, _ []string) (Result, error) {
 	k, err := r.kept(ctx, sessionID)
 	return Result{Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, Damage: k.Damage, Work: k.work()}, err
@@ -55,7 +55,7 @@ func (k kept) work() apply.Work {
 	return apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}
 }
 
-// Result reads what a session has made so far.
+// Result reads the work of a session so far.
 func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
 	k, err := r.keptTeam(ctx, sessionID)
 	if err != nil {
@@ -68,9 +68,9 @@ func (r Reviews) Result(ctx context.Context, sessionID string) (Result, error) {
 	}, nil
 }
 
-// Patch writes a session's changes as a patch that `git apply` takes, binary files included.
-// paths selects them. Without partial, what is not whole is a [Conflict]. Without begun,
-// nothing was written; with it and an error, what was written must not be used.
+// Patch writes a session's changes as a patch for `git apply`, binary files included. paths selects
+// them. Without partial, an incomplete result is a [Conflict]. Without begun, nothing was written;
+// with begun and an error, the output is incomplete and must not be used.
 func (r Reviews) Patch(ctx context.Context, sessionID string, paths []string, partial bool, w io.Writer) (begun bool, err error) {
 	result, err := r.Result(ctx, sessionID)
 	if err != nil {
@@ -92,8 +92,8 @@ func (r Reviews) Patch(ctx context.Context, sessionID string, paths []string, pa
 	return begun, nil
 }
 
-// completeness compares a checkpoint with what its session was to do. A session that
-// has completed is whole, whatever was left out.
+// completeness compares a checkpoint with the session's selected phases. A completed session is
+// whole, also if phases were left out.
 func (k kept) completeness(e session.Execution) Completeness {
 	c := Completeness{Whole: true, Missing: []string{}}
 	if e.Status.Status == session.Completed {
@@ -140,8 +140,8 @@ func (k kept) completeness(e session.Execution) Completeness {
 	return c
 }
 
-// hasPhase reports whether a checkpoint has the work of a whole phase. Work that a person
-// skips counts as done.
+// hasPhase reports whether a checkpoint has the work of a whole phase. Work that a person skipped
+// counts as done.
 func (k kept) hasPhase(phase string) bool {
 	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
 		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !k.settled(id)

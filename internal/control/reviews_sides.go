@@ -16,7 +16,7 @@ type treeSide struct {
 	tree spec.Digest
 }
 
-// Likeness says how a directory is read that a session's tree is to be compared with.
+// Likeness are the settings for reading a directory to compare it with a session's tree.
 func (r Reviews) Likeness(ctx context.Context, sessionID, phase string) (cas.SnapshotOptions, error) {
 	k, err := r.keptTeam(ctx, sessionID)
 	if err != nil {
@@ -30,7 +30,7 @@ func (r Reviews) Likeness(ctx context.Context, sessionID, phase string) (cas.Sna
 	return cas.SnapshotOptions{Ignore: k.team.Ignore, Include: k.source().Include, Known: known}, err
 }
 
-// sides finds what is to be compared.
+// sides finds the two sides.
 func (r Reviews) sides(ctx context.Context, k kept, in DiffInput, doc *Diff) (from, to treeSide, err error) {
 	other := in.With != "" || in.Tree != ""
 	first, second, isRange := strings.Cut(in.Which, "..")
@@ -54,7 +54,7 @@ func (r Reviews) sides(ctx context.Context, k kept, in DiffInput, doc *Diff) (fr
 	return k.input(), k.newest(), nil
 }
 
-// compareTo is what a session's tree is compared with.
+// compareTo is the tree that a session's tree is compared with.
 func (r Reviews) compareTo(ctx context.Context, in DiffInput) (treeSide, error) {
 	if in.Tree != "" {
 		return treeSide{in.TreeName, in.Tree}, nil

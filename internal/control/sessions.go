@@ -7,7 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
-// Read is what is known of a session now.
+// Read is the current state of a session.
 func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
@@ -24,11 +24,11 @@ func (s Sessions) Read(ctx context.Context, sessionID string) (sessionstatus.Ses
 type Cancellation struct {
 	Session string `json:"session"`
 	RunID   string `json:"run_id"`
-	// Requested is always true: the session ends once its agents have stopped.
+	// Requested is always true: the session ends after its agents have stopped.
 	Requested bool `json:"requested"`
 }
 
-// Cancel has a session end: its agents are stopped, and finished work stays.
+// Cancel ends a session: its agents are stopped, and finished work is kept.
 func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellation, err error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellatio
 			return err
 		}
 		doc = Cancellation{sessionID, info.GetExecution().GetRunId(), true}
-		return w.Conn.CancelWorkflow(ctx, sessionID, "") // of whatever run: it may have continued as new since
+		return w.Conn.CancelWorkflow(ctx, sessionID, "") // an empty run id: it may have continued as new since
 	})
 	return doc, err
 }

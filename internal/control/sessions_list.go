@@ -21,7 +21,7 @@ import (
 
 // SessionList is a page of sessions.
 type SessionList struct {
-	// Sessions are the newest first.
+	// Sessions are sorted newest first.
 	Sessions []ListedSession `json:"sessions"`
 	// More: there are sessions beyond the limit.
 	More bool `json:"more"`
@@ -34,7 +34,7 @@ type ListedSession struct {
 	Session string        `json:"session"`
 	Team    string        `json:"team"`
 	Status  session.State `json:"status"`
-	// Phases are the phases under way.
+	// Phases are the phases in progress.
 	Phases  []string `json:"phases"`
 	Tokens  int64    `json:"tokens"`
 	CostUSD cost.USD `json:"cost_usd"`
@@ -43,17 +43,16 @@ type ListedSession struct {
 	Requirement string     `json:"requirement"`
 	StartedAt   *time.Time `json:"started_at"`
 	ClosedAt    *time.Time `json:"closed_at"`
-	// Labels are those that the session was given, by key.
+	// Labels are the session's labels, by key.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Temporal reports whether Temporal knows the session; one that it has
-	// forgotten is listed from the store.
+	// Temporal reports whether Temporal has the session; others are listed from the store.
 	Temporal bool `json:"temporal"`
 
-	// run is its newest run, and ran when that started, by which a listing is sorted; zero
-	// where only the store has the session.
+	// run is its newest run, and ran the start of that, by which a list is sorted; zero if only the
+	// store has the session.
 	run string
 	ran time.Time
-	// usage is what Temporal knows of its costs, which may be less than Tokens.
+	// usage is its cost in Temporal, which may be less than Tokens.
 	usage cost.Usage
 	// reason is its memo's.
 	reason string
@@ -67,30 +66,30 @@ func States() []session.State {
 	}
 }
 
-// SessionFilter says which sessions are listed, the newest first.
+// SessionFilter selects the listed sessions. They are sorted newest first.
 type SessionFilter struct {
 	Team   string
 	Status session.State
-	// Labels have to be there, with these values.
+	// Labels are required labels, with these values.
 	Labels map[string]string
 	// Since leaves out sessions that started before; zero: none.
 	Since time.Time
 	// Cursor continues after the page that ended with it; empty: the first page.
 	Cursor string
-	// Limit is how many are listed at most, at least 1.
+	// Limit is the maximum number of sessions, at least 1.
 	Limit int
 
 	after *ListedSession
-	// may reports whether the caller may see the sessions of a team; nil: of every team.
+	// may reports whether the caller may view the sessions of a team; nil: those of every team.
 	may func(team string) bool
 }
 
-// All reports whether the first page of all sessions is wanted.
+// All reports whether the filter selects the first page of all sessions.
 func (f SessionFilter) All() bool {
 	return f.Team == "" && f.Status == "" && len(f.Labels) == 0 && f.Since.IsZero() && f.Cursor == ""
 }
 
-// Check refuses a filter that makes no sense, and reads its cursor.
+// Check rejects an invalid filter, and reads its cursor.
 func (f *SessionFilter) Check() error {
 	if f.Limit < 1 {
 		return invalidf("limit", "%d is less than 1", f.Limit)
@@ -128,8 +127,8 @@ func ParseLabels(pairs []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// condition is the part of the filter that Temporal can decide for every session. Its
-// other attributes may be missing, or late.
+// condition is the part of the filter that Temporal can evaluate for every session. Its other
+// search attributes may be missing, or late.
 func (f SessionFilter) condition() string {
 	if f.Since.IsZero() {
 		return ""
@@ -147,7 +146,7 @@ func (f SessionFilter) has(l ListedSession) bool {
 		!timeOf(l.StartedAt).Before(f.Since) && (f.after == nil || newestFirst(*f.after, l) < 0)
 }
 
-// page is what is listed of sessions that are known.
+// page is the page of the known sessions.
 func (f SessionFilter) page(known []ListedSession) (doc SessionList) {
 	known = slices.DeleteFunc(known, func(l ListedSession) bool { return !f.has(l) })
 	slices.SortFunc(known, newestFirst)
@@ -160,7 +159,7 @@ func (f SessionFilter) page(known []ListedSession) (doc SessionList) {
 	return doc
 }
 
-// newestFirst is the order of a listing.
+// newestFirst is the order of a list.
 func newestFirst(x, y ListedSession) int {
 	return cmp.Or(y.order().Compare(x.order()), cmp.Compare(x.Session, y.Session))
 }
@@ -168,7 +167,7 @@ func newestFirst(x, y ListedSession) int {
 // Sessions are the sessions of a namespace.
 type Sessions struct{ *Base }
 
-// List merges what Temporal and the store know of sessions.
+// List merges the sessions of Temporal and the store.
 func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, err error) {
 	if err := f.Check(); err != nil {
 		return doc, err
@@ -219,8 +218,8 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	return doc, nil
 }
 
-// indexedSessions are those sessions of the store that can be on the page, and those that
-// Temporal knows, too. Documents that cannot be read are reported by `checkpoints verify`.
+// indexedSessions are those sessions of the store that can be on the page, and those that Temporal
+// lists, too. `checkpoints verify` reports documents that cannot be read.
 func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []ListedSession) ([]index.Session, error) {
 	x, _, done, err := s.indexed(ctx)
 	if err != nil {
@@ -256,7 +255,7 @@ func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []
 	return stored, nil
 }
 
-// indexed is the filter for sessions of which only the store is asked.
+// indexed is the filter for sessions that only the store is read for.
 func (f SessionFilter) indexed(namespace string) index.Filter {
 	wanted := index.Filter{Namespace: namespace, Since: f.Since, Labels: f.Labels, Limit: f.Limit + 1}
 	if f.Team != "" {
@@ -271,7 +270,7 @@ func (f SessionFilter) indexed(namespace string) index.Filter {
 	return wanted
 }
 
-// Known lists ids of sessions that Temporal or the store has, the newest hundreds of Temporal's: for
+// Known lists ids of sessions in Temporal or the store, of Temporal only the newest hundreds: for
 // suggestions.
 func (s Sessions) Known(ctx context.Context) (ids []string) {
 	if access.Check(ctx, access.View, access.AllTeams) != nil {
@@ -292,7 +291,7 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 	return ids
 }
 
-// Totals are what Temporal knows of the costs of sessions, on the day on which each started.
+// Totals are the costs of sessions from Temporal, on the day on which each started.
 func (s Sessions) Totals(ctx context.Context) ([]usage.Row, error) {
 	conn, err := s.connected()
 	if err == nil {

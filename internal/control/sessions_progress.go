@@ -16,18 +16,18 @@ import (
 // Progress is a session's status and the progress of its work.
 type Progress struct {
 	Session sessionstatus.Session `json:"session"`
-	// Work is that of assignments which have begun.
+	// Work is that of assignments which have started.
 	Work []AssignmentProgress `json:"work"`
 	// Reworks are the times that work was sent back.
 	Reworks []session.Rework `json:"reworks"`
-	// Needs has the phases that each phase depends on; empty: not known.
+	// Needs has the phases that each phase depends on; empty: unknown.
 	Needs map[string][]string `json:"needs"`
 }
 
-// AssignmentProgress is the progress of an assignment, as its record has it.
+// AssignmentProgress is the progress of an assignment from its record.
 type AssignmentProgress struct {
 	spec.AssignmentID
-	// Pass, Round and Attempt are those under way, or the last ones.
+	// Pass, Round and Attempt are those in progress, or the last ones.
 	Pass    int `json:"pass"`
 	Round   int `json:"round"`
 	Attempt int `json:"attempt"`
@@ -60,7 +60,7 @@ func ProgressOf(r session.Record) AssignmentProgress {
 	return p
 }
 
-// Progress is what is known of a session now. What the store cannot read is left out.
+// Progress is the current progress of a session. Data that the store cannot read is left out.
 func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, error) {
 	p := Progress{Work: []AssignmentProgress{}, Reworks: []session.Rework{}, Needs: map[string][]string{}}
 	var err error
@@ -95,7 +95,7 @@ func (s Sessions) Progress(ctx context.Context, sessionID string) (Progress, err
 	return p, nil
 }
 
-// maxHeadline bounds the end of a live log in which its newest line is looked for, in bytes.
+// maxHeadline limits the end of a live log in which its newest line is searched, in bytes.
 const maxHeadline = 16 << 10
 
 // addOutput sets the progress of attempts at work on this host to the newest line of their output:
@@ -121,7 +121,7 @@ func (s Sessions) addOutput(ctx context.Context, v *sessionstatus.Session) {
 	}
 }
 
-// headline is the newest line of an output that can be understood alone.
+// headline is the newest line of an output that is understandable alone.
 func headline(text string) string {
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {
 		if line = onOneLine(safetext.Block(line)); line != "" && !transcript.Belongs(line) {

@@ -11,9 +11,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Statistics says what came of the sessions of the store that a filter selects, in groups by keys of
-// [index.StatisticsKeys]: how many completed and failed, how many attempts assignments took, how long
-// people were waited for. The filter's Namespace, After and Limit do not matter.
+// Statistics are the results of the sessions of the store that a filter selects, in groups by keys
+// of [index.StatisticsKeys]: how many completed and failed, how many attempts assignments took, how
+// long requests waited. The filter's Namespace, After and Limit are ignored.
 func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) ([]index.Statistic, error) {
 	if err := checkKeys(by, index.StatisticsKeys); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) (
 	return x.Statistics(ctx, by, f)
 }
 
-// seen are the teams whose sessions are added up: those that are named, or all that the caller may view.
+// seen are the teams of the counted sessions: the named ones, or all that the caller may view.
 func seen(ctx context.Context, named []string) ([]string, error) {
 	all := access.Check(ctx, access.View, access.AllTeams)
 	if all == nil {
@@ -54,7 +54,7 @@ func seen(ctx context.Context, named []string) ([]string, error) {
 	return named, nil
 }
 
-// checkKeys refuses keys of groups that are not among those known, or come twice.
+// checkKeys rejects group keys that are unknown, or given twice.
 func checkKeys(by, known []string) error {
 	for i, key := range by {
 		if !slices.Contains(known, key) || slices.Contains(by[:i], key) {

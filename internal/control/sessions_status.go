@@ -12,11 +12,11 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// ticketPatience bounds the look at the tickets of a session.
+// ticketPatience limits the time for reading the tickets of a session.
 const ticketPatience = 2 * time.Second
 
-// Status is what is known of a session now, as [Sessions.Read] has it, with the durations of its
-// work, and with tickets that only their own workflows know of.
+// Status is the current status of a session, as of [Sessions.Read], with the durations of its work,
+// and with tickets that only their own workflows have.
 func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	v, err := s.Read(ctx, sessionID)
 	if err != nil {
@@ -28,8 +28,8 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 	return v, nil
 }
 
-// addTickets adds tickets of requests that the session does not know of: their
-// workflows may know the problem when the session does not.
+// addTickets adds tickets of requests that the session does not have: a ticket's workflow may know
+// an error earlier than the session.
 func (s Sessions) addTickets(ctx context.Context, v *sessionstatus.Session) {
 	conn := s.conn()
 	if conn == nil || s.Store == nil || v.Status.Status.Closed() {
@@ -77,8 +77,8 @@ func (s Sessions) addDurations(v *sessionstatus.Session) {
 	}
 }
 
-// worked is when the first attempt at an assignment began, when the last one ended, and the time of
-// all of them, the one under way included.
+// worked is when the first attempt of an assignment began, when the last one ended, and the total
+// time of all, including the one in progress.
 func (s Sessions) worked(v *sessionstatus.Session, id spec.AssignmentID, now time.Time) (began, ended time.Time, worked time.Duration) {
 	if as := v.Assignment(id); as == nil || as.Status == session.Pending {
 		return began, ended, 0

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// listPage is how many sessions Temporal is asked for at once.
+	// listPage is the page size of requests to Temporal.
 	listPage = 200
-	// allSessions is a limit that bounds no listing.
+	// allSessions is a limit without effect.
 	allSessions = math.MaxInt
 )
 
-// visible lists the sessions that Temporal knows and for which a condition holds,
-// the newest first. An empty condition holds for all.
+// visible lists the sessions in Temporal for which a condition is true, newest first. An empty
+// condition is true for all.
 func visible(ctx context.Context, conn *temporalutil.Connection, limit int, condition string) ([]ListedSession, error) {
 	out := []ListedSession{}
 	listed := map[string]bool{} // only the newest incarnation of each
@@ -94,7 +94,7 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 	return value
 }
 
-// fromStore is a session as its status document has it.
+// fromStore is a session from its status document.
 func fromStore(m index.Session) ListedSession {
 	return ListedSession{
 		Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
@@ -102,8 +102,8 @@ func fromStore(m index.Session) ListedSession {
 	}
 }
 
-// join adds the store's sessions to Temporal's. Of a session that both know,
-// Temporal says whether it runs.
+// join adds the store's sessions to Temporal's. For a session in both, Temporal's state decides
+// whether it runs.
 func join(known []ListedSession, stored []index.Session) []ListedSession {
 	at := map[string]int{}
 	for i, l := range known {

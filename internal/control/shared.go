@@ -12,14 +12,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/index"
 )
 
-// viewOf is who sees an answer, and the state of the store that it is of.
+// viewOf is the roles of the caller of an answer, and the state of the store.
 type viewOf struct {
 	grants string
 	at     index.Position
 }
 
-// seenBy is an answer about the store that callers with the same roles share, for so long while nothing
-// in the store changes. Without an index it is asked for.
+// seenBy is an answer about the store that callers with the same roles share, for the time of fresh
+// while nothing in the store changes. Without an index it is computed each time.
 func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	if b.Index == nil {
 		return ask(ctx)
@@ -33,11 +33,12 @@ func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh 
 	return value, err
 }
 
-// sharedPatience bounds how long an answer is waited for that callers share.
+// sharedPatience limits the computation of a shared answer.
 const sharedPatience = 2 * time.Minute
 
-// shared is an answer that takes a while: callers at the same time wait for one, and others get it for
-// as long as it is fresh. Its zero value is ready. An error is only for those that waited.
+// shared is an answer that takes some time to compute: concurrent callers wait for one computation,
+// and later ones get its result while it is fresh. Its zero value is ready. Only callers that
+// waited get an error.
 type shared[T any] struct {
 	calls singleflight.Group
 
@@ -53,8 +54,8 @@ func (s *shared[T]) last() (T, time.Time) {
 	return s.value, s.at
 }
 
-// get returns an answer that is at most so old, or makes one. A caller that cannot wait for it gets the
-// one before, if there is one.
+// get returns an answer that is not older than fresh, or computes one. A caller whose context ends
+// gets the previous one, if there is one.
 func (s *shared[T]) get(ctx context.Context, now func() time.Time, fresh time.Duration, ask func(context.Context) (T, error)) (T, time.Time, error) {
 	isFresh := func(at time.Time) bool { return !at.IsZero() && now().Sub(at).Abs() <= fresh }
 	if value, at := s.last(); isFresh(at) {
@@ -89,16 +90,16 @@ func (s *shared[T]) get(ctx context.Context, now func() time.Time, fresh time.Du
 	}
 }
 
-// maxShares bounds how many answers are kept of a kind.
+// maxShares limits how many answers of a kind are kept.
 const maxShares = 1000
 
-// shares are shared answers by what they are about. Its zero value is ready.
+// shares are shared answers by their subject. Its zero value is ready.
 type shares[K comparable, T any] struct {
 	mu sync.Mutex
 	of map[K]*shared[T]
 }
 
-// get is the answer about something. Old ones are forgotten when there are many.
+// get is the answer for a subject. Old answers are removed when there are many.
 func (s *shares[K, T]) get(about K) *shared[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,21 +16,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// MaxRequirement bounds a requirement, in bytes.
+// MaxRequirement limits a requirement, in bytes.
 const MaxRequirement = 256 * 1024
 
-// Starts are the beginnings of sessions: new ones, the next runs of those that have ended, and
-// forks. Each needs [access.Operate] for the team, and so does its preview: what it computes is
-// stored, and a damaged store is repaired.
+// Starts starts sessions: new ones, the next runs of those that have ended, and forks. A start and
+// its preview both need [access.Operate] for the team, because a preview also stores data and
+// repairs a damaged store.
 type Starts struct{ *Base }
 
-// TeamInput says which team a session is to have.
+// TeamInput selects the team of a session.
 type TeamInput struct {
 	// Name is that of a registered team, or NAME@DIGEST with the beginning of a version's digest.
 	Name string `json:"name,omitempty"`
 	// File is the text of a team file, which names no other files.
 	File string `json:"file,omitempty"`
-	// Loaded is a team that a caller in this process has read itself.
+	// Loaded is a team that a caller in this process has read.
 	Loaded *spec.Team `json:"-"`
 }
 
@@ -40,26 +40,26 @@ type NewSession struct {
 	Session     string    `json:"session,omitempty"`
 	Team        TeamInput `json:"team"`
 	Requirement string    `json:"requirement,omitempty"`
-	// Workspace is the manifest of the files that it starts from; empty: there are none.
+	// Workspace is the manifest of the files at its start; empty: none.
 	Workspace spec.Digest `json:"workspace,omitempty"`
-	// Directory names a directory of the server's host whose files it starts from instead.
+	// Directory names a directory of the server's host whose files are used instead.
 	Directory string `json:"directory,omitempty"`
 	PhaseSelection
-	// Supplied are manifests of files that stand for the work of phases.
+	// Supplied are manifests of files that are used as the work of phases.
 	Supplied map[string]spec.Digest `json:"supplied,omitempty"`
 	// Decisions are those that it starts with, by name.
 	Decisions map[string]string `json:"decisions,omitempty"`
-	// Labels are those by which it is found, by key.
+	// Labels are its labels, by key.
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Commit is the git commit that the workspace was taken from; empty: none, or nobody knows.
+	// Commit is the git commit that the workspace was taken from; empty: none, or unknown.
 	Commit string `json:"commit,omitempty" pattern:"^([0-9a-f]{40}|[0-9a-f]{64})$" doc:"the git commit that the workspace was taken from"`
 
-	// Source says where on a machine the workspace was taken from, and ReportTo is the key of
-	// the ticket that the requirement came from. Only callers in this process know them.
+	// Source is the directory from which the workspace was taken, and ReportTo the key of the
+	// ticket with the requirement. Only callers in this process set them.
 	Source   *session.Source `json:"-"`
 	ReportTo string          `json:"-"`
-	// unattended: the caller does not wait until it is admitted.
+	// unattended: the caller does not wait for the admission.
 	unattended bool
 }
 
@@ -70,15 +70,15 @@ var commitName = regexp.MustCompile("^([0-9a-f]{40}|[0-9a-f]{64})$")
 type Foreseen struct {
 	Session     string `json:"session"`
 	Incarnation int    `json:"incarnation"`
-	// Plan says of each assignment whether it is restored or runs, and why; empty for a session
-	// that just begins at its beginning.
+	// Plan lists for each assignment whether it is restored or runs, with the reason; empty for a
+	// session that starts from the beginning.
 	Plan []session.PlanEntry `json:"plan,omitempty"`
 	// Continued are the phases after which a paused session continues.
 	Continued []string `json:"continued,omitempty"`
-	// Unchanged is the state that the session stays in, because it is at work, or completed with
+	// Unchanged is the state that the session keeps, because it is at work, or completed with
 	// nothing left to run.
 	Unchanged session.State `json:"unchanged,omitempty"`
-	// Faults say what of the session's data is damaged, and what was repaired.
+	// Faults list the damaged data of the session, and what was repaired.
 	Faults []string `json:"faults,omitempty"`
 }
 
@@ -88,12 +88,12 @@ type Started struct {
 	RunID string `json:"run_id"`
 	// Store is the id of the session's store.
 	Store string `json:"store"`
-	// Admitted is false where no worker has answered in time; the session runs, or continues, as
-	// soon as one does.
+	// Admitted is false if no worker has answered in time; the session runs, or continues, as soon
+	// as one does.
 	Admitted bool `json:"admitted"`
 }
 
-// Check refuses a session that cannot start, before its files are stored.
+// Check rejects a session that cannot start, before its files are stored.
 func (s Starts) Check(ctx context.Context, in NewSession) error {
 	t, err := s.permitted(ctx, in.Team)
 	if err != nil {
@@ -103,7 +103,8 @@ func (s Starts) Check(ctx context.Context, in NewSession) error {
 	return err
 }
 
-// Preview says what a session would do. It needs neither Temporal nor workers, and no requirement.
+// Preview describes what a session would do. It needs neither Temporal nor workers, and no
+// requirement.
 func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 	t, err := s.permitted(ctx, in.Team)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 	return doc, err
 }
 
-// permitted is the team that an input names, if the caller may start sessions of it.
+// permitted is the team of an input, if the caller may start sessions of it.
 func (s Starts) permitted(ctx context.Context, in TeamInput) (spec.Team, error) {
 	t, err := s.team(ctx, in)
 	if err != nil {
@@ -160,7 +161,7 @@ func (s Starts) permitted(ctx context.Context, in TeamInput) (spec.Team, error) 
 	return t, access.Check(ctx, access.Operate, t.Name)
 }
 
-// team is the team that an input names.
+// team is the team of an input.
 func (s Starts) team(ctx context.Context, in TeamInput) (spec.Team, error) {
 	switch {
 	case in.Loaded != nil:
@@ -190,8 +191,8 @@ func (s Starts) launcher(ctx context.Context) (*launch.Launcher, error) {
 	return &launch.Launcher{Conn: conn, Store: st, By: who.Person(), Now: s.Now}, err
 }
 
-// prepared is a new session of a team, and what starts it. Only of one that can start are files
-// stored.
+// prepared is a new session of a team, and its launcher. Files are stored only for a session that
+// can start.
 func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*launch.Launcher, launch.Session, error) {
 	l, err := s.launcher(ctx)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*laun
 	return l, next, err
 }
 
-// fresh is a new session of a team, without the files that it starts from.
+// fresh is a new session of a team, without its files.
 func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
 		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, ReportTo: in.ReportTo, Labels: in.Labels,
@@ -234,7 +235,7 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 	return next, supply(ctx, st, t, &next.Course, in.Supplied)
 }
 
-// begin starts a session that can start, and may wait until it is admitted.
+// begin starts a prepared session, and may wait until it is admitted.
 func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bool) (doc Started, err error) {
 	if err := l.Check(ctx, next); err != nil {
 		return doc, err
@@ -249,14 +250,14 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 	}
 	v, err := l.Admitted(ctx, run)
 	doc.Incarnation, doc.Plan, doc.Admitted = max(v.Incarnation, 1), v.Plan, err == nil
-	// A caller that has left finds that it is started.
+	// The session is started also if its caller has disconnected.
 	if errors.Is(err, launch.ErrNotAdmitted) || err != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
 	return doc, err
 }
 
-// startError is an error of a start with its kind.
+// startError adds the kind to an error of a start.
 func startError(err error) error {
 	var taken *launch.TakenError
 	var running *launch.RunningError
@@ -272,7 +273,7 @@ func startError(err error) error {
 	return err
 }
 
-// CheckRequirement refuses a requirement that no team can work on.
+// CheckRequirement rejects an empty or too large requirement.
 func CheckRequirement(text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":

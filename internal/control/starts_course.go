@@ -12,18 +12,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// PhaseSelection says which phases of a team run: all, those of Only, or those that From and Until
-// enclose.
+// PhaseSelection selects the phases of a team that run: all, those of Only, or those between From
+// and Until.
 type PhaseSelection struct {
 	Only []string `json:"only,omitempty"`
-	// From is run with all phases that depend on it, Until with all that it depends on.
+	// From runs with all phases that depend on it, Until with all phases that it depends on.
 	From  string `json:"from,omitempty"`
 	Until string `json:"until,omitempty"`
 	// PauseAfter names phases after which the session pauses until it is resumed.
 	PauseAfter []string `json:"pause_after,omitempty"`
 }
 
-// Check refuses a selection that a team does not have.
+// Check rejects a selection of phases that a team does not have.
 func (p PhaseSelection) Check(t spec.Team) error {
 	_, err := p.course(t)
 	return err
@@ -56,7 +56,7 @@ func (p PhaseSelection) course(t spec.Team) (session.Course, error) {
 	return c, nil
 }
 
-// supply adds files that stand for the work of phases to a course.
+// supply adds files that are used as the work of phases to a course.
 func supply(ctx context.Context, s *store.Store, t spec.Team, course *session.Course, files map[string]spec.Digest) error {
 	selects := len(course.Only) > 0
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
@@ -75,8 +75,8 @@ func supply(ctx context.Context, s *store.Store, t spec.Team, course *session.Co
 	return problems(t, course)
 }
 
-// edit adds changes of a session's files to a course. Of them only what differs from the session's
-// tree counts, so that a copy of all its files can be given.
+// edit adds changes of a session's files to a course. Only files that differ from the session's
+// tree are used, so the input may be a copy of all its files.
 func edit(ctx context.Context, s *store.Store, t spec.Team, tree spec.Digest, course *session.Course, edits map[string]spec.Digest) error {
 	for _, phase := range slices.Sorted(maps.Keys(edits)) {
 		if err := CheckPhase(t, "edits", phase); err != nil {
@@ -126,7 +126,8 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 	return s.Content.PutManifest(ctx, edited)
 }
 
-// checkFiles refuses a digest that names no files of the store. field is the input that has it.
+// checkFiles rejects a digest that is not that of files in the store. field is the name of the
+// input.
 func checkFiles(ctx context.Context, s *store.Store, field string, files spec.Digest) error {
 	if !files.Valid() {
 		return invalidf(field, "not the digest of a manifest; upload the files first")

@@ -17,7 +17,7 @@ import (
 // Directory is a directory of the server's host that sessions may start from.
 type Directory struct {
 	Name string `json:"name"`
-	// Source says where it is, and what is checked out there.
+	// Source is its path, and the commit that is checked out there.
 	Source func(context.Context) session.Source `json:"-"`
 }
 
@@ -31,7 +31,7 @@ func (s Starts) ListDirectories(ctx context.Context) (DirectoryList, error) {
 	return DirectoryList{append([]Directory{}, s.Directories...)}, access.Check(ctx, access.View, access.NoTeam)
 }
 
-// files finds what a session starts from: stored files, a directory as it is now, or nothing.
+// files are the files at a session's start: stored files, a directory as it is now, or none.
 func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next *launch.Session) (err error) {
 	switch {
 	case in.Directory != "" && in.Workspace != "":

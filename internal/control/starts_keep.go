@@ -10,13 +10,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// The bounds of files that are given as texts.
+// The limits of files that are given as texts.
 const (
 	maxGiven      = 200
 	maxGivenBytes = 512 << 10
 )
 
-// Keep stores files that are given as texts, by path, as Upload does those of an archive.
+// Keep stores files that are given as texts, by path, like Upload stores those of an archive.
 func (s Starts) Keep(ctx context.Context, to Recipient, files map[string]string) (Workspace, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

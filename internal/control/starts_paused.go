@@ -31,7 +31,7 @@ func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in 
 	return doc, nil
 }
 
-// paused says what resuming a running session does.
+// paused describes what resuming a running session does.
 func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume) (v sessionstatus.Session, doc Foreseen, err error) {
 	if v, err = w.Look(ctx); err != nil {
 		return v, doc, looked(w.Session, err)
@@ -52,8 +52,8 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 	return v, doc, nil
 }
 
-// pausedAfter lists the phases after which a session is paused only because it was started so. A
-// phase that the team wants approved is not among them: that takes an approval.
+// pausedAfter lists the phases after which a session is paused only because of its start options.
+// Phases with approve in the team are not included: they need an approval.
 func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
@@ -65,8 +65,8 @@ func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []stri
 	return parked
 }
 
-// needsApproval reports whether a session's team has a phase approved. Where the
-// session's store is not at hand, it may.
+// needsApproval reports whether a phase of a session's team needs approval. If the session's store
+// is not available, the result is true.
 func (s Starts) needsApproval(ctx context.Context, sessionID, phase string) bool {
 	if s.Store == nil {
 		return true

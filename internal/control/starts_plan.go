@@ -8,7 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Plan is the document of a team's phases, and of what a session would do.
+// Plan is the document of a team's phases, and of what a session would do with them.
 type Plan struct {
 	Team        string `json:"team"`
 	Description string `json:"description,omitempty"`
@@ -22,19 +22,18 @@ type Plan struct {
 	Help   spec.Help   `json:"help"`
 }
 
-// PlannedPhase is a phase and what a session would make of it.
+// PlannedPhase is a phase and what a session would do with it.
 type PlannedPhase struct {
 	Name  string   `json:"name"`
 	Needs []string `json:"needs"`
-	// Without names phases that this one depends on and that have no work: it runs
-	// without them.
+	// Without lists phases that this one depends on and that have no work: it runs without them.
 	Without    []string         `json:"without"`
 	Order      spec.Order       `json:"order"`
 	Personas   []PlannedPersona `json:"personas"`
 	Produces   []string         `json:"produces"`
 	Checks     []string         `json:"checks"`
 	Integrator string           `json:"integrator"`
-	// Approve is as in the team file; false: nobody has to approve.
+	// Approve is as in the team file; false: no approval is needed.
 	Approve   spec.Approval   `json:"approve"`
 	SendsBack *spec.SendsBack `json:"sends_back"`
 	Budget    spec.Cap        `json:"budget"`
@@ -47,7 +46,7 @@ type PlannedPersona struct {
 	Persona string `json:"persona"`
 	Role    string `json:"role"`
 	Agent   string `json:"agent"`
-	// Fallback: the agent's fallback may work in its place.
+	// Fallback: the agent's fallback may replace it.
 	Fallback bool             `json:"fallback"`
 	Attempts int              `json:"attempts"`
 	Timeout  textfmt.Duration `json:"timeout,omitzero"`
@@ -61,7 +60,7 @@ type PlannedPersona struct {
 	Reason string             `json:"reason"`
 }
 
-// planned puts a team and what happens to its work together.
+// planned combines a team and the actions for its work.
 func planned(t spec.Team, c session.Course, entries []session.PlanEntry) Plan {
 	doc := Plan{
 		Team: t.Name, Description: t.Description, Phases: []PlannedPhase{}, Agents: emptyNotNull(t.AgentNames()), Checks: []string{},

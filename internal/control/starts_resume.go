@@ -17,9 +17,9 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Resume says how a session continues.
+// Resume are the options of a resumed session.
 type Resume struct {
-	// Team is the one to continue with; empty: the session's.
+	// Team is the team of the next run; empty: the session's.
 	Team TeamInput `json:"team,omitzero"`
 	PhaseSelection
 	// Force names phases that run, with those that depend on them, although they are finished.
@@ -28,12 +28,12 @@ type Resume struct {
 	Edits map[string]spec.Digest `json:"edits,omitempty"`
 }
 
-// changes reports whether more is asked for than that the session continues.
+// changes reports whether an option changes the session, so that it does not only continue.
 func (r Resume) changes() bool {
 	return r.Team != (TeamInput{}) || len(r.Force)+len(r.Edits)+len(r.PauseAfter) > 0 || r.given()
 }
 
-// Fork says what a fork of a session is to do.
+// Fork are the options of a fork.
 type Fork struct {
 	// From is the phase to run again, with all phases that depend on it.
 	From string `json:"from"`
@@ -43,10 +43,10 @@ type Fork struct {
 	Team TeamInput `json:"team,omitzero"`
 }
 
-// OtherStoreError says that a session belongs to another store.
+// OtherStoreError reports that a session belongs to another store.
 type OtherStoreError struct {
 	Session, Owner string
-	// Store is the store that it does not belong to, and Where that one is.
+	// Store is the id of this store, and Where its directory.
 	Store, Where string
 }
 
@@ -54,7 +54,7 @@ func (e *OtherStoreError) Error() string {
 	return fmt.Sprintf("session %s belongs to store %s, not to the store in %s (%s)", e.Session, e.Owner, e.Where, e.Store)
 }
 
-// NotEndedError says that a session is at work, so that its work cannot be changed.
+// NotEndedError reports that a session is at work, so its work cannot be changed.
 type NotEndedError struct {
 	Session string
 	State   session.State
@@ -64,7 +64,7 @@ func (e *NotEndedError) Error() string {
 	return fmt.Sprintf("session %s has not ended (%s), so its work cannot be changed; cancel it first", e.Session, e.State)
 }
 
-// WaitsError says that a session waits for answers, which resuming does not give.
+// WaitsError reports that a session waits for answers, which a resume does not give.
 type WaitsError struct {
 	Session  string
 	Requests []session.Request
@@ -104,7 +104,7 @@ func (s Starts) Resume(ctx context.Context, sessionID string, in Resume) (doc St
 	return doc, err
 }
 
-// PreviewResume says what Resume would do.
+// PreviewResume describes what Resume would do.
 func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) (doc Foreseen, err error) {
 	if err := s.may(ctx, access.Operate, sessionID); err != nil {
 		return doc, err
@@ -125,7 +125,7 @@ func (s Starts) PreviewResume(ctx context.Context, sessionID string, in Resume) 
 	return doc, startError(err)
 }
 
-// described is Temporal's description of a session; nil: it does not know it.
+// described is Temporal's description of a session; nil: Temporal does not have it.
 func (s Starts) described(ctx context.Context, sessionID string) (*sessionstatus.Watcher, *workflowpb.WorkflowExecutionInfo, error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb
 	return l, next, doc, edit(ctx, l.Store, t, found.Checkpoint.Tree, &next.Course, in.Edits)
 }
 
-// lastGood is what the store has of a session that is to go on, and the team to go on with.
+// lastGood is the data in the store of a session to resume, and the team of its next run.
 func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) (found launch.Stored, t spec.Team, faults []string, err error) {
 	st, key, err := s.inStore(ctx, sessionID)
 	if err != nil {
@@ -198,8 +198,8 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 	return found, t, faults, err
 }
 
-// Fork starts a new session that has another's finished work. With an error, the document names a
-// session only if it was started.
+// Fork starts a new session with the finished work of another one. With an error, the document
+// names a session only if it was started.
 func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Started, err error) {
 	if in.As == "" {
 		in.As = s.newID(ctx, sessionID, in.Team)
@@ -216,7 +216,7 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 	return doc, err
 }
 
-// newID chooses the id of a fork; empty: its team is not known.
+// newID chooses the id of a fork; empty: its team is unknown.
 func (s Starts) newID(ctx context.Context, sessionID string, team TeamInput) string {
 	name := s.teamName(ctx, sessionID)
 	if t, err := s.team(ctx, team); err == nil {
@@ -228,7 +228,7 @@ func (s Starts) newID(ctx context.Context, sessionID string, team TeamInput) str
 	return launch.NewID(name, s.Now())
 }
 
-// PreviewFork says what Fork would do.
+// PreviewFork describes what Fork would do.
 func (s Starts) PreviewFork(ctx context.Context, sessionID string, in Fork) (doc Foreseen, err error) {
 	if err := s.may(ctx, access.Operate, sessionID); err != nil {
 		return doc, err

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// MaxUpload bounds an archive that is uploaded, in bytes.
+	// MaxUpload limits an uploaded archive, in bytes.
 	MaxUpload = 512 << 20
-	// maxUnpacked bounds the files in it together.
+	// maxUnpacked limits the sum of the files in it.
 	maxUnpacked = 1 << 30
-	// shownPaths bounds the names of files that were left out.
+	// shownPaths limits the listed names of files that were left out.
 	shownPaths = 100
 )
 
@@ -33,21 +33,21 @@ type Workspace struct {
 	Files     int         `json:"files"`
 	Bytes     int64       `json:"bytes"`
 	// Private are files that look like secrets, Ignored those that the team or .gitignore files
-	// name: both were left out. Of many the first are named.
+	// ignore: both were left out. If there are many, the first are listed.
 	Private []string `json:"private"`
 	Ignored []string `json:"ignored"`
 }
 
-// Recipient is who an upload is for: sessions of a team, or one that there is.
+// Recipient is the session of an upload: a new one of a team, or an existing one.
 type Recipient struct {
-	// Team may also name a team that is not registered, of which no rules are known.
+	// Team may also name a team that is not registered. Its ignore rules are then unknown.
 	Team    TeamInput
 	Session string
 	// Include are patterns of files to take although ignored or looking like secrets.
 	Include []string
 }
 
-// MayUpload refuses, and records, an upload of files by who may not upload them.
+// MayUpload returns an error, and records it, if the caller may not upload files.
 func (s Starts) MayUpload(ctx context.Context, to Recipient) error {
 	event, err := s.uploadOf(ctx, to)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s Starts) MayUpload(ctx context.Context, to Recipient) error {
 	return s.Audit.Check(ctx, access.Operate, event)
 }
 
-// uploadOf is the event of an upload.
+// uploadOf is the audit event of an upload.
 func (s Starts) uploadOf(ctx context.Context, to Recipient) (access.Event, error) {
 	e := access.Event{Action: "workspace.upload", Session: to.Session}
 	switch {
@@ -77,8 +77,8 @@ func (s Starts) uploadOf(ctx context.Context, to Recipient) (access.Event, error
 	return e, nil
 }
 
-// ignored are the patterns of files that a team leaves out. Of a team that is not registered, and
-// of a session without a checkpoint, none are known.
+// ignored are the patterns of files that a team leaves out. They are unknown for a team that is not
+// registered, and for a session without a checkpoint.
 func (s Starts) ignored(ctx context.Context, to Recipient) ([]string, error) {
 	var failed *Error
 	if to.Session != "" {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxFollowed bounds what is read at once, and maxKept the kept output of an attempt, in bytes.
+	// maxFollowed limits one read, and maxKept the kept output of an attempt, in bytes.
 	maxFollowed = 4 << 20
 	maxKept     = 1 << 20
 	// maxRecent is the number of last lines that are compared with progress lines.
@@ -32,7 +32,7 @@ type Tail struct {
 	// lines are new.
 	read int64
 	from place
-	// after is when the last attempt has ended: a file that was not written since is its.
+	// after is when the last attempt ended: a file that was not written since then belongs to it.
 	after time.Time
 	// text has the complete lines of the current file; rest is the incomplete last one.
 	// replaced has the lines of the previous execution's file that the current one may still
@@ -42,8 +42,8 @@ type Tail struct {
 	recent []string
 }
 
-// Follow returns the lines since the last call. It opens a new file only if an attempt is under way,
-// at work or waiting.
+// Follow returns the lines since the last call. It opens a new file only if an attempt is in
+// progress, at work or waiting.
 func (l *Tail) Follow(dirs LiveLogs, key session.Key, id spec.AssignmentID, underWay bool) ([]string, error) {
 	lines, err := l.readNew()
 	if err != nil || !underWay {

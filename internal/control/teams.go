@@ -23,11 +23,11 @@ type Teams struct{ *Base }
 
 // Registration is a team to register with the store.
 type Registration struct {
-	// Name is the one that the team has to have; empty: any.
+	// Name is the required name of the team; empty: any.
 	Name string
 	// Text is that of the team file.
 	Text string
-	// Team is what the file says; nil: the text is read, and has no files beside it.
+	// Team is the parsed team; nil: the text is parsed, without files beside it.
 	Team *spec.Team
 }
 
@@ -45,7 +45,7 @@ type ListedTeam struct {
 	By          string      `json:"by"`
 	At          time.Time   `json:"at"`
 	Versions    int         `json:"versions"`
-	// Damage says what cannot be read; empty: nothing.
+	// Damage describes data that cannot be read; empty: none.
 	Damage string `json:"damage,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type RegisteredTeam struct {
 	// in Team only.
 	File string    `json:"file"`
 	Team spec.Team `json:"team"`
-	// Versions are all that are kept, the newest first.
+	// Versions are all stored versions, newest first.
 	Versions []session.TeamVersion `json:"versions"`
 }
 
@@ -67,9 +67,9 @@ type RegisteredTeam struct {
 type TeamChange struct {
 	Name   string      `json:"name"`
 	Digest spec.Digest `json:"digest"`
-	// Versions is how many are kept.
+	// Versions is the number of stored versions.
 	Versions int `json:"versions"`
-	// Changed is false where this version was the newest already.
+	// Changed is false if this version was the newest already.
 	Changed bool `json:"changed"`
 }
 
@@ -80,7 +80,7 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	if err != nil {
 		return doc, err
 	}
-	if in.Name != "" { // whoever may not is told so before anything of the text
+	if in.Name != "" { // the name is checked before the text, so a denied caller gets no error about the text
 		if err := t.mayRegister(ctx, in.Name); err != nil {
 			return doc, err
 		}
@@ -116,7 +116,7 @@ func (t Teams) Register(ctx context.Context, in Registration) (doc TeamChange, e
 	return doc, err
 }
 
-// mayRegister refuses, and records, that somebody registers a team who may not.
+// mayRegister returns an error, and records it, if the caller may not register the team.
 func (t Teams) mayRegister(ctx context.Context, name string) error {
 	if err := checkTeamName(name); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (t Teams) List(ctx context.Context) (TeamList, error) {
 	return doc, nil
 }
 
-// names are those of the registered teams that the caller may see.
+// names are those of the registered teams that the caller may view.
 func (t Teams) names(ctx context.Context, s *store.Store) ([]string, error) {
 	names, err := s.RegisteredTeams(ctx)
 	may := access.Visible(ctx)
@@ -194,8 +194,7 @@ func (t Teams) Read(ctx context.Context, name, digest string) (doc RegisteredTea
 	}, err
 }
 
-// Remove ends the registration of a team, with all its versions. Its sessions have it all the
-// same.
+// Remove removes a registered team, with all its versions. Sessions keep their team.
 func (t Teams) Remove(ctx context.Context, name string) (TeamChange, error) {
 	doc := TeamChange{Name: name}
 	if err := checkTeamName(name); err != nil {

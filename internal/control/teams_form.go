@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// TeamForm is what a start of a session of a team takes.
+// TeamForm is the input for a start of a session of a team.
 type TeamForm struct {
 	Team        string      `json:"team"`
 	Version     spec.Digest `json:"version"`
@@ -27,7 +27,7 @@ type FormPhase struct {
 	Name     string   `json:"name"`
 	Needs    []string `json:"needs"`
 	Personas []string `json:"personas"`
-	// Approve: people have to approve it.
+	// Approve: the phase needs approval.
 	Approve bool `json:"approve"`
 }
 
@@ -61,7 +61,7 @@ type FormField struct {
 // ManifestFormat is the format of a text that is the digest of uploaded files.
 const ManifestFormat = "manifest"
 
-// Form is what a start of a session of a team takes.
+// Form is the input for a start of a session of a team.
 func (t Teams) Form(ctx context.Context, in TeamInput) (TeamForm, error) {
 	crew, err := Starts(t).team(ctx, in)
 	if err == nil {

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// maxViews bounds how many views a person keeps, and the others the texts of one, in bytes.
+	// maxViews limits the views of a person, and the others the texts of one, in bytes.
 	maxViews     = 20
 	maxViewName  = 60
 	maxViewQuery = 1000
 )
 
-// Views are the filters that people have kept under names. Each person has their own.
+// Views are saved filters. Each person has separate ones.
 type Views struct{ *Base }
 
 // SavedView is a filter under a name: the query of a page.
@@ -55,7 +55,7 @@ func (v Views) List(ctx context.Context) ([]SavedView, error) {
 	return kept, err
 }
 
-// readViews reads a document of views. A damaged one is empty: it has nothing that is needed.
+// readViews reads a document of views. A damaged one is treated as empty.
 func readViews(docs storage.Documents, key string) (kept []SavedView, version storage.Version, err error) {
 	data, version, err := docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -67,7 +67,7 @@ func readViews(docs storage.Documents, key string) (kept []SavedView, version st
 	return slices.DeleteFunc(kept, func(one SavedView) bool { return one.check() != nil }), version, err
 }
 
-// check refuses a view that cannot be kept.
+// check rejects an invalid view.
 func (v SavedView) check() error {
 	switch {
 	case v.Name == "" || len(v.Name) > maxViewName || safetext.Line(v.Name) != v.Name:
@@ -78,7 +78,7 @@ func (v SavedView) check() error {
 	return nil
 }
 
-// Save keeps a view of the caller, instead of one with the same name.
+// Save stores a view of the caller, and replaces one with the same name.
 func (v Views) Save(ctx context.Context, view SavedView) error {
 	view.Name = strings.TrimSpace(view.Name)
 	if err := view.check(); err != nil {

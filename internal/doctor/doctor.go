@@ -33,14 +33,14 @@ type Options struct {
 	Server string
 	// Dial connects to Temporal.
 	Dial func(ctx context.Context) (*temporalutil.Connection, error)
-	// Again is a subcommand of this program as a whole command, for a person to type
-	// where this one was typed; Explain is what a person reads of an error.
+	// Again returns a subcommand of this program as a complete command line, for a person to run;
+	// Explain returns the text of an error for a person.
 	Again   func(command string) string
 	Explain func(err error) string
 	// Environ lists the environment, for programs that are run, and Getenv reads it.
 	Environ []string
 	Getenv  func(name string) string
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 	// Host is the machine's name, and PID this process's number.
 	Host string
@@ -55,8 +55,8 @@ func Examine(ctx context.Context, o Options, t spec.Team) ([]control.Finding, er
 	return d.findings, ctx.Err()
 }
 
-// ExamineStore checks what the sessions of a store need that is open already, as a server's is; no
-// program of this machine. conn is nil where Temporal cannot be reached.
+// ExamineStore checks what the sessions of an open store need, as a server does; it checks no
+// program of this machine. conn is nil if Temporal cannot be reached.
 func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding, error) {
 	host, _ := os.Hostname() // a hint
 	d := &examination{store: s, conn: conn, options: Options{
@@ -73,8 +73,8 @@ func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connec
 	return d.findings, ctx.Err()
 }
 
-// lookPatience bounds each check, so that a disk or a server that hangs is a finding
-// and the other checks run.
+// lookPatience limits each check, so that a disk or a server that does not answer is a finding and
+// the other checks run.
 const lookPatience = 6 * time.Second
 
 // examination collects findings.
@@ -114,8 +114,8 @@ func (d *examination) used(ctx context.Context, t spec.Team) {
 	d.bounded(ctx, "breakers", (*examination).breakers)
 }
 
-// bounded adds the findings of look or, if it takes too long, a finding on that
-// alone; later findings of look are dropped.
+// bounded adds the findings of look or, if it takes too long, one finding about that; later
+// findings of look are dropped.
 func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -150,7 +150,7 @@ func (d *examination) program(ctx context.Context) {
 	}
 }
 
-// build says what this program is.
+// build adds a finding with the version of this program.
 func (d *examination) build() {
 	v := buildinfo.This()
 	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
@@ -159,7 +159,7 @@ func (d *examination) build() {
 // versionPatience bounds the wait for a program to say its version.
 const versionPatience = 4 * time.Second
 
-// versionOf asks a program for its version: the first line that it prints.
+// versionOf returns the version of a program: the first line of `--version`.
 func (d *examination) versionOf(ctx context.Context, program string) (string, error) {
 	path, err := inPath(program, d.options.Getenv("PATH"))
 	if err != nil {

@@ -124,8 +124,8 @@ func (d *examination) unlayered(check, who, why string) {
 	d.add(check, Warning, remedy, "%s for each attempt, because they cannot be layered: %s", who, what)
 }
 
-// processes runs a program as agents are run: behind the shim, in a room, as the user that
-// the file names.
+// processes runs a program like an agent: below the shim, in a room, as the user of the worker
+// file.
 func (d *examination) processes(ctx context.Context, cfg agent.Config, path string) {
 	how := "as " + userName(os.Geteuid())
 	if cfg.RunAs != "" {
@@ -170,7 +170,7 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	}
 }
 
-// shim warns of processes that start slowly.
+// shim warns if processes start slowly.
 func (d *examination) shim(check string, i spec.Isolation) {
 	if i.WithoutShim != "" {
 		d.add(check, Warning, "install the maestro-shim of this build beside the program", "each process takes 20 ms more processor time to start, because the worker's own program supervises it: %s", i.WithoutShim)
@@ -183,7 +183,7 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (*agent.Set, er
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)                      //nolint:errcheck // what is left there is in nobody's way
+	defer os.RemoveAll(dir)                      //nolint:errcheck // remaining files do no harm
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
 		return nil, err
 	}

@@ -29,7 +29,7 @@ import (
 const (
 	// lowSpace is the free space, in bytes, below which a warning is given.
 	lowSpace = 1 << 30
-	// lowFiles is the number of files that may still be made, likewise.
+	// lowFiles is the number of free files below which a warning is given.
 	lowFiles = 50_000
 )
 
@@ -135,7 +135,8 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 	}
 }
 
-// owner looks whose directory it is. It returns whether this user should write missing.
+// owner compares the owner of the directory with this user. It returns whether this user should
+// create a missing one.
 func (d *examination) owner(dir string) bool {
 	uid, ok := ownerOf(dir)
 	if !ok || uid == os.Geteuid() {
@@ -232,7 +233,7 @@ func mountOf(dir string) string {
 func (d *examination) permissions(dir string) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return // said already: the store could not be opened
+		return // already reported: the store could not be opened
 	}
 	if open := info.Mode().Perm() & 0o077; open != 0 {
 		d.add("store private", Warning, "restrict it to its owner", "other users can read %s (mode %04o), which holds all inputs and outputs of agents", dir, info.Mode().Perm()).

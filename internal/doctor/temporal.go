@@ -23,9 +23,9 @@ const (
 	// slowAnswer is the accepted latency of Temporal: a
 	// phase takes about ten calls.
 	slowAnswer = 300 * time.Millisecond
-	// leastRetention is how long Temporal should keep sessions that have ended: over
-	// a weekend, so that Friday's sessions are visible on Monday. A webhook's
-	// notice, too, is known for so long as one that was sent.
+	// leastRetention is how long Temporal should keep sessions that have ended: over a weekend, so
+	// that Friday's sessions are visible on Monday. It is also how long a sent webhook notice is
+	// recognized.
 	leastRetention = 3 * 24 * time.Hour
 	// oldestServer is the oldest version of the server's that Maestro was tried with.
 	oldestServer = "1.29"
@@ -74,7 +74,7 @@ func (d *examination) temporal(ctx context.Context) {
 		there = there || f.Check == "namespace" && f.Result != Bad
 	}
 	if !there {
-		d.conn = nil // who has begun it, closes it
+		d.conn = nil // the owner of the connection closes it
 		return
 	}
 	d.bounded(ctx, "server clock", (*examination).serverClock)
@@ -144,7 +144,7 @@ func (d *examination) namespace(ctx context.Context) {
 	}
 }
 
-// brief is a time in days where it is one of whole days.
+// brief is a time in days if it is a whole number of days.
 func brief(d time.Duration) string {
 	if days := d / (24 * time.Hour); days > 0 && d%(24*time.Hour) == 0 {
 		return textfmt.Count(int(days), "day")
@@ -174,7 +174,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 	}
 	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
 	if err != nil {
-		return // it could be done a moment ago
+		return // it was readable a moment ago
 	}
 	var absent, wrong []temporal.SearchAttributeKey
 	for _, key := range missing {

@@ -45,7 +45,7 @@ func (d *examination) workers(ctx context.Context) {
 func (d *examination) liveWorker(o spec.Offer) {
 	check, now := "worker "+o.Worker, d.options.Now()
 	text := fmt.Sprintf("last heartbeat %s ago, with agents %s and checks %s%s",
-		now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
+		now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), notified(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
 		d.add(check, Warning, "restart it with this build, or use the maestro of its build",
 			"%s; its version is %s, this program's is %s", text, terminal.Dash(o.Version), mine)
@@ -86,8 +86,8 @@ func (d *examination) deadWorker(o spec.Offer) {
 	}
 }
 
-// tells names the systems that a worker notifies.
-func tells(o spec.Offer) string {
+// notified lists the systems that a worker notifies.
+func notified(o spec.Offer) string {
 	text := ""
 	if o.Jira {
 		text += "; creates tickets"
@@ -153,7 +153,7 @@ func (d *examination) strangers(doc workerpool.Roster, offers []spec.Offer) {
 	for _, w := range doc.Workers {
 		known[w.Identity] = true
 	}
-	for _, o := range offers { // the dead are remembered by the server for a while
+	for _, o := range offers { // the server lists pollers that have ended for a while
 		known[o.Identity] = true
 	}
 	for _, q := range doc.Queues {
