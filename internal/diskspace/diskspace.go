@@ -1,4 +1,4 @@
-// Package diskspace tells how much room a file system has left.
+// Package diskspace measures the free space of a file system.
 package diskspace
 
 import (
@@ -14,15 +14,15 @@ const (
 	lowFiles int64 = 10_000
 )
 
-// Left is what a file system has left.
+// Left is the free space of a file system.
 type Left struct {
-	// Bytes and Files are how much it still has room for.
+	// Bytes and Files are how many bytes and files fit on it.
 	Bytes, Files int64
-	// LowBytes and LowFiles are below what it counts as full; zero: never.
+	// LowBytes and LowFiles: with fewer free, it counts as full; zero: it never does.
 	LowBytes, LowFiles int64
 }
 
-// Of returns what the file system that has a directory has left.
+// Of returns the free space of the file system of a directory.
 func Of(dir string) (Left, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

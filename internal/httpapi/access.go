@@ -11,8 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// tokensPath is that of tokens. Answers that have a secret are not kept: a change of them does
-// not take a key.
+// tokensPath is the path of tokens. Answers with a secret are not stored, so changes of tokens take
+// no idempotency key.
 const tokensPath = "/tokens"
 
 // auditInput selects events of the audit log.
@@ -27,7 +27,7 @@ type auditInput struct {
 	Limit   int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"how many at most"`
 }
 
-// tokenInput says what token to make.
+// tokenInput are the properties of a new token.
 type tokenInput struct {
 	Body struct {
 		Name  string   `json:"name" minLength:"1" maxLength:"63" doc:"letters, digits, - and _"`
@@ -56,7 +56,7 @@ type tokenList struct {
 	Tokens []tokenDocument `json:"tokens"`
 }
 
-// who may do what, and who did.
+// roles, tokens and the audit log.
 func who(api huma.API, a control.Access) {
 	register(api, operation("GET /me", "read-me", "Read who calls, and the roles"),
 		func(ctx context.Context, _ *none) (access.Actor, error) {

@@ -14,10 +14,10 @@ import (
 // Prefix begins the path of every operation.
 const Prefix = "/api/v1"
 
-// Options are what the API is made of.
+// Options are the parts of the API.
 type Options struct {
 	Base *control.Base
-	// Feed tells which sessions change.
+	// Feed reports which sessions change.
 	Feed   *control.Feed
 	Health *control.Health
 	// Version is the program's.
@@ -49,7 +49,7 @@ func New(o Options) http.Handler {
 	return conditional(repeatable(o.Base, mux))
 }
 
-// noOperation answers what no operation does, and says which methods the path has.
+// noOperation answers requests without an operation, and lists the methods of the path.
 func noOperation(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string

@@ -11,8 +11,8 @@ import (
 // maxTagged is the largest answer that gets an ETag.
 const maxTagged = 8 << 20
 
-// conditional gives answers to GET an ETag, and answers 304 to who has the same one. Streams
-// and large answers pass.
+// conditional adds an ETag to answers to GET, and answers 304 to a client that has the same one.
+// Streams and large answers are not changed.
 func conditional(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -48,7 +48,8 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// heldAnswer keeps an answer back until it is complete. One that is flushed, or too large, passes.
+// heldAnswer buffers an answer until it is complete. An answer that is flushed, or too large, is
+// not buffered.
 type heldAnswer struct {
 	http.ResponseWriter
 	limit  int
@@ -88,7 +89,7 @@ func (h *heldAnswer) Flush() {
 // Unwrap is for [http.ResponseController].
 func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// pass writes what was kept back, and nothing is any more.
+// pass writes the buffer and ends buffering.
 func (h *heldAnswer) pass() {
 	if h.passed {
 		return

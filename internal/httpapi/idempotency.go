@@ -23,11 +23,11 @@ const (
 	idempotencyHeader = "Idempotency-Key"
 	maxKey            = 255
 	keptPrefix        = "requests/"
-	// repeatableFor is how long an answer is kept.
+	// repeatableFor is how long an answer is stored.
 	repeatableFor = 24 * time.Hour
-	// claimFor is how long a request is taken to be under way whose server may have ended.
+	// claimFor is how long a request counts as in progress. Its server may have ended.
 	claimFor = 2 * time.Minute
-	// maxKept is the largest answer that is kept, and maxCompared the longest body that is
+	// maxKept is the largest answer that is stored, and maxCompared the longest body that is
 	// compared.
 	maxKept     = 1 << 20
 	maxCompared = 1 << 20
@@ -47,14 +47,14 @@ type kept struct {
 	// Request is the digest of the request that the key was first used for.
 	Request string    `json:"request"`
 	At      time.Time `json:"at"`
-	// Status is zero while the request is under way.
+	// Status is zero while the request is in progress.
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type"`
 	Body        []byte `json:"body"`
 }
 
-// repeatable answers a change that comes again with its key as it did the first time. Of a
-// request that ended with a server error nothing is kept.
+// repeatable repeats the first answer for a change that comes again with its key. After a server
+// error nothing is stored.
 func repeatable(base *control.Base, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
@@ -103,7 +103,7 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 	})
 }
 
-// digestRequest names a request. Its body can be read again.
+// digestRequest is the digest of a request. Its body can be read again.
 func digestRequest(r *http.Request) (string, error) {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s %s %s\n", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"))
@@ -131,8 +131,8 @@ type keptAnswers struct {
 	now  func() time.Time
 }
 
-// claim notes that a request is under way, and returns the version of the note; or what is kept
-// of the first request with the key.
+// claim records that a request is in progress, and returns the version of the record; or the stored
+// answer to the first request with the key.
 func (k keptAnswers) claim(request string) (claim storage.Version, first *kept, err error) {
 	data, version, err := k.docs.Read(k.key)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
@@ -153,7 +153,7 @@ func (k keptAnswers) claim(request string) (claim storage.Version, first *kept, 
 	return claim, nil, err
 }
 
-// keep keeps an answer, or gives the key free.
+// keep stores an answer, or releases the key.
 func (k keptAnswers) keep(claim storage.Version, request string, answer *heldAnswer) {
 	if answer.passed || answer.status == 0 || answer.status >= http.StatusInternalServerError {
 		_ = k.docs.Delete(k.key, claim)
@@ -172,7 +172,7 @@ func (k keptAnswers) write(document kept, version storage.Version) (storage.Vers
 	return k.docs.Write(k.key, data, version, storage.Durable)
 }
 
-// Sweep removes the answers of a store that need not be kept any more.
+// Sweep removes stored answers of a store that have expired.
 func Sweep(base *control.Base) error {
 	docs := base.Store.Storage()
 	names, err := docs.List(strings.TrimSuffix(keptPrefix, "/"))

@@ -14,8 +14,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 )
 
-// Inbound answers the calls of hooks, POST /hooks/NAME. The guard has it say who has signed a call
-// before it serves the call.
+// Inbound answers the calls of hooks, POST /hooks/NAME. Before it serves a call, the guard uses it
+// to identify the signer.
 type Inbound struct {
 	receiver *control.Receiver
 	log      *slog.Logger
@@ -26,7 +26,7 @@ func NewInbound(r *control.Receiver, log *slog.Logger) *Inbound { return &Inboun
 
 type deliveryKey struct{}
 
-// Identify returns who has signed a call, and the request with the verified call; or
+// Identify returns the signer of a call, and the request with the verified call; or
 // [access.ErrSignature].
 func (i *Inbound) Identify(r *http.Request) (access.Actor, *http.Request, error) {
 	body, err := io.ReadAll(r.Body)
@@ -77,7 +77,8 @@ func (i *Inbound) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(doc)
 }
 
-// refuse answers a call that starts nothing, and logs why: its caller may show it to nobody.
+// refuse answers a call that starts no session, and logs the reason: its caller may not show the
+// answer to anyone.
 func (i *Inbound) refuse(w http.ResponseWriter, r *http.Request, d control.Delivery, err error) {
 	cause := err
 	var told *control.CallError

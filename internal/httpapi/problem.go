@@ -17,15 +17,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// problemOf is an error of an operation as a problem document. What is nobody's to mend by another
-// request is logged, and not told.
+// problemOf is an error of an operation as a problem document. An error that no other request can
+// avoid is logged, and not sent.
 func problemOf(ctx context.Context, err error) *problem {
 	known := modelOf(ctx, err)
 	known.Problem = control.ProblemOf(err)
 	return known
 }
 
-// problem is a problem document with what programs tell apart.
+// problem is a problem document with the fields that programs distinguish.
 type problem struct {
 	huma.ErrorModel
 	control.Problem

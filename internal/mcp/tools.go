@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// The bounds of what one call returns or waits for.
+// The limits of what one call returns or waits for.
 const (
 	maxFiles   = 200
 	maxDiff    = 200 << 10
@@ -40,7 +40,7 @@ type waitInput struct {
 	Seconds int `json:"seconds,omitempty" jsonschema:"how long to wait at most, 1 to 300; 60 if left out"`
 }
 
-// waited is what a session has come to.
+// waited is the state of a session after a wait.
 type waited struct {
 	session.Status
 	// Ready: the session has ended, or waits for a person. Otherwise the time was over.

@@ -1,6 +1,5 @@
-// Package safetext makes text of agents, and of anybody else outside, fit to be shown to
-// people: nothing in it moves a terminal's cursor, hides or reorders what is read,
-// or is markup or a link on a page.
+// Package safetext makes text of agents, and of other outside sources, safe to display: it cannot
+// move a terminal's cursor, hide or reorder text, or be markup or a link on a page.
 package safetext
 
 import (
@@ -76,13 +75,12 @@ func Coloured(text string) string {
 	}
 }
 
-// Name is a file's name, or any other that has to be told from similar ones: what
-// would not be seen in it, or be mistaken for the line's end, is written as Go does in
-// strings.
+// Name is the name of a file or of something else that must be distinguishable from similar names:
+// invisible characters, and those that look like the end of a line, are escaped as in Go strings.
 func Name(name string) string { return visible(name, "") }
 
-// Source is the text of a file, or of a patch, with its lines and tabs: what would not
-// be seen in it is written as Go does in strings, so that whoever reviews it sees it.
+// Source is the text of a file, or of a patch, with its lines and tabs: invisible characters are
+// escaped as in Go strings, so that reviewers see them.
 func Source(text string) string { return visible(text, "\n\t") }
 
 // visible writes what is hidden as escapes, besides the characters in keep.
@@ -130,8 +128,8 @@ func CodeBlock(text string) string {
 	return fence + "\n" + text + "\n" + fence
 }
 
-// JSON is a JSON document in which what would not be seen, or would change a terminal's
-// state, is written as \u escapes. It means the same.
+// JSON is a JSON document in which invisible characters, and those that could change a terminal's
+// state, are \u escapes. Its meaning is unchanged.
 func JSON(document []byte) []byte {
 	out := make([]byte, 0, len(document))
 	for i := 0; i < len(document); {

@@ -19,10 +19,9 @@ const (
 	maxStates = 8192
 )
 
-// matcher finds the longest spelling of any secret at the beginning of a text. It is
-// an automaton whose states are made when they are first needed, so that a byte of a
-// text costs about one look into a table, however many secrets there are. It may be
-// used concurrently.
+// matcher finds the longest spelling of any secret at the beginning of a text. It is an automaton
+// whose states are created when they are first needed, so a byte of a text costs about one table
+// access, for any number of secrets. It is safe for concurrent use.
 type matcher struct {
 	patterns []pattern
 	root     *state
@@ -40,7 +39,7 @@ type state struct {
 	next      [256]atomic.Pointer[state]
 }
 
-// noMatch is the state that no text leads out of.
+// noMatch is the state without transitions to others.
 var noMatch = &state{}
 
 // position is where one pattern stands: before its byte at, within one of the ways to
@@ -70,8 +69,8 @@ func newMatcher(secrets []string) *matcher {
 	return m
 }
 
-// match is the length of the longest secret that data begins with; 0 for none. more
-// tells that further data may make it longer.
+// match is the length of the longest secret at the beginning of data; 0 for none. more reports that
+// further data may make it longer.
 func (m *matcher) match(data []byte) (length int, more bool) {
 	s := m.root
 	for i, c := range data {

@@ -1,7 +1,6 @@
-// Package secrets finds and replaces secrets in texts, in the forms in which they come
-// into texts by accident: as they are, quoted by JSON, Go and shells, percent-encoded, in
-// hexadecimal digits and in base64. What is reversed, compressed, encrypted, encoded
-// twice or put together from pieces is not found.
+// Package secrets finds and replaces secrets in texts, in the forms in which they leak: unchanged,
+// quoted by JSON, Go and shells, percent-encoded, in hexadecimal digits and in base64. Secrets that
+// are reversed, compressed, encrypted, encoded twice or composed of parts are not found.
 package secrets
 
 import (
@@ -10,24 +9,23 @@ import (
 )
 
 const (
-	// minLength is the length, in bytes, below which a value is no secret: masking
-	// it would tear words apart that have nothing to do with it.
+	// minLength is the length, in bytes, below which a value is not a secret: masking it would
+	// change unrelated words.
 	minLength = 8
 	// minLine is the same for a line of a secret of several lines.
 	minLine = 16
-	// Masked stands where a secret was.
+	// Masked replaces a secret.
 	Masked = "***"
 )
 
-// Set is a set of secrets. It may be used concurrently.
+// Set is a set of secrets. It is safe for concurrent use.
 type Set struct {
 	values  []string
 	matcher *matcher
 }
 
-// New makes a set of the values that are at least 8 bytes long: others are too short to
-// be secrets. The long lines of a value of several lines, like a key in PEM, are looked
-// for on their own, too.
+// New makes a set of the values that are at least 8 bytes long: shorter ones are not secrets. The
+// long lines of a value of several lines, like a key in PEM, are also secrets.
 func New(values []string) *Set {
 	s := &Set{}
 	var all []string
@@ -78,9 +76,8 @@ func (s *Set) InBytes(text []byte) bool {
 	return scanner.Found()
 }
 
-// scan appends data to out with its secrets replaced. Unless data is the last of
-// its stream, it stops where a secret may have begun that more data would
-// complete, and returns what it left.
+// scan appends data to out with its secrets replaced. Unless data is the last of its stream, it
+// stops where a secret may begin that further data could complete, and returns the rest.
 func (s *Set) scan(out, data []byte, last bool) (masked, rest []byte) {
 	plain := 0 // data[plain:i] is yet to be copied
 	for i := 0; i < len(data); {

@@ -1,5 +1,5 @@
-// Package serve runs the HTTP server of a store: the dashboard and the API, behind the guard
-// that says who calls.
+// Package serve runs the HTTP server of a store: the dashboard and the API, behind the guard that
+// authenticates callers.
 package serve
 
 import (
@@ -40,7 +40,7 @@ const (
 	healthPath = "/healthz"
 )
 
-// Options say what is served, and to whom.
+// Options are the settings of the server.
 type Options struct {
 	Store     *store.Store
 	Namespace string
@@ -51,13 +51,13 @@ type Options struct {
 	Listen string
 	// Hosts are other names by which the server may be called.
 	Hosts []string
-	// Proxies are networks whose X-Forwarded headers are believed.
+	// Proxies are networks whose X-Forwarded headers are trusted.
 	Proxies []netip.Prefix
 	// OIDC is the provider by which people sign in; nil: there is none.
 	OIDC *access.OIDCOptions
 	// Directories are those of this host that sessions may start from.
 	Directories []control.Directory
-	// ReadOnly: nothing can be changed.
+	// ReadOnly: the server permits no changes.
 	ReadOnly bool
 	// User is who one-time links sign in, and Host this machine.
 	User, Host string
@@ -126,7 +126,7 @@ func starting(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "Maestro is starting", http.StatusServiceUnavailable)
 }
 
-// routes are what is behind the guard.
+// routes are the handlers behind the guard.
 func (s *Server) routes(base *control.Base, feed *control.Feed, inbound http.Handler) http.Handler {
 	mux, health := http.NewServeMux(), control.NewHealth(base, doctor.ExamineStore)
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -147,7 +147,7 @@ func (s *Server) whileItRuns(next http.Handler) http.Handler {
 	})
 }
 
-// stayConnected keeps a connection to Temporal for as long as it answers. It says when it has tried.
+// stayConnected connects to Temporal again whenever it stops to answer. It signals the first try.
 func (s *Server) stayConnected(tried func()) {
 	defer func() {
 		if conn := s.conn.Swap(nil); conn != nil {
@@ -188,7 +188,7 @@ func (s *Server) stayConnected(tried func()) {
 	}
 }
 
-// sweep removes answers from the store that need not be kept any more.
+// sweep removes expired answers from the store.
 func (s *Server) sweep(base *control.Base) {
 	for {
 		if err := httpapi.Sweep(base); err != nil {

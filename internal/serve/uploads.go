@@ -17,21 +17,21 @@ import (
 const (
 	// maxUploads is how many uploads run at once, of all people together.
 	maxUploads = 4
-	// maxOwn is how many of them are those of one person.
+	// maxOwn is the limit for one person.
 	maxOwn = 2
-	// copies is how many times its size an upload takes on a disk for a while.
+	// copies is how many times its size an upload needs on a disk while it is stored.
 	copies = 3
-	// uploadPause is what who is refused is to wait.
+	// uploadPause is the wait that a rejected caller is given.
 	uploadPause = 10 * time.Second
 )
 
 // uploads decides which requests may bring files, before their bodies are read.
 type uploads struct {
 	starts control.Starts
-	// running counts the uploads of now by person.
+	// running counts the current uploads by person.
 	running *access.InFlight
 	mu      sync.Mutex
-	// reserved are the bytes that they may take.
+	// reserved are the bytes that they may need.
 	reserved int64
 }
 
@@ -39,8 +39,8 @@ func newUploads(base *control.Base) *uploads {
 	return &uploads{starts: control.Starts{Base: base}, running: access.NewInFlight(maxOwn, maxUploads)}
 }
 
-// body is [access.Options.Body]: only uploads are larger than usual. One that is not is left to
-// its operation.
+// body is [access.Options.Body]: only bodies of uploads are larger than usual. The operation
+// rejects a body that is not an upload.
 func (u *uploads) body(r *http.Request) (limit int64, done func(), err error) {
 	to, ok := httpapi.UploadFor(r)
 	if !ok {
@@ -61,7 +61,7 @@ func (u *uploads) body(r *http.Request) (limit int64, done func(), err error) {
 	return control.MaxUpload, done, err
 }
 
-// may refuses an upload by who may not.
+// may rejects an upload by a caller without the permission.
 func (u *uploads) may(r *http.Request, to control.Recipient) error {
 	err := u.starts.MayUpload(r.Context(), to)
 	var failed *control.Error
@@ -91,7 +91,7 @@ func (u *uploads) begin(person string, need int64) (done func(), err error) {
 	}, nil
 }
 
-// reserve reports whether the disks that an upload is written to have so much room besides what is
+// reserve reports whether the disks of an upload have so much space in addition to what is
 // reserved, and reserves it.
 func (u *uploads) reserve(need int64) bool {
 	u.mu.Lock()

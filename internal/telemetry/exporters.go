@@ -19,7 +19,7 @@ const (
 	overGRPC = "grpc"
 )
 
-// asked is what the environment wants exported by OTLP.
+// asked is what the environment configures for OTLP.
 type asked struct{ metrics, traces signal }
 
 // signal is whether, and how, one kind of telemetry is exported.
@@ -28,8 +28,8 @@ type signal struct {
 	protocol string
 }
 
-// askedFor reads OpenTelemetry's standard variables. A signal is exported where
-// it has an endpoint, its own or the one for all, unless its exporter is none.
+// askedFor reads OpenTelemetry's standard variables. A signal is exported if it has an endpoint,
+// its own or the common one, unless its exporter is none.
 func askedFor(getenv func(string) string) (asked, error) {
 	var a asked
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") {

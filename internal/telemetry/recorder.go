@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// ok stands where the category of a failure would: there was none.
+// ok is the value in place of a failure's category if there was no failure.
 const ok failures.Category = "ok"
 
 // The attributes of Maestro's own metrics.
@@ -31,8 +31,8 @@ const (
 	outcomeKey  = attribute.Key("outcome")
 )
 
-// Recorder takes what happens in a worker. It is an [activities.Observer], and
-// safe for use by many at once.
+// Recorder records the events of a worker. It is an [activities.Observer], and safe for concurrent
+// use.
 type Recorder struct {
 	meter  metric.Meter
 	tracer trace.Tracer

@@ -11,16 +11,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// How long a budget's fraction stands.
+// How long a budget's fraction is shown.
 const (
-	// peakFor is how long the highest fraction stands before a lower one takes
-	// its place: sessions of one team take turns.
+	// peakFor is how long the highest fraction is shown before a lower one replaces it: sessions of
+	// one team report in turn.
 	peakFor = time.Minute
-	// forgetAfter is how long a fraction stands that nobody reports any more.
+	// forgetAfter is how long a fraction is shown after its last report.
 	forgetAfter = 15 * time.Minute
 )
 
-// standing is how things stand, for whoever looks.
+// standing is the current state of breakers, budgets and the fleet, for gauges.
 type standing struct {
 	mu       sync.Mutex
 	store    string
@@ -37,13 +37,13 @@ type fraction struct {
 	since, at time.Time
 }
 
-// Fleet is what there is besides this worker.
+// Fleet is the state of the store's sessions and workers.
 type Fleet struct {
 	// Sessions counts those that are open, by state; nil: it is not known.
 	Sessions map[session.State]int64
 	// Workers counts, for each agent of the store, the live workers that offer it.
 	Workers map[string]int
-	// Polls reports whether Temporal sees this worker ask for work.
+	// Polls reports whether this worker is a poller in Temporal.
 	Polls bool
 }
 
@@ -54,17 +54,17 @@ func (s *standing) belongsTo(store string) {
 	s.store = store
 }
 
-// Breaker notes what is known of a breaker.
+// Breaker records the state of a breaker.
 func (s *standing) Breaker(b session.BreakerStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.breakers[b.Name]; known.Since.Equal(b.Since) && known.Revision > b.Revision {
-		return // two looks at it have crossed
+		return // two reads of it were in the wrong order
 	}
 	set(&s.breakers, b.Name, b)
 }
 
-// Look takes the state of the fleet.
+// Look records the state of the fleet.
 func (r *Recorder) Look(f Fleet) {
 	r.polling.Record(context.Background(), oneIf(f.Polls))
 	r.mu.Lock()
@@ -72,8 +72,8 @@ func (r *Recorder) Look(f Fleet) {
 	r.workers, r.sessions = f.Workers, f.Sessions
 }
 
-// BudgetFraction notes a budget's fraction. Of a team's sessions, the one that
-// has spent most of its budget within the last minute shows.
+// BudgetFraction records a budget's fraction. Of a team's sessions, the one with the highest
+// fraction within the last minute is shown.
 func (r *Recorder) BudgetFraction(name, scope string, value float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func set[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// define makes the gauges that show how things stand.
+// define makes the gauges of the current state.
 func (s *standing) define(i *instruments, clock func() time.Time) {
 	gauge := func(name, unit, help string, look func(now time.Time, show func(float64, ...attribute.KeyValue))) {
 		_, err := i.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help),

@@ -29,10 +29,10 @@ import (
 // scope names the instruments and spans that are Maestro's own.
 const scope = "github.com/maestro-hive/maestro"
 
-// flushLimit bounds what a process that ends spends on its last export.
+// flushLimit limits the last export of a process that ends.
 const flushLimit = 2 * time.Second
 
-// Options say what to export, and of what process.
+// Options define what to export, and the identity of the process.
 type Options struct {
 	// Service is the service.name, unless OTEL_SERVICE_NAME is another.
 	Service string
@@ -63,9 +63,9 @@ type Telemetry struct {
 	server   *httpserver.Server
 }
 
-// Start begins to export what the options and the environment ask for. Where
-// that is nothing, nothing is measured. What cannot be exported later is logged
-// and lost; nobody waits for it.
+// Start begins to export what the options and the environment configure. If that is nothing,
+// nothing is measured. Data that cannot be exported later is logged and lost; no caller waits for
+// it.
 func Start(ctx context.Context, o Options) (_ *Telemetry, err error) {
 	asked, err := askedFor(o.Getenv)
 	if err != nil {
@@ -151,7 +151,7 @@ func (t *Telemetry) complainTo(logger *slog.Logger) {
 	}))
 }
 
-// describe says what process this is; the environment has the last word.
+// describe is the identity of this process; the environment overrides it.
 func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 	own := resource.NewSchemaless(
 		attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
@@ -178,10 +178,10 @@ func (t *Telemetry) Server() *httpserver.Server {
 	return t.server
 }
 
-// URL is where a browser finds them.
+// URL is the address of the metrics for a browser.
 func (t *Telemetry) URL() string { return "http://" + t.Address() + MetricsPath }
 
-// Recorder takes what is to be exported; nil where nothing is.
+// Recorder records what is exported; nil if nothing is.
 func (t *Telemetry) Recorder() *Recorder {
 	if t == nil {
 		return nil
@@ -189,11 +189,11 @@ func (t *Telemetry) Recorder() *Recorder {
 	return t.recorder
 }
 
-// Measures reports whether anybody gets metrics.
+// Measures reports whether metrics are exported.
 func (t *Telemetry) Measures() bool { return t != nil && t.meters != nil }
 
-// Instrument has a client, and the workers made of it, tell of their calls. It
-// adds nothing where nobody listens.
+// Instrument adds metrics and traces to the calls of a client and its workers. It adds nothing if
+// nothing is exported.
 func (t *Telemetry) Instrument(o *client.Options) {
 	if t == nil {
 		return
@@ -206,8 +206,8 @@ func (t *Telemetry) Instrument(o *client.Options) {
 	}
 }
 
-// Close exports what is left, for at most two seconds, and ends. It is an error
-// that the last figures or spans could not be delivered.
+// Close exports the remaining data, for at most two seconds, and ends. The error reports that the
+// last data could not be delivered.
 func (t *Telemetry) Close() error {
 	if t == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// temporalMetrics has Temporal's SDK measure by this meter.
+// temporalMetrics lets Temporal's SDK use this meter.
 func temporalMetrics(m metric.Meter, logger *slog.Logger) client.MetricsHandler {
 	return opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
 		Meter: m, UseMonotonicCounters: true,
@@ -69,9 +69,9 @@ func newTracer(o opentelemetry.TracerOptions) interceptor.Tracer {
 	return t
 }
 
-// tracing is Temporal's tracer with workflow spans that survive replays: a
-// workflow is run again from its history on every worker that takes it up, and
-// each time that would be a span of its own.
+// tracing is Temporal's tracer with workflow spans that are the same after replays: a workflow is
+// replayed from its history on every worker that takes it over, and each replay would otherwise be
+// a separate span.
 type tracing struct {
 	interceptor.Tracer
 	tracer trace.Tracer
@@ -118,8 +118,8 @@ func (identities) NewSpanID(ctx context.Context, _ trace.TraceID) (id trace.Span
 	return id
 }
 
-// discreet starts spans that say of an error only what type it is: its message
-// may have what an agent wrote.
+// discreet starts spans that record only the type of an error: its message may contain text of an
+// agent.
 func discreet(ctx context.Context, t trace.Tracer, name string, with ...trace.SpanStartOption) trace.Span {
 	_, span := t.Start(ctx, name, with...)
 	return discreetSpan{span}
@@ -150,8 +150,8 @@ func errorType(err error) string {
 	return "unknown"
 }
 
-// replayedSpan is exported once, when what it stands for has really come to its
-// end: a workflow that is put out of a worker's memory has not.
+// replayedSpan is exported once, when its workflow has really ended: a workflow that is evicted
+// from a worker's cache has not.
 type replayedSpan struct {
 	discreetSpan
 	over bool

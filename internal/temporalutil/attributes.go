@@ -17,13 +17,12 @@ import (
 const (
 	// readyPatience bounds what one call of Ready takes.
 	readyPatience = 1500 * time.Millisecond
-	// readyAgain is how long a "no" is believed.
+	// readyAgain is how long a negative result is cached.
 	readyAgain = 30 * time.Second
 )
 
-// SearchAttributes knows whether a namespace has the search attributes that a
-// program writes, and adds them where it may. Its methods may be used by many
-// goroutines.
+// SearchAttributes checks whether a namespace has the search attributes that a program writes, and
+// adds them if it may. Its methods are safe for concurrent use.
 type SearchAttributes struct {
 	client    client.Client
 	namespace string
@@ -41,12 +40,11 @@ func NewSearchAttributes(c client.Client, namespace string, now func() time.Time
 	return &SearchAttributes{client: c, namespace: namespace, keys: keys, now: now}
 }
 
-// Ready reports whether the namespace has all the attributes and has had them for
-// long enough that every part of the server knows them. What is missing it adds
-// where it may; that counts only when it is asked again, because a server takes
-// up to 10 seconds to accept a new attribute everywhere and fails workflow tasks
-// that come earlier. It answers within 1.5 seconds. A "yes" is final; a "no"
-// holds for 30 seconds.
+// Ready reports whether the namespace has all the attributes, for long enough that every part of
+// the server has them. It adds missing ones if it may. They count only at a later call, because a
+// server takes up to 10 seconds to accept a new attribute everywhere and fails workflow tasks that
+// come earlier. It returns within 1.5 seconds. A positive result is final; a negative one is cached
+// for 30 seconds.
 func (s *SearchAttributes) Ready(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

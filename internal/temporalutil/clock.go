@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// Offset is how far another clock is from this machine's: positive where that one is
-// ahead. The true value is at most Within away.
+// Offset is how far another clock is ahead of this machine's; negative: it is behind. The true
+// value differs by at most Within.
 type Offset struct {
 	Ahead, Within time.Duration
 }
@@ -24,10 +24,9 @@ const (
 	clockLook = 10 * time.Millisecond
 )
 
-// ClockOffset compares the server's clock with now. No call of Temporal's tells the
-// time, but it notes when a queue was last polled: so a queue that nobody puts
-// anything into is polled once, and the server asked when that was. Nothing is
-// written to any history.
+// ClockOffset compares the server's clock with now. No call of Temporal returns its time, but it
+// records when a queue was last polled: so a queue that is always empty is polled once, and the
+// server is queried for the time of that poll. Nothing is written to any history.
 func ClockOffset(ctx context.Context, c *Connection, queue, identity string, now func() time.Time) (Offset, error) {
 	polling, stop := context.WithTimeout(ctx, clockPoll)
 	defer stop()

@@ -19,10 +19,8 @@ func newLogger(logger *slog.Logger) log.Logger {
 	return log.NewStructuredLogger(slog.New(translating{logger.Handler()}))
 }
 
-// everyday are the SDK's messages that deserve another level here. An attempt
-// that fails is part of the work, and told where it belongs, and so is one that is
-// cancelled, which is what a report of its progress is answered with; that queues
-// are polled goes without saying.
+// everyday are the SDK's messages that get another level. A failed or cancelled attempt is part of
+// normal work and is reported elsewhere, and that queues are polled is normal.
 var everyday = map[string]slog.Level{
 	"Activity error.":                    slog.LevelDebug,
 	"RecordActivityHeartbeat with error": slog.LevelDebug,
@@ -30,17 +28,17 @@ var everyday = map[string]slog.Level{
 	"Stopped Worker":                     slog.LevelDebug,
 }
 
-// names are Maestro's for what the SDK's lines are about; those without one are
-// the same for all lines of a worker, or of no use to anybody.
+// names are Maestro's names of the SDK's log attributes; attributes without one are the same for
+// all lines of a worker, or not useful.
 var names = map[string]string{
 	"RunID": logs.Run, "WorkflowType": "workflow", "ActivityType": "activity", "Attempt": "execution",
 	"Namespace": "", "WorkerID": "", "TaskQueue": "", "ActivityID": "", "ActivityRunID": "",
 }
 
-// translating is a handler that has the SDK's lines speak as Maestro's do.
+// translating is a handler that converts the SDK's log lines to Maestro's form.
 type translating struct{ slog.Handler }
 
-// Handle passes a record on, at the level that it deserves.
+// Handle converts a record and its level.
 func (t translating) Handle(ctx context.Context, r slog.Record) error {
 	level := r.Level
 	if l, ok := everyday[r.Message]; ok {

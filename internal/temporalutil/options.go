@@ -13,12 +13,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/bounded"
 )
 
-// defaultAddress is where Temporal is looked for in the end.
+// defaultAddress is the address if nothing else names one.
 const defaultAddress = "127.0.0.1:7233"
 
-// Options is where Temporal is, as given by flags. What a flag leaves out comes from
-// the environment (TEMPORAL_ADDRESS and its siblings), and what that leaves out
-// from a profile in temporal.toml.
+// Options is where Temporal is, as given by flags. Missing values come from the environment
+// (TEMPORAL_ADDRESS and others), and then from a profile in temporal.toml.
 type Options struct {
 	Address    string
 	Namespace  string
@@ -38,9 +37,9 @@ type Options struct {
 	// Headers are gRPC headers, as KEY=VALUE.
 	Headers []string
 
-	// StoreDir is the directory of the store that the program uses, and Host this
-	// machine's name: what names no address means the server that `maestro dev` runs for
-	// that store. Empty: there is no store.
+	// StoreDir is the directory of the store that the program uses, and Host this machine's name:
+	// if no address is given, it is that of the server that `maestro dev` runs for the store.
+	// Empty: there is no store.
 	StoreDir, Host string
 }
 
@@ -82,10 +81,9 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // Environment looks up environment variables.
 type Environment = envconfig.EnvLookup
 
-// ClientOptions merges flags, environment and profile, the earlier the stronger,
-// into what a client needs. Address and namespace are always set: where nothing names an
-// address, to that of the store's own server, else to 127.0.0.1:7233. Any fault is a
-// [*ConfigError].
+// ClientOptions merges flags, environment and profile, in this order of precedence, into the
+// options of a client. Address and namespace are always set: without an address it is that of the
+// store's own server, else 127.0.0.1:7233. Every error is a [*ConfigError].
 func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 	profile, err := o.profile(env)
 	if err != nil {

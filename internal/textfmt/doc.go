@@ -1,3 +1,3 @@
-// Package textfmt forms short texts: cut to a length, counted, with a unit, or with the word
-// that was meant.
+// Package textfmt formats short texts: it cuts to a length, counts, adds units, and suggests the
+// intended word.
 package textfmt

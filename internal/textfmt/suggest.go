@@ -14,8 +14,8 @@ func DidYouMean(word string, known []string) string {
 	return ""
 }
 
-// Nearest returns the known word that the given one is most likely a slip of,
-// or "" where none is. Of equally near ones it takes the first.
+// Nearest returns the known word that is most similar to the given one, or "" if none is. Of
+// equally similar ones it returns the first.
 func Nearest(word string, known []string) string {
 	const longest = 40 // words past it are no slips, and would cost time
 	if word == "" || len(word) > longest {
@@ -34,8 +34,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// Suggest ends a message on an unknown word with what would be right: the
-// nearest known word, or else all of them, if they are few.
+// Suggest is the end of a message on an unknown word: the nearest known word, or else all of them,
+// if they are few.
 func Suggest(word string, known []string, lead string) string {
 	if s := DidYouMean(word, known); s != "" {
 		return s

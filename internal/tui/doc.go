@@ -1,4 +1,3 @@
-// Package tui draws a session for a terminal, and keeps the drawing up to date
-// while a person looks at it. It gets everything that it shows as messages and
-// from a [Source], and asks neither Temporal nor the store itself.
+// Package tui draws a session for a terminal, and updates the drawing while a person looks at it.
+// It gets all data as messages and from a [Source], and uses neither Temporal nor the store itself.
 package tui

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// layers sorts phases so that each is in the layer after the last phase that it
-// needs: those of one layer run in parallel. What a graph that is not known well
-// enough leaves over comes last, a phase a layer.
+// layers sorts phases so that each is in the layer after the last phase that it needs: those of one
+// layer run in parallel. Phases that cannot be sorted, because the graph is not completely known,
+// come last, one in each layer.
 func layers(phases []Phase) [][]Phase {
 	depth := map[string]int{}
 	known := map[string]bool{}
@@ -48,8 +48,7 @@ func layers(phases []Phase) [][]Phase {
 	return slices.DeleteFunc(out, func(l []Phase) bool { return len(l) == 0 })
 }
 
-// after says what a phase builds on where its place does not: where that is not
-// just the layer before it.
+// after names the phases that a phase depends on, if they are not simply the previous layer.
 func after(p Phase, before []Phase) string {
 	if len(p.Needs) == len(before) && !slices.ContainsFunc(before, func(b Phase) bool { return !slices.Contains(p.Needs, b.Name) }) {
 		return ""

@@ -14,7 +14,7 @@ type list struct {
 	known  bool
 	why    string
 	cursor int
-	// open shows the selected one; nil: it is not shown.
+	// open shows the selected one; nil: it is closed.
 	open *pane
 }
 

@@ -58,8 +58,7 @@ type Model struct {
 	source        Source
 	session       Session
 	width, height int
-	// selected is what the person has selected; until then the selection follows
-	// what happens.
+	// selected is the person's selection; until there is one, the selection follows the events.
 	selected spec.AssignmentID
 	chosen   bool
 	trouble  string
@@ -86,12 +85,11 @@ func New(source Source, options Options) *Model {
 	return &Model{options: options, source: source, width: 80, height: 24}
 }
 
-// Left reports whether the person has left before the session had ended.
+// Left reports whether the person has quit before the session had ended.
 func (m *Model) Left() bool { return m.left }
 
-// Final is the last picture, as high as it takes: what stays on the screen. What
-// is to be done about a session that has come to its end, or waits, is left to be
-// said below it.
+// Final is the last drawing in its full height, which remains on the screen. It leaves out the next
+// steps of a session that has ended or waits, which are printed below it.
 func (m *Model) Final() []string {
 	s := m.session
 	if m.ends || len(s.Requests) > 0 && s.State != session.Running {
@@ -250,14 +248,13 @@ func (m *Model) key(key string) tea.Cmd {
 	return nil
 }
 
-// leave ends the program. Where the session has ended already, that is no leaving
-// of the session.
+// leave ends the program. If the session has ended already, it does not count as quitting.
 func (m *Model) leave() tea.Cmd {
 	m.left = !m.ends
 	return tea.Quit
 }
 
-// closed ends the program where only something open over the picture has kept it.
+// closed ends the program if it was kept only by something open over the drawing.
 func (m *Model) closed() tea.Cmd {
 	if m.ends {
 		return tea.Quit
@@ -308,8 +305,8 @@ func (m *Model) readContent(of *pane, path string) tea.Cmd {
 	}
 }
 
-// address says where the session's page is, and puts that into the clipboard of a
-// terminal that can do so.
+// address shows the address of the session's page, and copies it to the clipboard of a terminal
+// that supports this.
 func (m *Model) address() tea.Cmd {
 	if m.session.WebUI == "" {
 		m.footnote = "the Web UI's address is unknown; set web_ui in the worker file"

@@ -28,14 +28,14 @@ type pane struct {
 	width int
 }
 
-// set puts another text into the pane. Who was at its end stays missing.
+// set replaces the text of the pane. A pane at its end remains at its end.
 func (p *pane) set(text string, height int) {
 	p.stay(height)
 	p.text, p.loading = text, false
 	p.rewrap()
 }
 
-// stay has the end stay in sight where it is now.
+// stay keeps the end in sight.
 func (p *pane) stay(height int) {
 	p.follows = p.follows || !p.loading && p.offset >= p.most(height)
 }
