@@ -160,7 +160,7 @@ func TestAReaderGoesOnWhereItWas(t *testing.T) {
 	_, texts = s.following(control.FollowNew, func(control.Event) bool { return false })
 	require.Equal(t, []string{"session completed"}, texts)
 	for _, err := range s.Follow(s.ctx, "s", "", "nonsense") {
-		require.ErrorContains(t, err, "no position")
+		require.ErrorContains(t, err, "not a position")
 	}
 }
 
