@@ -217,7 +217,7 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
 	status, text = signed(t, hook.URL, hook.Secret, "msg_0", `{"text": "Make it so."}`)
 	require.Equal(t, http.StatusServiceUnavailable, status, text)
-	require.Contains(t, text, "the files of directory site of hook tickets cannot be taken")
+	require.Contains(t, text, "the files of directory site of hook tickets cannot be read")
 	require.NotContains(t, text, "large.bin", "the caller cannot mend it")
 	require.NoError(t, os.Remove(large))
 
