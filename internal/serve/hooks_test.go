@@ -229,7 +229,7 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 		got = s.post(tickets.URL, []byte(right), http.Header{}, nil)
 		return got.status == http.StatusServiceUnavailable
 	}, time.Minute, 50*time.Millisecond)
-	require.Contains(t, got.text, "the server's log has the reason")
+	require.Contains(t, got.text, "the server's log says why")
 	require.NotContains(t, got.text, "hooks.json", "nor does one who has signed nothing")
 }
 
