@@ -20,7 +20,8 @@ type Account struct {
 	Groups []uint32
 }
 
-// FindAccount resolves run_as; nil for none. euid is the worker's own.
+// FindAccount returns the account of run_as; nil if name is empty. euid is the worker's effective
+// user id.
 func FindAccount(name string, euid int) (*Account, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // no account is a valid answer
@@ -55,8 +56,8 @@ func parseIDs(ids []string) ([]uint32, error) {
 	return out, nil
 }
 
-// Adopt makes the account the owner of everything below a directory that belongs to another
-// user. A nil account uses what anybody owns.
+// Adopt changes the owner of everything below a directory to the account if the directory belongs
+// to another user. A nil account does nothing.
 func (a *Account) Adopt(dir string) error {
 	if a == nil {
 		return nil
@@ -71,10 +72,11 @@ func (a *Account) Adopt(dir string) error {
 	return a.Chown(dir)
 }
 
-// Chown makes the account the owner of everything below the directories. A nil account owns what the worker owns.
+// Chown makes the account the owner of everything below the directories. A nil account does
+// nothing.
 //
-// Links are not followed, also not by what an agent puts in the place of a directory meanwhile: what another room got
-// from an earlier attempt can still be at work there. What is deeper than any tree belongs to whoever made it.
+// It follows no links, also where an agent replaces a directory by a link meanwhile: the agent of another room can have
+// the directory open from an earlier attempt. Directories more than [maxDepth] deep keep their owner.
 func (a *Account) Chown(dirs ...string) error {
 	if a == nil {
 		return nil

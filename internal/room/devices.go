@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are those of the host that a room has.
+// devices are the host's devices that a room has.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// mountDevices makes /dev: the harmless devices, terminals and shared memory of the room's own.
-// It also has the names of the room's user and group.
+// mountDevices creates /dev: the harmless devices, and the room's own terminals and shared
+// memory. It also sets up the names of the room's user and group.
 func mountDevices(root dir) error {
 	fd, err := root.at("dev", true)
 	if err != nil {
@@ -48,7 +48,7 @@ func mountDevices(root dir) error {
 	return mountNames(root)
 }
 
-// mountNames gives the room's user and group names: programs look them up.
+// mountNames sets up names of the room's user and group, because programs look them up.
 func mountNames(root dir) error {
 	for name, text := range map[string]string{
 		"passwd": fmt.Sprintf("root:x:0:0::/:/usr/sbin/nologin\nagent:x:%d:%d::%s:/bin/sh\nnobody:x:65534:65534::/:/usr/sbin/nologin\n", agentID, agentID, Home),
@@ -72,7 +72,7 @@ func mountNames(root dir) error {
 	return nil
 }
 
-// mountProc mounts a /proc that shows the room's processes only.
+// mountProc mounts a /proc that shows only the room's processes.
 func mountProc(root dir) error {
 	return root.mount("proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dir is an open directory of the room's root. What is opened and made there lies in it: an
-// earlier attempt may have left links where a mount is to be, and none leads out of the room.
+// dir is an open directory of the room's root. Opening and creating below it cannot leave the
+// room: an earlier attempt may have left links at the paths of mounts.
 type dir int
 
-// open opens a path below.
+// open opens a path below the directory.
 func (d dir) open(name string, flags uint64) (fd int, err error) {
 	fd, err = unix.Openat2(int(d), name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
 	if err != nil {
@@ -23,7 +23,8 @@ func (d dir) open(name string, flags uint64) (fd int, err error) {
 	return fd, nil
 }
 
-// at opens a directory or file below to mount on, and makes it if it is absent.
+// at opens a directory or file below the directory as a mount point, and creates it if it does
+// not exist.
 func (d dir) at(name string, isDir bool) (fd int, err error) {
 	if parent := filepath.Dir(name); parent != "." {
 		above, err := d.at(parent, true)
@@ -46,7 +47,7 @@ func (d dir) at(name string, isDir bool) (fd int, err error) {
 	return d.open(name, flags)
 }
 
-// mount mounts a new file system on a directory below.
+// mount mounts a new file system on a directory below the directory.
 func (d dir) mount(kind, name string, flags uintptr, options string) error {
 	at, err := d.at(name, true)
 	if err == nil {
@@ -59,7 +60,7 @@ func (d dir) mount(kind, name string, flags uintptr, options string) error {
 	return nil
 }
 
-// write writes a file below. The flags say whether it is a new one.
+// write writes a file below the directory. flags says whether to create it.
 func (d dir) write(name, text string, flags uint64) error {
 	how := unix.OpenHow{Flags: flags | unix.O_WRONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH}
 	if flags&unix.O_CREAT != 0 {
@@ -75,7 +76,7 @@ func (d dir) write(name, text string, flags uint64) error {
 	return nil
 }
 
-// overwrite writes a file of /proc.
+// overwrite writes to a file of /proc.
 func overwrite(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -92,5 +93,5 @@ func writeAndClose(fd int, text string) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// descriptorPath names an open file.
+// descriptorPath returns a path of an open file.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter makes the room that the orders describe and moves this process into it, which is
-// the first one of its namespaces. Afterwards the calling thread, and what it starts, has no
-// capability.
+// enter creates the room and moves this process, the first one of its namespaces, into it.
+// Afterwards the calling thread and its descendants have no capabilities.
 //
-// The sources are cloned first, as the worker's user, who may pass through directories that
-// the room's user may not. Everything else is made as the room's user.
+// The sources are cloned first, as the worker's user, who may have access to directories that the
+// room's user has no access to. Everything else is created as the room's user.
 func (l *Layout) enter() error {
 	if err := l.mapOwnIDs(); err != nil {
 		return err
@@ -78,7 +77,7 @@ type clone struct {
 	dir    bool
 }
 
-// clones clones what the room shows: the system's directories, then the mounts.
+// clones returns the detached mounts of the room: the system's directories, then the mounts.
 func (l *Layout) clones() (out []clone, err error) {
 	hidden := make([]string, len(l.Hidden))
 	for i, path := range l.Hidden {
@@ -87,7 +86,7 @@ func (l *Layout) clones() (out []clone, err error) {
 	var mounts []Mount
 	for _, dir := range system {
 		switch info, err := os.Lstat(dir); {
-		case err != nil: // most hosts lack some
+		case err != nil: // most hosts do not have all of them
 		case info.Mode()&fs.ModeSymlink != 0: // /bin is often usr/bin
 			out = append(out, clone{fd: -1, target: dir})
 		default:
@@ -136,8 +135,8 @@ func (m Mount) covers(hidden []string) (out []clone, err error) {
 	return out, nil
 }
 
-// resolver is the mount of the file that /etc/resolv.conf is a link to: often it is
-// outside of /etc.
+// resolver returns the mount of the target of the link /etc/resolv.conf, which is often outside
+// of /etc.
 func resolver() []Mount {
 	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	if err != nil || Shows(target) {
@@ -167,8 +166,8 @@ func cloneOf(m Mount) (clone, error) {
 	return clone{fd: fd, target: m.Target, dir: info.IsDir()}, nil
 }
 
-// attach puts a clone into the new root. One without a mount is a link of the host's root, or
-// an empty directory over what is hidden.
+// attach mounts a clone in the new root. A clone without a mount is a link in the host's root, or
+// an empty directory that hides a path.
 func (c clone) attach(root dir) error {
 	name := strings.TrimPrefix(c.target, "/")
 	switch {
@@ -181,7 +180,7 @@ func (c clone) attach(root dir) error {
 	case c.fd < 0:
 		return root.mount("tmpfs", name, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_RDONLY, "mode=0755,size=4k")
 	}
-	defer unix.Close(c.fd) //nolint:errcheck // attached, or of no use
+	defer unix.Close(c.fd) //nolint:errcheck // attached, or not needed
 	at, err := root.at(name, c.dir)
 	if err == nil {
 		defer unix.Close(at) //nolint:errcheck // only a place
@@ -193,8 +192,9 @@ func (c clone) attach(root dir) error {
 	return nil
 }
 
-// becomeAgent changes the calling thread's user and group to those of the room. The runtime's other threads do nothing
-// for the room. To change them, too, each would have to be woken up, and takes longer than all mounts of devices.
+// becomeAgent changes the calling thread's user and group to those of the room. The runtime's
+// other threads do nothing for the room. To change them, too, each would have to be woken up,
+// which takes longer than all mounts of devices.
 func becomeAgent() error {
 	// Only root may give up groups; others keep their own.
 	if err := unix.Setgroups(nil); err != nil && !errors.Is(err, unix.EPERM) {
@@ -206,15 +206,15 @@ func becomeAgent() error {
 	if _, _, errno := unix.Syscall(unix.SYS_SETRESUID, agentID, agentID, agentID); errno != 0 {
 		return fmt.Errorf("change to the room's user: %w", errno)
 	}
-	// Whoever changes its user becomes as dumpable as fs.suid_dumpable says.
+	// Changing the user sets the dumpable flag to fs.suid_dumpable.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("stay undumpable: %w", err)
 	}
 	return nil
 }
 
-// rootAt is a directory that every host has. The room's root is mounted on it; what it has
-// shown is cloned before.
+// rootAt is a directory that every host has. The room's root is mounted on it, after its content
+// was cloned.
 const rootAt = "/usr"
 
 // mountRoot mounts and opens the room's root.
@@ -234,18 +234,18 @@ func mountRoot() (dir, error) {
 	return dir(fd), unix.Symlinkat("../tmp", fd, "var/tmp")
 }
 
-// opened is an overlay whose directories are open.
-type opened struct {
+// openOverlay is an overlay with open directories.
+type openOverlay struct {
 	lower       []int
 	upper, work int
 }
 
 // open opens the overlay's directories.
-func (o *Overlay) open() (out *opened, err error) {
+func (o *Overlay) open() (out *openOverlay, err error) {
 	if o == nil {
 		return nil, nil //nolint:nilnil // no overlay is a valid answer
 	}
-	out = &opened{}
+	out = &openOverlay{}
 	layer := func(path string) int {
 		fd, e := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if e != nil {
@@ -260,10 +260,10 @@ func (o *Overlay) open() (out *opened, err error) {
 	return out, err
 }
 
-// mount mounts the overlay as the workspace. Its directories are named by their descriptors:
-// the options have room for any number of layers, and the room's user need not pass through the
-// directories above them.
-func (o *opened) mount(root dir) error {
+// mount mounts the overlay as the workspace. Its directories are named by their descriptors. So
+// the options are short enough for any number of layers, and the room's user needs no access to
+// the directories above them.
+func (o *openOverlay) mount(root dir) error {
 	if o == nil {
 		return nil
 	}

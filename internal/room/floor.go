@@ -12,31 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Floor bounds, by the kernel's Landlock, what processes without a room change and read. They
-// also cannot trace, and on Linux 6.12 not signal, processes that the shim has not started.
+// Floor restricts, with the kernel's Landlock, which files processes without a room can change
+// and read. They also cannot trace, and from Linux 6.12 on not signal, processes that the shim
+// has not started.
 //
-// A room has none: a process that it bounds may not mount, which sandboxes in a room do.
+// Floors do not apply to rooms: Landlock forbids mounts, which sandboxes in a room need.
 type Floor struct {
-	// Own are directories that the processes change.
+	// Own are directories that the processes may change.
 	Own []string
-	// Shown are paths that they read although they lie in Home, or change. One that does not exist
-	// is left out. Targets do not count.
+	// Shown are paths that they may read although they are in Home, or may change. Missing paths
+	// are skipped. Targets are ignored.
 	Shown []Mount
-	// Hidden are files and directories that they neither read nor change, also below Shown.
+	// Hidden are files and directories that they may neither read nor change, even below Shown.
 	Hidden []string
 	// Home is the worker's HOME; empty: it has none.
 	Home string
-	// Mounts: the processes may mount, so that their files are not bounded.
+	// Mounts: the processes may mount, so their file access is not restricted.
 	Mounts bool
 }
 
-// The versions of Landlock in which a part of the floor appeared.
+// The versions of Landlock that introduced parts of the floor.
 const (
-	// FloorVersion permits files to move between directories. Before it, Git and builds fail.
+	// FloorVersion allows moving files between directories. Without it, Git and builds fail.
 	FloorVersion = 2
-	// truncateVersion also bounds what is truncated without being opened.
+	// truncateVersion also restricts truncating files without opening them.
 	truncateVersion = 3
-	// ScopeVersion bounds signals and abstract sockets.
+	// ScopeVersion restricts signals and abstract sockets.
 	ScopeVersion = 6
 )
 
@@ -45,14 +46,14 @@ const (
 	writeFile   = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	writeAccess = writeFile | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_DIR |
 		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
-	// neverAccess is granted nowhere: a device is a way around the file system.
+	// neverAccess is never granted: a device node gives access around the file system.
 	neverAccess = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
 )
 
 // floorDevices are the devices that processes without a room write to.
 var floorDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts", "/dev/shm", "/dev/mqueue"}
 
-// Landlock is the version of the kernel's Landlock; zero: it has none, or forbids it.
+// Landlock returns the version of the kernel's Landlock; zero: not available or forbidden.
 func Landlock() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -61,7 +62,7 @@ func Landlock() int {
 	return int(version)
 }
 
-// apply bounds the calling thread and what it starts. root: that runs as root.
+// apply restricts the calling thread and its descendants. root: the argv runs as root.
 func (f *Floor) apply(root bool) error {
 	if f == nil {
 		return nil
@@ -121,7 +122,7 @@ func (f *Floor) fill(r *ruleset, root bool) error {
 		err = errors.Join(err, r.allow(path, readAccess|writeAccess))
 	}
 	devices := floorDevices
-	if !root { // whom the kernel lets change its own settings there
+	if !root { // root could change kernel settings there
 		devices = append(slices.Clone(devices), "/proc")
 	}
 	for _, path := range devices {
@@ -130,7 +131,7 @@ func (f *Floor) fill(r *ruleset, root bool) error {
 	return err
 }
 
-// realPath is a path without links.
+// realPath returns a path without links.
 func realPath(path string) string {
 	if full, err := filepath.EvalSymlinks(path); err == nil {
 		return full
@@ -138,7 +139,7 @@ func realPath(path string) string {
 	return filepath.Clean(path)
 }
 
-// ruleset is one of Landlock.
+// ruleset is a Landlock ruleset.
 type ruleset struct {
 	fd      int
 	handled uint64
@@ -153,9 +154,9 @@ func (r *ruleset) make(attr *unix.LandlockRulesetAttr) error {
 	return nil
 }
 
-// allowBut grants access at and below a path, except to what is hidden. Landlock has no exceptions:
-// in a directory that contains something hidden, all other entries are granted, and what is
-// made there later is not.
+// allowBut grants access at and below a path, except to hidden paths. Landlock has no exceptions.
+// So in a directory that contains a hidden path, access is granted to each other entry; entries
+// that are created later have no access.
 func (r *ruleset) allowBut(path string, hidden []string, access uint64) error {
 	if slices.Contains(hidden, path) {
 		return nil
@@ -175,7 +176,7 @@ func (r *ruleset) allowBut(path string, hidden []string, access uint64) error {
 	return err
 }
 
-// allow grants access at and below a path, if there is something.
+// allow grants access at and below a path, if it exists.
 func (r *ruleset) allow(path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -187,7 +188,7 @@ func (r *ruleset) allow(path string, access uint64) error {
 	defer unix.Close(fd) //nolint:errcheck // the rule holds it
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", path, err)
+		return fmt.Errorf("stat %s: %w", path, err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		access &= readAccess | writeFile
@@ -200,7 +201,7 @@ func (r *ruleset) allow(path string, access uint64) error {
 	return nil
 }
 
-// enforce bounds the calling thread, and what it starts, for good.
+// enforce permanently restricts the calling thread and its descendants.
 func (r *ruleset) enforce() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)

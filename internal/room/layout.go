@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Where things are in a room, on every host.
+// Paths in a room, on every host.
 const (
 	Workspace = "/workspace"
 	Home      = "/home/agent"
@@ -14,48 +14,47 @@ const (
 	Caches    = "/caches"
 )
 
-// agentID is the user and group that the processes of a room have there.
+// agentID is the user and group id of processes in a room.
 const agentID = 1000
 
-// Network is what processes of a room reach.
+// Network is what processes of a room can reach.
 type Network string
 
 const (
 	// NetworkHost is the network of the host.
 	NetworkHost Network = "host"
-	// NetworkNone is a network of the room's own, with a loopback device only.
+	// NetworkNone is a separate network with only a loopback device.
 	NetworkNone Network = "none"
 )
 
-// Mount is a path of the host that a room shows.
+// Mount is a path of the host that is visible in a room.
 type Mount struct {
-	// Source is the path on the host, Target that in the room. Both are absolute.
+	// Source is the path on the host, and Target the path in the room. Both are absolute.
 	Source string
 	Target string
-	// Writable lets processes of the room write there.
+	// Writable: processes of the room may write there.
 	Writable bool
-	// Optional: a source that does not exist is left out.
+	// Optional: a missing source is skipped.
 	Optional bool
 }
 
-// Layout says what a room shows besides the system's programs.
+// Layout describes what a room shows in addition to the system's programs.
 type Layout struct {
-	// Mounts are shown in this order: a later one may lie in an earlier one.
+	// Mounts are mounted in this order: a later one may be below an earlier one.
 	Mounts []Mount
-	// Overlay, if not nil, is shown at [Workspace].
+	// Overlay, if not nil, is mounted at [Workspace].
 	Overlay *Overlay
-	// Hidden are directories of the host that no mount shows: an empty directory takes their
-	// place.
+	// Hidden are directories of the host that no mount shows: an empty directory is shown
+	// instead.
 	Hidden []string
-	// Network is what the room's processes reach; empty: the host's network.
+	// Network is what the room's processes can reach; empty: the host's network.
 	Network Network
-	// UID and GID are the host's ids of the room's processes.
+	// UID and GID are the room's user and group ids on the host.
 	UID uint32
 	GID uint32
 }
 
-// NewLayout returns the layout of a room whose processes have the host's ids of a user; nil: of
-// this process.
+// NewLayout returns the layout of a room with the host's ids of a user; nil: of this process.
 func NewLayout(user *Account) *Layout {
 	if user == nil {
 		return &Layout{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} //nolint:gosec // ids are not negative
@@ -63,10 +62,10 @@ func NewLayout(user *Account) *Layout {
 	return &Layout{UID: user.UID, GID: user.GID}
 }
 
-// Overlay is a tree of read-only layers with a writable directory above them.
+// Overlay is a stack of read-only layers with a writable directory on top.
 type Overlay struct {
-	// Lower are the layers, the topmost first. Upper has what is changed, Work is an empty
-	// directory beside it.
+	// Lower are the layers, the topmost first. Upper has the changes, and Work is an empty
+	// directory on the same file system.
 	Lower []string
 	Upper string
 	Work  string
@@ -80,14 +79,14 @@ func Shows(path string) bool {
 	return slices.ContainsFunc(system, func(dir string) bool { return within(path, dir) })
 }
 
-// Reserved reports whether a path, or one above it, is made by the room itself.
+// Reserved reports whether the room itself creates a path or a directory above it.
 func Reserved(path string) bool {
 	return slices.ContainsFunc([]string{Workspace, Home, Result, Caches, "/proc", "/dev", "/sys"}, func(dir string) bool {
 		return within(path, dir) || within(dir, path)
 	}) || path == Tmp
 }
 
-// within reports whether a clean path is a directory, or lies in it.
+// within reports whether a clean path equals a directory or is below it.
 func within(path, dir string) bool {
 	return path == dir || len(path) > len(dir) && path[:len(dir)] == dir && (path[len(dir)] == '/' || dir == "/")
 }

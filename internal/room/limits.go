@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// checkInterval is how often the shim checks what its argv uses.
+	// checkInterval is how often the shim checks the resource use of its argv.
 	checkInterval = 250 * time.Millisecond
-	// measureShare bounds the processor time for measuring memory: one part in so many.
+	// measureShare limits the processor time for measuring memory to 1/measureShare.
 	measureShare = 25
 	// MaxOpenFiles is how many files a process of an agent may have open.
 	MaxOpenFiles = 1 << 16
-	// Niceness is how much agents and checks yield to the host's other processes.
+	// Niceness is the niceness of agents and checks.
 	Niceness = 5
-	// oomScore makes the kernel kill agents and checks first when the host has no memory.
+	// oomScore makes the kernel kill agents and checks first when the host runs out of memory.
 	oomScore = "500"
-	// threadSlack is how many more threads than [Orders.MaxThreads] the kernel lets a room
-	// have, in percent: past MaxThreads the shim stops the argv.
+	// threadSlack is by how many percent the kernel's limit of threads in a room exceeds
+	// [Orders.MaxThreads]. The shim stops the argv above MaxThreads.
 	threadSlack = 25
 )
 
-// HardThreads is the bound of the kernel where an argv may have so many threads.
+// HardThreads returns the kernel's limit for an argv that may have this many threads.
 func HardThreads(most int) uint64 { return uint64(most + most*threadSlack/100) } //nolint:gosec // not negative
 
 // limit sets the limits that the argv inherits from the calling thread.
 func (o *Orders) limit() error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: o.MaxFile, unix.RLIMIT_NOFILE: MaxOpenFiles}
-	if o.Room != nil { // elsewhere the kernel counts all processes of the user together
+	if o.Room != nil { // without a room, the kernel counts all processes of the user
 		limits[unix.RLIMIT_NPROC] = HardThreads(o.MaxThreads)
 	}
 	for which, most := range limits {
@@ -59,33 +59,34 @@ func (o *Orders) limit() error {
 // asRoot reports whether the argv runs as root.
 func (o *Orders) asRoot() bool { return os.Geteuid() == 0 && (o.User == nil || o.User.UID == 0) }
 
-// sacrifice has the kernel kill this process, and what it starts, before the worker when the
-// host has no memory. Only a dumpable process may write that.
-func sacrifice() {
+// raiseOOMScore makes the kernel kill this process and its descendants before the worker when the
+// host runs out of memory. Only a dumpable process may write that file.
+func raiseOOMScore() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	_ = overwrite("/proc/self/oom_score_adj", oomScore) // a host may forbid it
 }
 
 var (
-	// faults are the signals that report faults: the runtime ends a process that another one sends them.
-	faults = []os.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT}
-	// ends are the others that do something in a program of Go.
-	ends = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+	// faultSignals are the signals that report faults: the Go runtime ends a process to which another
+	// process sends one of them.
+	faultSignals = []os.Signal{unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSYS, unix.SIGSTKFLT}
+	// endSignals are the other signals that have an effect in a Go program.
+	endSignals = []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 )
 
-// disregardSignals has signals of other processes do nothing to this one. They are not ignored: an agent
-// would inherit that. To the first process of a room the kernel delivers only signals that it handles. Elsewhere
-// this process catches what would end or stop it.
+// disregardSignals makes signals of other processes have no effect. They are not ignored, because
+// an agent would inherit that. The kernel delivers to the first process of a room only signals
+// that it handles. In other cases, this process catches signals that would end or stop it.
 func disregardSignals() {
-	resetHandlers(faults)
+	resetHandlers(faultSignals)
 	if os.Getpid() == 1 {
-		resetHandlers(ends)
+		resetHandlers(endSignals)
 		return
 	}
-	signal.Notify(make(chan os.Signal, 1), ends...)
+	signal.Notify(make(chan os.Signal, 1), endSignals...)
 }
 
-// resetHandlers removes the runtime's handlers of signals.
+// resetHandlers removes the Go runtime's handlers of signals.
 func resetHandlers(signals []os.Signal) {
 	for _, s := range signals {
 		var action [4]uint64                                                                                                                             // the kernel's struct sigaction, with the default handler
@@ -93,23 +94,23 @@ func resetHandlers(signals []os.Signal) {
 	}
 }
 
-// use is what the descendants of this process use.
-type use struct {
+// resourceUse is the resource use of this process's descendants.
+type resourceUse struct {
 	orders *Orders
-	// others is how many threads the host had besides theirs when those were counted.
+	// others is how many other threads the host had when the threads were last counted.
 	others int
 	gauge  *proctree.Gauge
-	// next and nextOwn are when all memory, and what processes have for themselves, is measured again.
+	// next and nextOwn are when all memory, and the processes' own pages, are measured again.
 	next, nextOwn time.Time
-	// threads and memory are the use that exceeds a limit; zero: it does not.
+	// threads and memory are the use that exceeds a limit; zero: the limit is not exceeded.
 	threads int
 	memory  int64
 }
 
-// exceeded measures, and reports whether a limit is exceeded.
-func (u *use) exceeded(now time.Time) bool {
-	// Counting one's own threads costs milliseconds, so it is done only when the host as a
-	// whole is crowded.
+// exceeded measures the use, and reports whether a limit is exceeded.
+func (u *resourceUse) exceeded(now time.Time) bool {
+	// Counting the threads of the descendants takes milliseconds, so it is done only when the
+	// host has many threads.
 	if host := proctree.ThreadsOfHost(); host-u.others > u.orders.MaxThreads {
 		n := proctree.ThreadsBelow(os.Getpid())
 		if n > u.orders.MaxThreads {
@@ -121,7 +122,7 @@ func (u *use) exceeded(now time.Time) bool {
 	if u.orders.MaxMemory == 0 {
 		return false
 	}
-	if u.gauge == nil { // most processes end before
+	if u.gauge == nil { // created late, because most processes end before
 		u.gauge = proctree.NewGauge(u.orders.Room != nil)
 	}
 	if now.Before(u.next) { // an agent can make the other measurement slow
@@ -130,9 +131,9 @@ func (u *use) exceeded(now time.Time) bool {
 	return u.measure(now, &u.next, u.gauge.Memory)
 }
 
-// measure measures memory if it is time to, and reports whether the limit is exceeded. How long that takes says when it
-// is time again.
-func (u *use) measure(now time.Time, next *time.Time, memory func(most int64) int64) bool {
+// measure measures memory if it is due, and reports whether the limit is exceeded. The next measurement is due after a
+// multiple of the processor time of this one.
+func (u *resourceUse) measure(now time.Time, next *time.Time, memory func(most int64) int64) bool {
 	if now.Before(*next) {
 		return false
 	}
@@ -145,7 +146,7 @@ func (u *use) measure(now time.Time, next *time.Time, memory func(most int64) in
 	return false
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {

@@ -18,7 +18,7 @@ func TestOwnMemoryIsMeasuredBetweenSlowMeasurements(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	now := time.Now()
-	u := &use{orders: &Orders{MaxThreads: 1 << 30, MaxMemory: 1}, next: now.Add(time.Hour)}
+	u := &resourceUse{orders: &Orders{MaxThreads: 1 << 30, MaxMemory: 1}, next: now.Add(time.Hour)}
 	require.True(t, u.exceeded(now))
 	require.Positive(t, u.memory)
 }

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxPorts bounds the ports at which a worker listens in one room.
+// MaxPorts is the largest number of ports on which a worker listens in one room.
 const MaxPorts = 4
 
 // backlog is how many connections wait until the worker accepts them.
 const backlog = 128
 
-// listen opens sockets in this process's network that listen at ports of 127.0.0.1, and sends
-// them to the worker. This process keeps none of them.
+// listen opens sockets on ports of 127.0.0.1 in this process's network, sends them to the worker
+// and closes them here.
 func listen(ports []uint16) error {
 	if len(ports) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func listen(ports []uint16) error {
 			return fmt.Errorf("listen at port %d of the room: %w", port, err)
 		}
 	}
-	// A newline before the report, which is JSON, carries the sockets.
+	// A newline before the report, which is JSON, carries the sockets as ancillary data.
 	if err := unix.Sendmsg(reportFD, []byte("\n"), unix.UnixRights(sockets...), nil, 0); err != nil {
 		return fmt.Errorf("send the sockets of the room to the worker: %w", err)
 	}

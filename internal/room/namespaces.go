@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupCapabilities are those that the shim needs within its user namespace until the room
-// is made.
+// setupCapabilities are the capabilities that the shim needs in its user namespace until the room
+// is created.
 var setupCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_SYS_RESOURCE}
 
-// Namespaces makes the attributes with which a shim is started as the first process of
-// a room.
+// Namespaces returns the attributes with which to start a shim as the first process of a room.
 //
-// The shim shares the worker's memory until its program starts (vfork), as Go starts all processes but those in
-// a new user namespace: to copy the page tables of a worker takes milliseconds, and so do the page faults after it.
-// So nothing can map the ids of the shim before it runs, see [Layout.MapIDs].
+// The flags make the shim share the worker's memory until its program starts (vfork). Go itself
+// does so for all processes except those in a new user namespace. To copy the page tables of a
+// worker would take milliseconds, and so would the page faults afterwards. With vfork, the ids of
+// the shim can be mapped only after its program has started; see [Layout.MapIDs].
 func (l *Layout) Namespaces() *syscall.SysProcAttr {
 	flags := unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if l.Network == NetworkNone {
@@ -30,8 +30,8 @@ func (l *Layout) Namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Cloneflags: uintptr(flags), AmbientCaps: setupCapabilities}
 }
 
-// MapIDs maps the ids of a shim that has not got its orders yet. Only root may map those of another user; the shim
-// of an ordinary user's worker maps its own.
+// MapIDs maps the ids of a shim that has not received its orders yet. Only root can map the ids
+// of another user; the shim of a worker without root maps its own.
 func (l *Layout) MapIDs(shim int) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -39,8 +39,8 @@ func (l *Layout) MapIDs(shim int) error {
 	return l.writeMaps(filepath.Join("/proc", strconv.Itoa(shim)))
 }
 
-// mapOwnIDs maps the ids of this process, if its worker has not. That worker could not: it is undumpable, and so
-// were the files of this process in /proc.
+// mapOwnIDs maps the ids of this process if its worker has not. A worker without root cannot: it
+// is undumpable, and so are this process's files in /proc.
 func (l *Layout) mapOwnIDs() error {
 	fd, err := unix.Open("/proc/self/uid_map", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func (l *Layout) mapOwnIDs() error {
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	// Only a dumpable process owns its files in /proc. Nothing of an agent runs yet.
+	// Only a dumpable process owns its files in /proc. No agent code runs yet.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (l *Layout) mapOwnIDs() error {
 	return l.writeMaps("/proc/self")
 }
 
-// writeMaps maps the ids of a process, by its directory in /proc.
+// writeMaps maps the ids of a process, given its directory in /proc.
 func (l *Layout) writeMaps(proc string) error {
 	for _, m := range []struct {
 		file string

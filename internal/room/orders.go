@@ -13,94 +13,92 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShimArgument makes the worker's executable a shim. The second argument is then the
+// ShimArgument makes the worker's executable run as a shim. The second argument is then the
 // worker's process id.
 const ShimArgument = "__maestro-shim"
 
-// The descriptors that a shim gets besides the agent's own three.
+// The descriptors of a shim in addition to the agent's standard streams.
 const (
 	ordersFD = 3
-	// reportFD is a Unix socket: besides the report it carries the sockets of [Orders.Ports].
+	// reportFD is a Unix socket for the report and for the sockets of [Orders.Ports].
 	reportFD = 4
-	// lockFD is the assignment's lock, where the worker holds one. The shim
-	// does nothing with it but live: the lock is free when it is gone.
+	// lockFD is the assignment's lock if the worker holds one. The shim does not use it. It
+	// inherits it, so that the lock is held until the shim ends.
 	lockFD = 5
 )
 
-// Shim makes this process a shim if it was started as one, and then never
-// returns; otherwise it does nothing. Call it before anything else in the main
-// of every program that runs agents, and in TestMain of tests that do.
+// Shim runs this process as a shim if it was started as one, and then never returns. Otherwise it
+// does nothing. Call it first in the main function of every program that runs agents, and in
+// TestMain of tests that do.
 func Shim() {
 	if len(os.Args) >= 2 && os.Args[1] == ShimArgument {
 		exit(supervise())
 	}
 }
 
-// exit ends the process at once. os.Exit would have a build with the race
-// detector wait for a second first, at the end of each attempt.
+// exit ends the process at once. With the race detector, os.Exit would wait for a second at the
+// end of each attempt.
 func exit(status int) { syscall.Exit(status) }
 
-// Orders is what the worker tells a shim. It travels through a pipe, never
-// through an argv or an environment, which other processes can read.
+// Orders are the worker's instructions to a shim. They are sent through a pipe, because other
+// processes can read an argv or an environment.
 type Orders struct {
-	// Build is the worker's [Build]: a shim of another one refuses.
+	// Build is the worker's [Build]: a shim of another build refuses to run.
 	Build string
 	Argv  []string
 	// Dir is the working directory.
 	Dir string
-	// Env is the whole environment of the argv.
+	// Env is the complete environment of the argv.
 	Env []string
-	// Grace is how long a stopped process has to end by itself.
+	// Grace is how long a stopped process may take to end before it is killed.
 	Grace time.Duration
-	// User, if not nil, is who runs the argv.
+	// User, if not nil, is the user that runs the argv.
 	User *Account
-	// MaxFile bounds the size of any file that is written, in bytes.
+	// MaxFile bounds the size of any written file, in bytes.
 	MaxFile uint64
-	// MaxThreads is how many threads the argv may have running, with all that
-	// it started.
+	// MaxThreads bounds the running threads of the argv and its descendants.
 	MaxThreads int
-	// MaxMemory is how many bytes of memory the argv may use, with all that it started; zero:
-	// the shim does not measure it.
+	// MaxMemory bounds the memory of the argv and its descendants, in bytes; zero: the shim does
+	// not measure it.
 	MaxMemory int64
 	// Terminal: standard input is a terminal that becomes the argv's controlling one.
 	Terminal bool
-	// Room, if not nil, is what the argv sees. The shim must have been started with the
-	// attributes of its [Layout.Namespaces].
+	// Room, if not nil, is the layout of the argv's room. The shim must have been started with
+	// the attributes of its [Layout.Namespaces].
 	Room *Layout
-	// Floor, if not nil, bounds an argv without a room.
+	// Floor, if not nil, restricts an argv without a room.
 	Floor *Floor
-	// Ports are TCP ports of 127.0.0.1 in a room with a network of its own, at most [MaxPorts].
-	// Before the argv starts, the shim sends the worker sockets that listen there.
+	// Ports are TCP ports of 127.0.0.1 in a room with its own network, at most [MaxPorts]. Before
+	// the argv starts, the shim sends the worker listening sockets.
 	Ports []uint16
 }
 
-// Report is what a shim tells its worker, once every process below it is gone.
+// Report is sent by a shim to its worker once all processes below the shim have ended.
 type Report struct {
-	// RoomError says why the room could not be made.
+	// RoomError is why the room could not be created.
 	RoomError string
-	// StartError says why the argv could not be started.
+	// StartError is why the argv could not be started.
 	StartError string
-	// Temporary: it could not for want of something that may be there later, like memory.
+	// Temporary: the start failed for a reason that may not last, like a lack of memory.
 	Temporary bool
-	// Exit is the exit status, Signal what killed the process instead.
+	// Exit is the exit status, and Signal the signal that killed the process instead.
 	Exit   int
 	Signal int
-	// Leftover counts the processes that had outlived the argv's own.
+	// Leftover is the number of processes that outlived the argv's own process.
 	Leftover int
-	// ThreadsExceeded is how many threads the argv was running when it was stopped for
-	// having too many; zero: it was not.
+	// ThreadsExceeded is the number of threads if the argv was stopped for too many; else zero.
 	ThreadsExceeded int
-	// MemoryExceeded is how many bytes of memory it was using when it was stopped for that;
-	// zero: it was not.
+	// MemoryExceeded is the used memory in bytes if the argv was stopped for too much; else zero.
 	MemoryExceeded int64
-	// Unkillable counts the processes that could not be killed.
+	// Unkillable is the number of processes that could not be killed.
 	Unkillable int
 }
 
 // maxOrders bounds the orders, in bytes.
 const maxOrders = 16 << 20
 
-// WriteOrders sends the orders. The pipe then stays open as the shim's lifeline.
+// WriteOrders sends the orders. The pipe must stay open: when it is closed, the shim stops the
+// argv.
 func WriteOrders(w io.Writer, o Orders) error {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -113,7 +111,7 @@ func WriteOrders(w io.Writer, o Orders) error {
 	return nil
 }
 
-// descriptor reads from an open file.
+// descriptor reads from a file descriptor.
 type descriptor int
 
 func (d descriptor) Read(p []byte) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropCapabilities gives up every capability of the calling thread, for good.
+// dropCapabilities permanently drops all capabilities of the calling thread.
 func dropCapabilities() error {
 	for c := uintptr(0); ; c++ {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
@@ -29,9 +29,9 @@ func dropCapabilities() error {
 	return nil
 }
 
-// restrictScope keeps the calling thread, and what it starts, from abstract sockets outside of
-// the room, where the kernel's Landlock can do that. The network namespace of the host has
-// such sockets.
+// restrictScope prevents the calling thread and its descendants from connecting to abstract
+// sockets outside of the room, if the kernel's Landlock supports that. The network namespace of
+// the host has such sockets.
 func restrictScope() error {
 	if Landlock() < ScopeVersion {
 		return nil

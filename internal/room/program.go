@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProgramName is the file name of the program that is a shim and nothing else. It starts in a
-// tenth of the time of a worker's own program.
+// ProgramName is the file name of the program that only contains the shim. It starts in a tenth
+// of the time of the worker's program.
 const ProgramName = "maestro-shim"
 
-// buildArgument has the program print its build.
+// buildArgument makes the program print its build.
 const buildArgument = "--build"
 
-// programLimit is the time that the program has to print its build.
+// programLimit is the time within which the program must print its build.
 const programLimit = 5 * time.Second
 
-// Program finds the shim's program beside that of this process. The error says why there is none that can be used: then
-// a process uses its own program.
+// Program returns the path of the shim's program beside that of this process. The error says why
+// it cannot be used; the caller then uses its own program as the shim.
 func Program() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -39,7 +39,7 @@ func Program() (string, error) {
 	return path, nil
 }
 
-// tryProgram returns an error if a program is not the shim of this build.
+// tryProgram returns an error unless a program is the shim of this build.
 func tryProgram(path string) error {
 	if err := executable(path); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -56,16 +56,18 @@ func tryProgram(path string) error {
 	return nil
 }
 
-// The timer slack of threads, in nanoseconds: how much later than asked for the kernel may wake them.
+// The timer slack of threads, in nanoseconds: how much later than requested the kernel may wake
+// them.
 const (
 	lateSlack = 100_000_000
-	// usualSlack is the kernel's own.
+	// usualSlack is the kernel's default.
 	usualSlack = 50_000
 )
 
-// Start starts a shim. A thread of the runtime looks every 20 µs whether goroutines have to take turns. In a shim,
-// where none do, that would take a tenth of all processor time. So the shim starts with a large timer slack, which
-// the runtime's threads inherit, and its own thread gives that up.
+// Start starts a shim. A thread of the Go runtime checks every 20 µs whether goroutines have to
+// be preempted. A shim does not need that, and it would take a tenth of all processor time. So
+// the shim starts with a large timer slack, which the runtime's threads inherit, and then resets
+// that of its own thread.
 func Start(shim *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -74,12 +76,14 @@ func Start(shim *exec.Cmd) error {
 	return shim.Start()
 }
 
-// setSlack sets the timer slack of the calling thread, and of the threads and processes that it starts.
+// setSlack sets the timer slack of the calling thread and of the threads and processes that it
+// starts.
 func setSlack(ns uintptr) {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, ns, 0, 0, 0) // a filter of system calls may forbid it
 }
 
-// Build names the source that this program was built from. Every start of a process names it.
+// Build identifies the source that this program was built from. It is part of the orders of each
+// start.
 var Build = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

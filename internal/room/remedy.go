@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// switches are settings of the kernel that forbid rooms, with the value that does.
-var switches = []struct{ path, value, remedy string }{
+// kernelSwitches are kernel settings that forbid rooms, with the value that does.
+var kernelSwitches = []struct{ path, value, remedy string }{
 	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off; set `sysctl user.max_user_namespaces=10000`"},
 	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only; set `sysctl kernel.unprivileged_userns_clone=1`"},
 	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"},
 }
 
-// Remedy adds to the reason why a room of a user cannot be made what has to be changed on this host. nil: the user of
-// this process.
+// Remedy adds to an error of creating a room for a user what to change on this host. nil: the user of this process.
 func Remedy(err error, user *Account) error {
-	for _, s := range switches {
+	for _, s := range kernelSwitches {
 		if data, e := os.ReadFile(s.path); e == nil && strings.TrimSpace(string(data)) == s.value {
 			return fmt.Errorf("%w: %s", err, s.remedy)
 		}
@@ -26,13 +25,13 @@ func Remedy(err error, user *Account) error {
 	if user != nil && !mapped("/proc/self/uid_map", user.UID) {
 		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the worker as another user than root", err, user.UID)
 	}
-	if Filtered() || covered() {
+	if Filtered() || inContainer() {
 		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below systemd, Docker, Podman and Kubernetes", err)
 	}
 	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that forbids mounts", err)
 }
 
-// OverlayRemedy adds to the reason why an overlay cannot be mounted in a directory what has to be changed.
+// OverlayRemedy adds to an error of mounting an overlay over a directory what to change.
 func OverlayRemedy(err error, dir string) error {
 	var at unix.Statfs_t
 	switch {
@@ -44,7 +43,7 @@ func OverlayRemedy(err error, dir string) error {
 	return fmt.Errorf("%w; keep the store on a file system that an overlay can change, like ext4 or xfs", err)
 }
 
-// mapped reports whether a user namespace has an id, by its map. One that cannot be read has all.
+// mapped reports whether a map of a user namespace has an id. An unreadable map has all.
 func mapped(file string, id uint32) bool {
 	ids, err := os.ReadFile(file)
 	if err != nil {
@@ -59,20 +58,20 @@ func mapped(file string, id uint32) bool {
 	return false
 }
 
-// Filtered reports whether a filter of system calls (seccomp) holds for this process.
+// Filtered reports whether a filter of system calls (seccomp) applies to this process.
 func Filtered() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
 }
 
-// covered reports whether this process is in a container: its root is an overlay, or something
-// covers a part of /proc, where an ordinary host has only binfmt_misc.
-func covered() bool {
+// inContainer reports whether this process is in a container: its root is an overlay, or a part of
+// /proc other than binfmt_misc is a mount point.
+func inContainer() bool {
 	var root unix.Statfs_t
 	if unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC {
 		return true
 	}
-	mounts, _ := os.ReadFile("/proc/self/mountinfo") // nothing is known without it
+	mounts, _ := os.ReadFile("/proc/self/mountinfo") // if it cannot be read, assume no container
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
 		if len(f) > 4 && strings.HasPrefix(f[4], "/proc/") && f[4] != "/proc/sys/fs/binfmt_misc" {

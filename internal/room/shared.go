@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// objects bounds what the kernel counts for the worker's user together with all rooms: one
+// objectLimits are limits of kernel objects that are counted for the worker's user over all rooms. One
 // room must not use up what other rooms and the host need.
-var objects = []struct{ name, most string }{
+var objectLimits = []struct{ name, most string }{
 	{"max_inotify_instances", "32"},
 	{"max_user_namespaces", "1000"},
 	{"max_mnt_namespaces", "1000"},
@@ -22,14 +22,15 @@ var objects = []struct{ name, most string }{
 	{"max_time_namespaces", "1000"},
 }
 
-// limitObjects sets the bounds of objects in this user namespace. A kernel may lack some.
+// limitObjects sets the limits of objects in this user namespace. Limits that the kernel does not
+// have are skipped.
 func limitObjects(root dir) error {
 	fd, err := root.open("proc/sys/user", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("limit the room: %w", err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a place
-	for _, o := range objects {
+	for _, o := range objectLimits {
 		if err := dir(fd).write(o.name, o.most, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("limit the room: %w", err)
 		}

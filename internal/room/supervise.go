@@ -18,16 +18,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/proctree"
 )
 
-// supervise is the main function of a shim. Its result is the exit status.
+// supervise is the main function of a shim. It returns the exit status.
 //
-// It works in one goroutine with plain system calls. Other goroutines, and an [os.File], need threads of the
-// runtime, and to start them and to switch between them takes a fifth of a short assignment's processor time.
+// It runs in one goroutine with plain system calls. Other goroutines and an [os.File] would need
+// more threads of the runtime. Starting them and switching between them would take a fifth of a
+// short assignment's processor time.
 func supervise() int {
-	// The agent is to die with this thread (PDEATHSIG), so the thread must not
-	// end before the process does.
+	// The agent dies with this thread (PDEATHSIG), so the thread must not end before the process.
 	runtime.LockOSThread()
 	setSlack(usualSlack)
-	sacrifice()
+	raiseOOMScore()
 	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain("make itself undumpable", err)
@@ -35,7 +35,7 @@ func supervise() int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return complain("become a subreaper", err)
 	}
-	// Agents inherit no open files of the worker or its parents.
+	// Agents must not inherit open files of the worker or its parents.
 	if err := unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		unix.CloseOnExec(ordersFD)
 		unix.CloseOnExec(reportFD)
@@ -50,7 +50,7 @@ func supervise() int {
 	if err != nil {
 		return complain("encode its report", err)
 	}
-	_, _ = unix.Write(reportFD, report) // a worker that died reads none
+	_, _ = unix.Write(reportFD, report) // fails if the worker has died
 	return 0
 }
 
@@ -62,13 +62,14 @@ func complain(what string, err error) int {
 // supervisor starts one argv and ends all its descendants.
 type supervisor struct {
 	orders Orders
-	// pid is the argv's own process; pidfd is readable once that has ended, and negative where the kernel has none.
+	// pid is the argv's process. pidfd is readable once it has ended, and negative if the kernel
+	// does not support it.
 	pid, pidfd int
-	// status is how it has ended; nil: it has not.
+	// status is how the process has ended; nil: it has not.
 	status *unix.WaitStatus
 }
 
-// enterAndRun makes the room, if there is to be one, and runs the argv in it.
+// enterAndRun creates the room, if there is one, and runs the argv in it.
 func (s *supervisor) enterAndRun() Report {
 	if build := Build(); build != s.orders.Build {
 		return Report{RoomError: fmt.Sprintf("%s is of build %q and the worker of %q; restart the worker", ProgramName, build, s.orders.Build)}
@@ -87,11 +88,11 @@ func (s *supervisor) enterAndRun() Report {
 
 func (s *supervisor) run() Report {
 	err := s.startBounded()
-	silence()
+	closeStreams()
 	if err != nil {
 		return notStarted(err)
 	}
-	use := &use{orders: &s.orders}
+	use := &resourceUse{orders: &s.orders}
 	ended := s.await(use)
 	killed, survivors := proctree.EndDescendants(s.reap)
 	delete(killed, s.pid)
@@ -100,7 +101,7 @@ func (s *supervisor) run() Report {
 		r.Leftover = len(killed)
 	}
 	switch {
-	case s.status == nil: // it could not be killed, and is among the survivors
+	case s.status == nil: // it could not be killed, and is counted as unkillable
 	case s.status.Signaled():
 		r.Signal = int(s.status.Signal())
 	default:
@@ -109,8 +110,8 @@ func (s *supervisor) run() Report {
 	return r
 }
 
-// await returns when the argv's process has ended or, with ended false, has to be killed.
-func (s *supervisor) await(use *use) (ended bool) {
+// await returns when the argv's process has ended. ended is false if it has to be killed.
+func (s *supervisor) await(use *resourceUse) (ended bool) {
 	const worker, process = 0, 1
 	events := []unix.PollFd{worker: {Fd: ordersFD, Events: unix.POLLIN}, process: {Fd: int32(s.pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
 	check, kill := time.Now().Add(checkInterval), time.Time{}
@@ -132,7 +133,7 @@ func (s *supervisor) await(use *use) (ended bool) {
 		if !kill.IsZero() && kill.Before(wake) {
 			wake = kill
 		}
-		// The signal of a child's end interrupts it: an adopted one is waited for then.
+		// The signal of a child's end interrupts the poll. Then adopted children are reaped.
 		left := max(time.Until(wake)+time.Millisecond, 0) // to measure may have taken longer than the interval
 		if n, err := unix.Poll(events, int(left.Milliseconds())); err != nil || n == 0 {
 			continue
@@ -143,26 +144,27 @@ func (s *supervisor) await(use *use) (ended bool) {
 		if events[worker].Revents == 0 {
 			continue
 		}
-		// Any byte means stop, and the pipe's end that the worker died.
+		// Any byte means stop. End of file means that the worker has died.
 		if n, _ := descriptor(ordersFD).Read(make([]byte, 1)); n == 0 {
 			return false
 		}
 		if kill.IsZero() {
 			kill = now.Add(s.orders.Grace)
-			_ = syscall.Kill(-s.pid, syscall.SIGTERM) // it may be gone already
+			_ = syscall.Kill(-s.pid, syscall.SIGTERM) // it may have ended already
 		}
 	}
 }
 
-// reap waits for all children that have ended, adopted ones too, so that none stays a zombie. It reports whether no
-// child is left. Where others go on ending all the time, it leaves some for the next call.
+// reap reaps all children that have ended, including adopted ones, so that no zombies remain.
+// alone reports whether no child is left. If children keep ending, some are left for the next
+// call.
 func (s *supervisor) reap() (alone bool) {
 	const most = 1000
 	for range most {
 		var status unix.WaitStatus
 		child, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
 		switch {
-		case err != nil: // ECHILD, the only one that can be
+		case err != nil: // ECHILD is the only possible error
 			return true
 		case child == 0:
 			return false
@@ -173,8 +175,8 @@ func (s *supervisor) reap() (alone bool) {
 	return false
 }
 
-// startBounded starts the argv with its limits. A floor bounds a thread of its own: signals that
-// its processes send to the shim would reach a first thread that it bounds, too.
+// startBounded starts the argv with its limits. A floor restricts a separate thread: if it
+// restricted the first thread, the argv's processes could send signals to the shim.
 func (s *supervisor) startBounded() (err error) {
 	o := &s.orders
 	begin := func() {
@@ -213,7 +215,7 @@ func (s *supervisor) start() error {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: o.Terminal, PidFD: &s.pidfd},
 	}
 	if u := o.User; u != nil {
-		attr.Dir = o.Dir // entered as that user, to find out whether it may
+		attr.Dir = o.Dir // entered as that user, so that its permissions apply
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
 	s.pid, err = syscall.ForkExec(program, o.Argv, attr)
@@ -233,9 +235,9 @@ func notStarted(err error) Report {
 		[]error{syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.ETXTBSY, syscall.EIO}, scarce)}
 }
 
-// silence closes the agent's descriptors in the shim, so that the worker's pipes end with the
+// closeStreams closes the agent's descriptors in the shim, so that the worker's pipes end with the
 // agent's processes.
-func silence() {
+func closeStreams() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
 		if err != nil || unix.Dup3(null, fd, 0) != nil {
@@ -244,7 +246,7 @@ func silence() {
 	}
 }
 
-// LookUp finds a program like a shell in dir with this environment.
+// LookUp returns the path of a program, searched in dir with this environment as a shell does.
 func LookUp(program, dir string, env []string) (string, error) {
 	if strings.Contains(program, "/") {
 		full := program

@@ -1,5 +1,5 @@
-// Command maestro-shim supervises one process of an agent or a check, in a room or without
-// one. Workers start it; it is of no use by itself.
+// Command maestro-shim supervises one process of an agent or a check, in a room or without one.
+// Only workers start it.
 package main
 
 import (
