@@ -25,54 +25,52 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Options are what a [Set] needs from its surroundings.
+// Options are the dependencies of a [Set].
 type Options struct {
-	// Getenv reads the worker's environment. Required.
+	// Getenv returns a variable of the worker's environment. Required.
 	Getenv func(name string) string
-	// Executable is a program whose main calls [Shim] first; empty: this
-	// process's own, even if its file has been replaced since.
+	// Executable is a program whose main calls [Shim] first; empty: this process's own program,
+	// even if its file was replaced since the start.
 	Executable string
-	// CacheRoot is the directory of the worker file's caches; it is made if it
-	// is absent. Required if there are caches.
+	// CacheRoot is the directory of the worker file's caches; it is created if it does not exist.
+	// Required if there are caches.
 	CacheRoot string
-	// Now tells the time. Required.
+	// Now returns the current time. Required.
 	Now func() time.Time
 	// WorkRoot is the directory below which agents work; empty: trees are not layered.
 	WorkRoot string
-	// Hidden are directories that no room shows: the store.
+	// Hidden are directories that no room shows, such as the store.
 	Hidden []string
 	// Worker: this process is a worker. It moves to a cgroup below its own if that is delegated.
 	Worker bool
 	// Egress are the options of the proxies of rooms. Now is filled in.
 	Egress egress.Options
-	// Gateway is what agents reach their providers through; nil: one of the set's own.
+	// Gateway is the gateway to the agents' providers; nil: the set creates its own.
 	Gateway *Gateway
-	// UsageDiffers is called after an attempt whose program counted other tokens than its
-	// provider; nil: nothing is.
+	// UsageDiffers is called after an attempt whose program has counted other tokens than its
+	// provider; may be nil.
 	UsageDiffers func(agent string)
-	// Grace is how long a process that is stopped has to end by itself before
-	// it is killed; zero: 2 s.
+	// Grace is how long a stopped process may take to end before it is killed; zero: 2 s.
 	Grace time.Duration
-	// Logger gets warnings; nil: nobody does.
+	// Logger gets warnings; may be nil.
 	Logger *slog.Logger
 }
 
-// minMaxFile is the least bound on the size of a file that an agent or check
-// writes. It is there to spare the disk one runaway file, and far above what
-// builds and caches need; what may become an artifact is the store's to say.
+// minMaxFile is the smallest allowed bound of the size of a file that an agent or check writes,
+// in bytes. The bound protects the disk from a runaway file, and is far above what builds and
+// caches need. The store has its own limits for artifacts.
 const minMaxFile = 16 * textfmt.Gigabyte
 
-// maxThreads is how many threads an agent or check may have running, with all
-// that it started: far more than builds and test suites need, and few enough
-// that a fork bomb is stopped while the host still answers. A limit of the
-// kernel's own would count all that the user runs, and root has none.
+// maxThreads is the largest number of running threads of an agent or check with its descendants.
+// It is far more than builds and test suites need, and small enough to stop a fork bomb while the
+// host still responds. A kernel limit would count all processes of the user, and does not apply
+// to root.
 const maxThreads = 8192
 
-// memoryShare is the share of the memory that an attempt may use by default: one part in so many.
+// memoryShare is the default memory limit of an attempt: 1/memoryShare of the host's memory.
 const memoryShare = 2
 
-// Set is a worker's agents and checks, ready to run. It may be used from many
-// goroutines.
+// Set runs a worker's agents and checks. It is safe for concurrent use.
 type Set struct {
 	config    Config // with defaults
 	digests   map[string]spec.Digest
@@ -81,38 +79,39 @@ type Set struct {
 	cacheRoot string
 	secrets   *secrets.Set
 	launcher  *procgroup.Launcher
-	// rooms: agents and checks work in rooms. noRooms says why not, where they might.
+	// rooms: agents and checks run in rooms. noRooms is why rooms are not available; nil if they
+	// are, or are turned off.
 	rooms   bool
 	noRooms error
-	// noShim says why the small program of the shim is not used; nil: it is, or another one is given.
+	// noShim is why the separate program of the shim is not used; nil if it is used, or
+	// Options.Executable is set.
 	noShim error
-	// layers: trees are layers in rooms. noLayers says why not, where they might be.
+	// layers: trees are overlay layers in rooms. noLayers is why layers are not available.
 	layers   bool
 	noLayers error
 	workRoot string
-	// noCgroups says why the shim measures memory.
+	// noCgroups is why the shim has to measure memory.
 	noCgroups error
-	// hidden are directories of the worker that no room shows.
+	// hidden are directories that no room shows.
 	hidden []string
-	// transport carries the calls of models.
+	// transport sends the calls of models.
 	transport http.RoundTripper
-	// egress are the options of the rooms' proxies, and bundle the authorities that a room
-	// trusts if the proxy adds credentials.
+	// egress are the options of the rooms' proxies. bundle has the certificate authorities that a
+	// room trusts if the proxy adds credentials.
 	egress egress.Options
 	bundle []byte
-	// keys are those of the providers, as they were when the set was made: all are masked.
+	// keys are the providers' keys when the set was made. All are masked.
 	keys    map[string]providerKey
 	gateway *Gateway
 	logger  *slog.Logger
 	differs func(agent string)
-	// scales are what was learned of how their providers count, by agent.
+	// scales have learned how the providers count tokens, by agent.
 	scales map[string]*wire.Scale
 }
 
-// New prepares the config's agents and checks: it validates the config, resolves
-// run_as and makes the caches' root. Everything that is wrong is in the error.
-// Programs and variables that are not there are only warned of, because they may
-// appear later.
+// New prepares the config's agents and checks: it validates the config, resolves run_as and
+// creates the caches' root. The error has all problems of the config. Missing programs and
+// variables are only warned of, because they may appear later.
 func New(cfg Config, opts Options) (*Set, error) {
 	if faults := cfg.Problems(); len(faults) > 0 {
 		errs := make([]error, len(faults))
@@ -166,7 +165,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// readSecrets reads all that is to be masked.
+// readSecrets reads all values that have to be masked.
 func (s *Set) readSecrets() error {
 	var values []string
 	for _, name := range s.config.secretNames() {
@@ -186,11 +185,11 @@ func (s *Set) readSecrets() error {
 	return nil
 }
 
-// roomUser is the user of rooms below a worker that runs as root and has no run_as: an id that
-// no account of a host has by convention.
+// roomUser is the user of rooms if the worker runs as root and has no run_as: an id that no
+// account has by convention.
 var roomUser = room.Account{Name: "64100", UID: 64100, GID: 64100}
 
-// isolate finds out whether rooms can be had.
+// isolate checks whether rooms are available.
 func (s *Set) isolate() error {
 	if s.config.Isolation == IsolationNone {
 		return nil
@@ -218,12 +217,12 @@ func (s *Set) isolate() error {
 const (
 	// tryPrefix begins the names of the directories of tryLayers.
 	tryPrefix = ".try-"
-	// tryAge is how long such a directory is surely in use.
+	// tryAge is the age from which such a directory is not in use any more.
 	tryAge = time.Hour
 )
 
-// tryLayers makes a room over an overlay where agents work: not every file system can hold
-// one.
+// tryLayers creates a room with an overlay below WorkRoot, because not every file system supports
+// overlays.
 func (s *Set) tryLayers() error {
 	if err := os.MkdirAll(s.workRoot, 0o711); err != nil {
 		return err
@@ -233,7 +232,7 @@ func (s *Set) tryLayers() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left there is in nobody's way
+	defer os.RemoveAll(dir) //nolint:errcheck // leftovers are harmless
 	o := &room.Overlay{Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
 	for _, path := range []string{o.Lower[0], o.Upper, o.Work} {
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -252,10 +251,10 @@ func (s *Set) tryLayers() error {
 // HasLayers reports whether rooms can show trees as layers.
 func (s *Set) HasLayers() bool { return s.layers }
 
-// User is who agents run as; nil: the worker's user.
+// User returns the user that agents run as; nil: the worker's user.
 func (s *Set) User() *room.Account { return s.launcher.User }
 
-// Isolation is how agents and checks are separated from the host.
+// Isolation describes how agents and checks are separated from the host.
 func (s *Set) Isolation() spec.Isolation {
 	i := spec.Isolation{Rooms: s.rooms, User: "the worker's user"}
 	if version := room.Landlock(); !s.rooms && version >= room.FloorVersion {
@@ -277,7 +276,7 @@ func (s *Set) Isolation() spec.Isolation {
 	return i
 }
 
-// limits lists what each attempt may use, and what enforces that.
+// limits lists the limits of each attempt, and what enforces them.
 func (s *Set) limits() []spec.Limit {
 	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
 	return slices.Concat(s.launcher.Bounds(s.rooms, s.noCgroups), []spec.Limit{disk}, s.floorLimits())
@@ -292,7 +291,7 @@ func (s *Set) makeCacheRoot() error {
 	}
 	mode := os.FileMode(0o700)
 	if s.config.RunAs != "" {
-		mode = 0o711 // that user has to get through
+		mode = 0o711 // run_as needs access to the directories in it
 	}
 	if err := os.MkdirAll(s.cacheRoot, mode); err != nil {
 		return fmt.Errorf("make the root of the caches: %w", err)
@@ -314,8 +313,8 @@ func (c Config) relative(path string) string {
 	return filepath.Join(dir, path)
 }
 
-// resolve makes a command agent's program absolute if it is relative to the
-// worker file. A bare name stays one.
+// resolve makes a command agent's program absolute if it is relative to the worker file. A name
+// without a slash is not changed.
 func (s *Set) resolve(argv []string) []string {
 	argv = slices.Clone(argv)
 	if strings.Contains(argv[0], "/") {
@@ -324,7 +323,7 @@ func (s *Set) resolve(argv []string) []string {
 	return argv
 }
 
-// warn says what will probably not work.
+// warn logs what will probably not work.
 func (s *Set) warn(log *slog.Logger) {
 	for _, lack := range s.config.Shortages(s.getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
@@ -348,10 +347,9 @@ func (s *Set) warn(log *slog.Logger) {
 	}
 }
 
-// Run does one attempt and returns when the agent and all that it started are
-// gone. A *failures.Failure says how the attempt failed; the outcome then still has
-// its usage and log. A context that ends stops the agent and returns the
-// context's cause.
+// Run does one attempt and returns when the agent and all its descendants have ended. If the
+// attempt fails, the error is a *failures.Failure, and the outcome has its usage and log. If the
+// context ends, Run stops the agent and returns the context's cause.
 func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
@@ -366,19 +364,19 @@ func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	return s.booked(ctx, d, job)
 }
 
-// Breaker is how the breaker of an agent is set, defaults filled in.
+// Breaker returns the settings of an agent's circuit breaker, with defaults.
 func (s *Set) Breaker(agent string) spec.Breaker { return s.config.BreakerOf(agent) }
 
 // Mask replaces every secret that the worker knows.
 func (s *Set) Mask(text string) string { return s.secrets.Mask(text) }
 
-// Secrets lists the values that no artifact may hold, sorted.
+// Secrets returns the values that no artifact may contain, sorted.
 func (s *Set) Secrets() []string { return s.secrets.Values() }
 
 // Limits returns the worker file's limits, defaults filled in.
 func (s *Set) Limits() Limits { return s.config.Limits }
 
-// OfferedAgents is what the worker publishes of its agents.
+// OfferedAgents returns what the worker publishes about its agents.
 func (s *Set) OfferedAgents() map[string]spec.OfferedAgent {
 	offered := make(map[string]spec.OfferedAgent, len(s.config.Agents))
 	for name := range s.config.Agents {
@@ -387,7 +385,7 @@ func (s *Set) OfferedAgents() map[string]spec.OfferedAgent {
 	return offered
 }
 
-// Offered describes one agent; its zero for one that the worker does not have.
+// Offered describes one agent; it is zero if the worker does not have the agent.
 func (s *Set) Offered(name string) spec.OfferedAgent {
 	d, ok := s.config.Agents[name]
 	if !ok {
@@ -411,7 +409,7 @@ func (s *Set) Offered(name string) spec.OfferedAgent {
 	return offered
 }
 
-// OfferedChecks is what the worker publishes of its checks.
+// OfferedChecks returns what the worker publishes about its checks.
 func (s *Set) OfferedChecks() map[string]spec.Digest {
 	offered := make(map[string]spec.Digest, len(s.config.Checks))
 	for name, d := range s.config.Checks {
@@ -420,12 +418,12 @@ func (s *Set) OfferedChecks() map[string]spec.Digest {
 	return offered
 }
 
-// Sweep ends the processes that an earlier attempt in a directory has left.
+// Sweep ends processes of earlier attempts in a directory.
 func (s *Set) Sweep(dir session.WorkDir) error { return s.launcher.Sweep(dir) }
 
-// Removed is how many bytes the removed files take up that processes of an
-// assignment's directories still have open. hidden: there may be others.
+// Removed returns the size of removed files that processes of an assignment's directories still
+// have open, in bytes. hidden: there may be more.
 func (s *Set) Removed(dir session.WorkDir) (bytes int64, hidden bool) { return s.launcher.Removed(dir) }
 
-// EndStopped ends the stopped shims of workers that are gone.
+// EndStopped ends stopped shims of workers that have ended.
 func (s *Set) EndStopped() { s.launcher.EndStoppedShims() }

@@ -11,19 +11,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// attemptTurn is the turn under which an agent that is paid by the attempt books
-// it all.
+// attemptTurn is the turn under which the cost of an attempt is booked for an agent that is paid
+// by the attempt.
 const attemptTurn = 0
 
-// booked runs an attempt of an agent that is paid by the attempt, and books what
-// it cost: what it may cost is set aside before the program starts. An attempt
-// that cannot be paid for is not started. One that was cut off, and of which
-// nobody knows what it cost, stays unsettled with an estimate.
+// booked runs an attempt of an agent that is paid by the attempt, and books its cost. The
+// estimated cost is reserved before the program starts. If it cannot be reserved, the attempt is
+// not started. An interrupted attempt with unknown cost stays unsettled with an estimate.
 func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	aside := cost.Amount(d.Reserve)
-	estimate := anyhow(aside)
+	estimate := usageOfAmount(aside)
 	if aside == (cost.Amount{}) {
-		estimate = d.unreported(unknownTime)
+		estimate = d.estimateUnreported(unknownTime)
 	}
 	var call *programCall
 	if d.Preset != "" {
@@ -47,12 +46,12 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 	}
 	got, err := s.attempt(ctx, d, job, call, nil)
 	got.out.Usage = d.priced(got.out.Usage)
-	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
+	end := context.WithoutCancel(ctx) // book the cost in any case
 	var booking error
 	switch {
 	case !got.known:
 		if got.estimate == (cost.Usage{}) && paid.Granted() != (cost.Amount{}) {
-			got.estimate = atMost(d.unreported(s.now().Sub(began)), paid.Granted())
+			got.estimate = limitEstimate(d.estimateUnreported(s.now().Sub(began)), paid.Granted())
 		}
 		booking = paid.Unsettle(end, got.out.Usage, d.priced(got.estimate))
 	case err != nil && got.out.Usage == cost.Usage{}: // which is not what the next one costs
@@ -66,25 +65,26 @@ func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (sessio
 	return got.out, err
 }
 
-// anyhow is an amount as a usage: nobody knows how it would divide up.
-func anyhow(a cost.Amount) cost.Usage { return cost.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
+// usageOfAmount converts an amount into a usage. Its division into kinds of tokens is arbitrary.
+func usageOfAmount(a cost.Amount) cost.Usage {
+	return cost.Usage{OutputTokens: a.Tokens, CostUSD: a.USD}
+}
 
-// What a program that says nothing of its usage counts for until a person settles it:
-// a prompt, and what an agent reads and writes in a second of work.
+// The estimated usage of a program that reports none, until a person settles it: a prompt, and
+// the tokens that an agent reads and writes in a second.
 const (
 	unreportedPrompt = 4000
 	unreportedRead   = 500
 	unreportedWrite  = 50
-	// unknownTime stands for the time that an attempt has worked whose worker was
-	// lost.
+	// unknownTime is the assumed duration of an attempt whose worker was lost.
 	unknownTime = time.Minute
 )
 
-// usualPrices are used in such estimates for an agent that has no prices.
+// usualPrices are the assumed prices for an agent without prices.
 var usualPrices = cost.Prices{Input: 3_000_000_000, Output: 15_000_000_000}
 
-// unreported estimates what a program has used in a time.
-func (d Definition) unreported(worked time.Duration) cost.Usage {
+// estimateUnreported estimates the usage of a program that has worked for this time.
+func (d Definition) estimateUnreported(worked time.Duration) cost.Usage {
 	seconds := int64(worked / time.Second)
 	u := d.priced(cost.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
 	if d.Prices == nil {
@@ -93,9 +93,9 @@ func (d Definition) unreported(worked time.Duration) cost.Usage {
 	return u
 }
 
-// atMost cuts an estimate to what was set aside. Money is estimated only where it is
-// limited; so many tokens are worth knowing in any case.
-func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
+// limitEstimate limits an estimate to the reserved amount. Money is estimated only if it is limited;
+// tokens are always estimated.
+func limitEstimate(u cost.Usage, granted cost.Amount) cost.Usage {
 	if granted.Tokens > 0 && u.Tokens() > granted.Tokens {
 		u.OutputTokens = min(u.OutputTokens, granted.Tokens)
 		u.InputTokens = granted.Tokens - u.OutputTokens
@@ -104,8 +104,8 @@ func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 	return u
 }
 
-// Unpriced reports whether nobody can say what an agent's tokens cost: neither its
-// provider's prices nor its own nor, as other programs may, the agent itself.
+// Unpriced reports whether the cost of an agent's tokens is unknown: neither its provider nor its
+// definition has prices, and its program does not report costs.
 func (c Config) Unpriced(agent string) bool {
 	d := c.Agents[agent]
 	if names := d.providers(); len(names) > 0 {
@@ -114,8 +114,8 @@ func (c Config) Unpriced(agent string) bool {
 	return d.Prices == nil && (d.Preset == preset.Codex || d.Preset == preset.Gemini)
 }
 
-// priced is a usage with its cost: what the agent itself said of it, or else
-// what it costs at the definition's prices.
+// priced adds the cost to a usage: the cost that the agent has reported, or the cost at the
+// definition's prices.
 func (d Definition) priced(u cost.Usage) cost.Usage {
 	if u.CostUSD == 0 && d.Prices != nil {
 		u.CostUSD = d.Prices.Cost(u, "")

@@ -13,31 +13,30 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Check runs a check in job.Tree, which it may write to, and returns when it and
-// all that it started are gone. Exit status 0 passes. Anything else is a
-// *failures.Failure, whose output is the end of what the check printed; the outcome
-// then still has the log. A context that ends stops the check and returns the
-// context's cause.
+// Check runs a check in job.Tree, which it may write to. It returns when the check and all its
+// descendants have ended. Exit status 0 passes. Otherwise the error is a *failures.Failure with
+// the end of the check's output, and the outcome has the log. If the context ends, Check stops
+// the check and returns the context's cause.
 func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
 	subject := "check " + job.Check
 	d, ok := s.config.Checks[job.Check]
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
 	}
-	if f := s.holds(subject, d.Network); f != nil {
+	if f := s.networkFailure(subject, d.Network); f != nil {
 		return session.Outcome{}, f
 	}
 	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
-		return session.Outcome{}, broken(subject, err)
+		return session.Outcome{}, hostFailure(subject, err)
 	}
 	at := s.place(dirs, needs{argv: d.Argv, caches: d.Caches, network: d.Network})
 	env, err := s.environment(at, d.Env, d.Caches)
 	if err != nil {
-		return session.Outcome{}, broken(subject, err)
+		return session.Outcome{}, hostFailure(subject, err)
 	}
-	if err := s.own(dirs); err != nil {
-		return session.Outcome{}, broken(subject, err)
+	if err := s.chown(dirs); err != nil {
+		return session.Outcome{}, hostFailure(subject, err)
 	}
 	e := s.launcher.Run(ctx, procgroup.Process{
 		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
@@ -48,7 +47,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	return out, err
 }
 
-// checkFailure says why a check failed; nil if it passed.
+// checkFailure returns why a check failed; nil if it passed.
 func (s *Set) checkFailure(subject string, d CheckDefinition, e procgroup.Result) *failures.Failure {
 	failure := s.endedBadly(subject, e)
 	if failure == nil {
@@ -71,5 +70,5 @@ func (s *Set) checkFailure(subject string, d CheckDefinition, e procgroup.Result
 	return failure
 }
 
-// Keep lists the patterns of files that a check may leave.
+// Keep returns the patterns of files that a check may leave in the tree.
 func (s *Set) Keep(check string) []string { return s.config.Checks[check].Keep }

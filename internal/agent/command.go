@@ -23,16 +23,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// ran is how an attempt went.
-type ran struct {
+// attemptResult is the result of an attempt.
+type attemptResult struct {
 	out session.Outcome
-	// known: the outcome's usage is all that the attempt has cost. If it is not,
-	// estimate is what it costs besides; zero: nobody knows.
+	// known: the outcome's usage is the whole cost of the attempt. If not, estimate is the
+	// additional cost; zero: unknown.
 	known    bool
 	estimate cost.Usage
 }
 
-// encodeBrief is the document that a command agent reads.
+// encodeBrief returns the document that a command agent reads.
 func encodeBrief(b session.Brief) ([]byte, error) {
 	if b.Decisions == nil {
 		b.Decisions = map[string]string{}
@@ -42,27 +42,27 @@ func encodeBrief(b session.Brief) ([]byte, error) {
 	}
 	var data bytes.Buffer
 	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false) // agents in shell read < as it is
+	e.SetEscapeHTML(false) // easier to read for shell scripts
 	if err := e.Encode(b); err != nil {
 		return nil, fmt.Errorf("encode the brief: %w", err)
 	}
 	return data.Bytes(), nil
 }
 
-// stage is what is prepared for an attempt.
+// stage is the preparation of an attempt.
 type stage struct {
 	place
 	env     []string
 	box     *resultBox
 	timeout time.Duration
-	// call is what a preset's program uses.
+	// call is the usage of a preset's program.
 	call *programCall
-	// via is the way to the gateway; nil: there is none.
-	via *passage
+	// via is the attempt's access to the gateway; nil: none.
+	via *gatewayAccess
 }
 
-// process is the agent's process, without what differs by program. It is stopped for a failure
-// that halt gets.
+// process returns the agent's process, without parts that differ by program. A failure that is
+// sent to halt stops the process.
 func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, halt chan *failures.Failure) {
 	p = procgroup.Process{
 		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(),
@@ -76,16 +76,16 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 	return p, halt
 }
 
-// stage prepares the directories, the environment, the place for the result
-// and, if the agent wants it, the repository. The caller closes the box.
-func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *passage) (*stage, session.Outcome, error) {
+// stage prepares the directories, the environment, the place for the result and, if the agent
+// wants it, the repository. The caller must close the box.
+func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
-	if f := s.holds(subject, d.Network); f != nil {
+	if f := s.networkFailure(subject, d.Network); f != nil {
 		return nil, session.Outcome{}, f
 	}
 	dirs := job.WorkDir
 	if err := checkDirs(dirs); err != nil {
-		return nil, session.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
 	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network, mounts: d.mounts()})
 	if via != nil {
@@ -94,29 +94,29 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *pas
 			err = writeSettings(dirs.Home, program)
 		}
 		if err != nil {
-			return nil, session.Outcome{}, broken(subject, err)
+			return nil, session.Outcome{}, hostFailure(subject, err)
 		}
 	}
 	env, err := s.environment(at, d.Env, d.Caches)
 	if err != nil {
-		return nil, session.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
-	if !job.Continues && !dirs.New { // what an earlier attempt has left in TMPDIR
+	if !job.Continues && !dirs.New { // remove files of an earlier attempt
 		if err := errors.Join(removeAll(dirs.Tmp), os.Mkdir(dirs.Tmp, 0o700)); err != nil {
-			return nil, session.Outcome{}, broken(subject, err)
+			return nil, session.Outcome{}, hostFailure(subject, err)
 		}
 	}
-	if err := s.own(dirs); err != nil {
-		return nil, session.Outcome{}, broken(subject, err)
+	if err := s.chown(dirs); err != nil {
+		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
 	if d.Preset == "" || !job.Continues {
 		if err := preset.ForgetConversation(job.Home); err != nil {
-			return nil, session.Outcome{}, broken(subject, err)
+			return nil, session.Outcome{}, hostFailure(subject, err)
 		}
 	}
 	box, err := newResultBox(dirs.Home, s.launcher.User)
 	if err != nil {
-		return nil, session.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
 	if d.Git {
 		if out, err := s.commit(ctx, at, env, job.Lock); err != nil {
@@ -130,11 +130,11 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *pas
 	}, session.Outcome{}, nil
 }
 
-// attempt runs an agent that is a program, and reads its end.
-func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *passage) (ran, error) {
+// attempt runs an agent that is a program, and evaluates its result.
+func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *gatewayAccess) (attemptResult, error) {
 	st, out, err := s.stage(ctx, d, job, via)
 	if err != nil {
-		return ran{out: out, known: true}, err
+		return attemptResult{out: out, known: true}, err
 	}
 	defer st.box.close()
 	if d.Preset != "" {
@@ -143,7 +143,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	}
 	brief, err := encodeBrief(job.Brief)
 	if err != nil {
-		return ran{known: true}, err
+		return attemptResult{known: true}, err
 	}
 	p, _ := st.process(d, job)
 	p.Argv, p.Stdin = s.resolve(d.Argv), brief
@@ -151,7 +151,8 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	return s.judge("agent "+job.Agent, e, st.box)
 }
 
-// launch runs the agent's process. With a gateway, its log has all calls then.
+// launch runs the agent's process. If there is a gateway, its log contains all calls when launch
+// returns.
 func (s *Set) launch(ctx context.Context, p procgroup.Process, st *stage) procgroup.Result {
 	e := s.launcher.Run(ctx, p)
 	if st.via != nil {
@@ -167,23 +168,22 @@ func smaller(a, b time.Duration) time.Duration {
 	return a
 }
 
-// judge turns the end of an agent into the attempt's outcome.
-func (s *Set) judge(subject string, e procgroup.Result, box *resultBox) (ran, error) {
+// judge determines the attempt's outcome from the end of an agent's process.
+func (s *Set) judge(subject string, e procgroup.Result, box *resultBox) (attemptResult, error) {
 	r, wrong := box.result()
 	failure := s.failed(subject, e)
-	// What it says about a failure is the cause of its exit status. If it was
-	// stopped or killed, it is a leftover.
+	// The result's error is the cause of the exit status. If the process was stopped or killed,
+	// the result is not final.
 	if r.Error != nil && e.EndedItself() && e.Signal == 0 {
 		failure = s.reported(subject, r.Error, e)
 	}
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: r.Usage != (cost.Usage{}) || e.Exited()}, err
+	return attemptResult{out: out, known: r.Usage != (cost.Usage{}) || e.Exited()}, err
 }
 
-// outcome makes an attempt's outcome of what an agent left. wrong says why its
-// result is refused; nil: it is not. failure is how the attempt failed without
-// that; nil: it did not. What a failed attempt used is counted as long as it can
-// be read.
+// outcome returns an attempt's outcome. wrong is why the result is not valid; nil: it is valid.
+// failure is how the attempt failed apart from that; nil: it did not. The usage of a failed
+// attempt is counted if it can be read.
 func (s *Set) outcome(subject string, e procgroup.Result, r result, wrong error, failure *failures.Failure) (session.Outcome, error) {
 	if failure == nil && wrong != nil {
 		failure = &failures.Failure{
@@ -221,7 +221,7 @@ func complete(out *session.Outcome, e procgroup.Result, failure *failures.Failur
 	return nil
 }
 
-// failed says why a process did not succeed, from its end alone; nil if it did.
+// failed returns why a process did not succeed, from its end alone; nil if it did.
 func (s *Set) failed(subject string, e procgroup.Result) *failures.Failure {
 	f := s.endedBadly(subject, e)
 	if f != nil {
@@ -245,7 +245,7 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		return &failures.Failure{Category: e.Stopped.Category, Message: s.message("%s %s", subject, e.Stopped.Message)}
 	case e.StartError != "":
 		f := fail(failures.ResourceError, "cannot %s", e.StartError)
-		f.Final = !e.Temporary // a program that is missing is a person's to fix
+		f.Final = !e.Temporary // only a person can install a missing program
 		return f
 	case e.ThreadsExceeded != 0:
 		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)
@@ -266,7 +266,7 @@ func colon(line string) string {
 	return ": " + line
 }
 
-// reported is the failure that an agent's own result tells of.
+// reported converts the error in an agent's result into a failure.
 func (s *Set) reported(subject string, r *resultError, e procgroup.Result) *failures.Failure {
 	f := &failures.Failure{
 		Category: failures.Category(cmp.Or(string(r.Category), string(failures.Unknown))),
@@ -282,8 +282,8 @@ func (s *Set) reported(subject string, r *resultError, e procgroup.Result) *fail
 	return f
 }
 
-// refuseSecrets fails decisions that hold a secret: they would travel through
-// histories, and masked they would be wrong.
+// refuseSecrets returns a failure if a decision contains a secret. Decisions are part of
+// histories, and masking would change their meaning.
 func (s *Set) refuseSecrets(subject string, decisions map[string]string) *failures.Failure {
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		if s.secrets.In(name) || s.secrets.In(decisions[name]) {
@@ -296,7 +296,7 @@ func (s *Set) refuseSecrets(subject string, decisions map[string]string) *failur
 	return nil
 }
 
-// maskedReasons are the reasons for which work is sent back, fit to be told.
+// maskedReasons masks and bounds the reasons for which work is sent back.
 func (s *Set) maskedReasons(reasons []string) []string {
 	out := make([]string, len(reasons))
 	for i, reason := range reasons {
@@ -307,6 +307,6 @@ func (s *Set) maskedReasons(reasons []string) []string {
 
 // message makes a failure's message: one masked line of bounded length.
 func (s *Set) message(format string, args ...any) string {
-	// Masked first, because a secret may have more than one space in a row.
+	// Mask first, because safetext.Line merges spaces, and a secret may contain several spaces.
 	return textfmt.Shorten(s.Mask(safetext.Line(s.Mask(fmt.Sprintf(format, args...)))), session.MaxMessage)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// defaultPath is where programs are looked for when the worker has no PATH.
+// defaultPath is the PATH of processes if the worker has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// checkDirs refuses directories that the caller has not prepared.
+// checkDirs returns an error for directories that the caller has not prepared.
 func checkDirs(p session.WorkDir) error {
 	for _, d := range []struct{ what, path string }{{"Dir", p.Tree}, {"Home", p.Home}, {"Tmp", p.Tmp}} {
 		if !filepath.IsAbs(d.path) {
@@ -37,8 +37,8 @@ func checkDirs(p session.WorkDir) error {
 // path is the PATH of agents and checks.
 func (s *Set) path() string { return cmp.Or(s.getenv("PATH"), defaultPath) }
 
-// environment returns all that a process sees: what every one gets, the named
-// variables of the worker's environment, and the caches.
+// environment returns the environment of a process: the variables that every process gets, the
+// named variables of the worker's environment, and those of the caches.
 func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 	values := map[string]string{
 		"PATH":                    s.path(),
@@ -75,7 +75,7 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 	return env, nil
 }
 
-// cache makes the shared directory of that name.
+// cache creates the shared directory of this name.
 func (s *Set) cache(name string) (string, error) {
 	dir := filepath.Join(s.cacheRoot, name)
 	err := os.Mkdir(dir, 0o700)
@@ -88,8 +88,8 @@ func (s *Set) cache(name string) (string, error) {
 	return dir, nil
 }
 
-// broken turns an error of the worker's own machine into a failure.
-func broken(what string, err error) *failures.Failure {
+// hostFailure converts an error of the worker's host into a failure.
+func hostFailure(what string, err error) *failures.Failure {
 	return &failures.Failure{
 		Category: failures.ResourceError,
 		Message:  textfmt.Shorten(what+": "+err.Error(), session.MaxMessage),

@@ -29,8 +29,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Gateway is a worker's gateway. It outlives a [Set], and with it what is counted towards the
-// limits of providers.
+// Gateway is a worker's gateway to providers. It is kept when the worker file is reloaded and a
+// new [Set] is made, with its counts for the limits of providers.
 type Gateway struct {
 	*gateway.Gateway
 
@@ -43,7 +43,7 @@ func NewGateway(now func() time.Time, log *slog.Logger) *Gateway {
 	return &Gateway{Gateway: gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
 }
 
-// listen returns the gateway's address on the host. It listens there from the first call on.
+// listen returns the gateway's address on the host. The first call starts to listen.
 func (g *Gateway) listen() (address string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,7 +58,7 @@ func (g *Gateway) listen() (address string, err error) {
 	return g.address, nil
 }
 
-// UseProviders has the gateway serve the set's providers.
+// UseProviders makes the gateway serve the set's providers.
 func (s *Set) UseProviders() {
 	var all []gateway.Provider
 	for name, p := range s.config.Providers {
@@ -78,11 +78,11 @@ func (s *Set) UseProviders() {
 	s.gateway.Use(all)
 }
 
-// apiVariables are the variables of a format's programs.
+// apiVariables are the environment variables of programs for a format.
 type apiVariables struct {
 	// baseURL and key are set for agents with a gateway.
 	baseURL, key string
-	// others would lead a program past the gateway, or give it a key.
+	// others would make a program bypass the gateway, or give it a key.
 	others []string
 }
 
@@ -92,7 +92,7 @@ var variablesOf = map[wire.API]apiVariables{
 	wire.Gemini:    {"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", []string{"GOOGLE_API_KEY", "GOOGLE_GENAI_USE_GCA", "GOOGLE_GENAI_USE_VERTEXAI"}},
 }
 
-// gateway checks what an agent says of its gateway.
+// gateway checks the gateway of an agent.
 func (v *validator) gateway(path string, d Definition) {
 	formats := map[wire.API]string{}
 	for i, name := range d.Gateway {
@@ -121,8 +121,8 @@ func (v *validator) gateway(path string, d Definition) {
 	}
 }
 
-// withheld reports whether a variable holds a key, or the address of a provider whose format the
-// agent has through the gateway.
+// withheld reports whether a variable contains a key, or the address of a provider whose format
+// the agent uses through the gateway.
 func (v *validator) withheld(formats map[wire.API]string, name string) bool {
 	for _, p := range v.config.Providers {
 		if p.KeyEnv == name {
@@ -137,7 +137,7 @@ func (v *validator) withheld(formats map[wire.API]string, name string) bool {
 	return false
 }
 
-// withhold keeps the keys of providers from the rooms, and from agents with a gateway.
+// withhold hides the keys of providers from rooms and from agents with a gateway.
 func (s *Set) withhold() (err error) {
 	for agent, d := range s.config.Agents {
 		for _, name := range d.Env {
@@ -163,7 +163,7 @@ func (s *Set) withhold() (err error) {
 	return err
 }
 
-// shows reports whether rooms show a directory for what it is itself.
+// shows reports whether rooms show a directory of the host under its own path.
 func (s *Set) shows(dir string) bool {
 	argvs := [][]string{}
 	for _, d := range s.config.Agents {
@@ -179,21 +179,21 @@ func (s *Set) shows(dir string) bool {
 // gatewayPort is the port of the gateway in a room with a network of its own.
 const gatewayPort = 3129
 
-// passage is the way of an attempt to the gateway.
-type passage struct {
+// gatewayAccess is an attempt's access to the gateway.
+type gatewayAccess struct {
 	*gateway.Access
 	bill bill
-	// secrets are the set's, and the token.
+	// secrets are the set's secrets and the token.
 	secrets *secrets.Set
-	// log is the log of the process at work; nil: there is none.
+	// log is the log of the running process; nil: none.
 	log atomic.Pointer[procgroup.Capture]
-	// failed gets the failure that ends the attempt, and halt stops its program then.
+	// failed gets the failure that ends the attempt. Then halt stops its program.
 	failed, halt chan *failures.Failure
 }
 
 // openPassage gives an attempt access to the gateway until it is closed.
-func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *passage {
-	via := &passage{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
+func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *gatewayAccess {
+	via := &gatewayAccess{failed: make(chan *failures.Failure, 1), halt: make(chan *failures.Failure, 1)}
 	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.gateway.Open(ctx, gateway.Attempt{
@@ -211,15 +211,15 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *p
 }
 
 // Write adds an item of the transcript to the log.
-func (via *passage) Write(item []byte) (int, error) {
+func (via *gatewayAccess) Write(item []byte) (int, error) {
 	if log := via.log.Load(); log != nil {
 		log.Print(strings.TrimSuffix(string(item), "\n"))
 	}
 	return len(item), nil
 }
 
-// connect has the programs of a place reach the gateway.
-func (s *Set) connect(at *place, d Definition, via *passage) (err error) {
+// connect makes the gateway reachable for the programs of a place.
+func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
 	address := fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)
 	if at.room != nil && at.room.Network == room.NetworkNone {
 		at.services = append(at.services, procgroup.Service{Port: gatewayPort, Serve: func(l net.Listener, log *procgroup.Capture) {
@@ -252,8 +252,8 @@ func (s *Set) connect(at *place, d Definition, via *passage) (err error) {
 	return nil
 }
 
-// writeSettings writes the file below HOME that a preset's program needs to use the gateway, unless
-// there is one.
+// writeSettings writes the file below HOME that a preset's program needs to use the gateway,
+// unless it exists.
 func writeSettings(home string, program preset.Program) error {
 	name, text := program.Settings()
 	if name == "" {

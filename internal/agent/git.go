@@ -16,8 +16,8 @@ import (
 
 const (
 	gitTimeout = 5 * time.Minute
-	// gitScript makes the directory a repository with all of it committed. What
-	// an agent may have left in HOME has no say.
+	// gitScript makes the directory a repository and commits everything. It ignores git's
+	// configuration in HOME, which an agent may have changed.
 	gitScript = `git init --quiet --initial-branch=main --template= &&
 git config user.name Maestro &&
 git config user.email maestro@localhost &&
@@ -25,16 +25,16 @@ git add --all --force &&
 git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-empty --no-verify --message 'The input of this assignment'`
 )
 
-// commit makes the directory a repository with its input committed. Where there
-// is a repository already, an attempt continues from the files of the last one,
-// and it stays as it is. Like the agent it runs below a shim.
+// commit makes the directory a repository with its input committed. If there is a repository
+// already, the attempt continues from the files of the last one, and the repository is not
+// changed. Like the agent, git runs below a shim.
 func (s *Set) commit(ctx context.Context, at place, env []string, lock session.Lock) (session.Outcome, error) {
 	_, err := os.Lstat(filepath.Join(at.host.Tree, ".git"))
 	if err == nil {
 		return session.Outcome{}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return session.Outcome{}, broken("prepare the repository", err)
+		return session.Outcome{}, hostFailure("prepare the repository", err)
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
 	e := s.launcher.Run(ctx, procgroup.Process{

@@ -12,8 +12,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// metered runs an attempt of an agent with a gateway, which books its calls one by one. A failure
-// that the gateway has told the program of is the attempt's, whatever the program makes of it.
+// metered runs an attempt of an agent with a gateway, which books its calls one by one. If the
+// gateway has ended the attempt with a failure, this is the attempt's failure, however the
+// program ends.
 func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	if job.Calls == nil {
 		return session.Outcome{}, errors.New("an agent with a gateway needs a journal for its calls")
@@ -35,7 +36,7 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 	select {
 	case f := <-via.failed:
 		if ctx.Err() == nil {
-			err = s.ofGateway(f, err)
+			err = s.gatewayFailure(f, err)
 		}
 	default:
 		if exact && err == nil && said != (cost.Usage{}) {
@@ -45,8 +46,9 @@ func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (sessi
 	return got.out, err
 }
 
-// ofGateway is the failure of an attempt that the gateway has ended. err is how the program ended.
-func (s *Set) ofGateway(f *failures.Failure, err error) *failures.Failure {
+// gatewayFailure returns the failure with which the gateway has ended an attempt. err is how the
+// program ended.
+func (s *Set) gatewayFailure(f *failures.Failure, err error) *failures.Failure {
 	ended := *f
 	ended.Message = s.message("%s", f.Message)
 	var program *failures.Failure
@@ -56,7 +58,7 @@ func (s *Set) ofGateway(f *failures.Failure, err error) *failures.Failure {
 	return &ended
 }
 
-// compare reports where a program's own count of its tokens is another than the provider's.
+// compare reports a difference between a program's own count of its tokens and the provider's.
 func (s *Set) compare(agent string, said, counted cost.Usage) {
 	said.CostUSD, counted.CostUSD = 0, 0
 	if said == counted {
@@ -69,25 +71,26 @@ func (s *Set) compare(agent string, said, counted cost.Usage) {
 	}
 }
 
-// bill adds up what the calls of an attempt cost.
+// bill adds up the costs of the calls of an attempt.
 type bill struct {
 	session.Calls
 
 	mu sync.Mutex
-	// booked is what was booked, stored what answers had cost that were given out again.
+	// booked is the booked cost. stored is the cost of stored answers that were delivered again.
 	booked, stored cost.Usage
-	// uncertain: it is not known of every call what it has cost, or whether its answer has reached the program.
+	// uncertain: the cost of some call is unknown, or whether its answer has reached the program.
 	uncertain bool
 }
 
-// sum is what was booked. exact: that is what the answers cost that the program got.
+// sum returns the booked cost. exact reports whether it is the cost of exactly the answers that
+// the program received.
 func (b *bill) sum() (booked cost.Usage, exact bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.booked, !b.uncertain
 }
 
-// answered is what the answers have cost that the program got.
+// answered returns the cost of the answers that the program received.
 func (b *bill) answered() cost.Usage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +113,7 @@ func (b *bill) Stored(ctx context.Context, turn int, request spec.Digest) (*sess
 	return found, err
 }
 
-// Undelivered has an answer given out again.
+// Undelivered marks an answer to be delivered again.
 func (b *bill) Undelivered(call int64) {
 	b.add(&b.stored, cost.Usage{}, true)
 	b.Calls.Undelivered(call)
@@ -143,7 +146,7 @@ func (c billed) Abandon(ctx context.Context, used cost.Usage) error {
 	return c.Call.Abandon(ctx, used)
 }
 
-// Unsettle books a call of which not all is known.
+// Unsettle books a call whose cost is not completely known.
 func (c billed) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
 	c.bill.add(&c.bill.booked, used, true)
 	return c.Call.Unsettle(ctx, used, estimate)

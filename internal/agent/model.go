@@ -17,12 +17,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// idleConnections is how many connections to one provider are kept for the next
-// calls.
+// idleConnections is how many idle connections to a provider are kept.
 const idleConnections = 64
 
-// newTransport is what calls of models go through. Proxies are those of the
-// worker's environment.
+// newTransport returns the transport for calls of models. It uses the proxies in the worker's
+// environment.
 func newTransport() http.RoundTripper {
 	t, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -33,8 +32,7 @@ func newTransport() http.RoundTripper {
 	return t
 }
 
-// converse does an attempt of a model. Its calls are booked one by one, by the
-// conversation itself.
+// converse does an attempt of a model. The conversation books its calls one by one.
 func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	p := s.config.Providers[d.Provider]
 	provider, err := s.adapter(p, d.Provider)
@@ -66,7 +64,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	return out, err
 }
 
-// adapter makes the adapter of a provider's format, with its key.
+// adapter returns the adapter for a provider's format, with its key.
 func (s *Set) adapter(p Provider, name string) (llm.Provider, error) {
 	key := s.keys[name]
 	if key.err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Network is what processes reach in a room: host, none, or a list of hosts. Left out (empty), it
-// is host.
+// Network is what processes reach in a room: host, none, or a list of hosts. Empty means host.
 type Network []string
 
 // UnmarshalText reads a word.
@@ -23,7 +22,7 @@ func (n *Network) UnmarshalText(word []byte) error {
 	return nil
 }
 
-// word is the network without a list.
+// word returns the network mode of the room.
 func (n Network) word() room.Network {
 	if len(n) == 0 || slices.Equal(n, Network{string(room.NetworkHost)}) {
 		return room.NetworkHost
@@ -31,7 +30,7 @@ func (n Network) word() room.Network {
 	return room.NetworkNone
 }
 
-// list is the network's list of hosts; nil: it is a word.
+// list returns the network's list of hosts; nil: it is a word.
 func (n Network) list() []string {
 	if n.word() == room.NetworkHost || slices.Equal(n, Network{string(room.NetworkNone)}) {
 		return nil
@@ -39,7 +38,7 @@ func (n Network) list() []string {
 	return n
 }
 
-// hosts is the list of hosts. What is none has been refused with the file.
+// hosts returns the parsed list of hosts. Validation has rejected invalid ones.
 func (n Network) hosts() (hosts []egress.Host) {
 	for _, text := range n.list() {
 		if h, err := egress.ParseHost(text); err == nil {
@@ -49,7 +48,7 @@ func (n Network) hosts() (hosts []egress.Host) {
 	return hosts
 }
 
-// network checks a network: that rooms may hold it, and that its hosts are such.
+// network checks a network and its hosts.
 func (v *validator) network(path string, n Network) {
 	if n.word() == room.NetworkHost {
 		return
@@ -68,7 +67,7 @@ func (v *validator) network(path string, n Network) {
 // proxyPort is the port of the proxy in a room.
 const proxyPort = 3128
 
-// allowOnly makes the hosts of a list reachable in a room, and nothing else.
+// allowOnly makes only the hosts of a list reachable in a room.
 func (p *place) allowOnly(hosts []egress.Host, s *Set) {
 	proxy := egress.New(hosts, s.egress)
 	p.services = append(p.services, procgroup.Service{Port: proxyPort, Serve: func(l net.Listener, log *procgroup.Capture) {
@@ -81,9 +80,9 @@ func (p *place) allowOnly(hosts []egress.Host, s *Set) {
 	}
 }
 
-// holds is the failure of a process whose network is restricted where there are no rooms; nil:
+// networkFailure returns the failure of a process whose network is restricted if there are no rooms; nil:
 // it can be started.
-func (s *Set) holds(subject string, n Network) *failures.Failure {
+func (s *Set) networkFailure(subject string, n Network) *failures.Failure {
 	if s.rooms || n.word() == room.NetworkHost {
 		return nil
 	}
@@ -93,8 +92,8 @@ func (s *Set) holds(subject string, n Network) *failures.Failure {
 	}
 }
 
-// Restricted lists the agents and checks whose network is restricted. They are not started
-// where there are no rooms.
+// Restricted lists the agents and checks whose network is restricted. They are not started if
+// there are no rooms.
 func (c Config) Restricted() (subjects []string) {
 	for name, d := range c.Agents {
 		if d.Network.word() != room.NetworkHost {

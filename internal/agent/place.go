@@ -12,23 +12,24 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// place is where a process works: directories on the host, and the paths by which the process
-// knows them. They are the same without a room.
+// place has the directories of a process on the host, and their paths in its room. Without a room
+// both are the same.
 type place struct {
 	host, inside session.WorkDir
 	room         *room.Layout
 	// floor bounds a process without a room; nil in a room.
 	floor *room.Floor
-	// services are servers of the worker in the room, and variables what they need in the
-	// environment.
+	// services are servers of the worker in the room, and variables the environment variables for
+	// them.
 	services  []procgroup.Service
 	variables map[string]string
-	// bundle is the host's file of the authorities that the room trusts; empty: the system's.
+	// bundle is the host's file of the certificate authorities that the room trusts; empty: those
+	// of the system.
 	bundle string
 }
 
-// own gives the directories to the user that agents run as.
-func (s *Set) own(dirs session.WorkDir) error {
+// chown makes the user that agents run as the owner of the directories.
+func (s *Set) chown(dirs session.WorkDir) error {
 	all := []string{dirs.Tree, dirs.Home, dirs.Tmp}
 	if dirs.Layers != nil {
 		all = append(all, dirs.Layers.Work)
@@ -36,16 +37,16 @@ func (s *Set) own(dirs session.WorkDir) error {
 	return s.launcher.User.Chown(all...)
 }
 
-// needs is what a process needs of its room.
+// needs is what a process needs in its room.
 type needs struct {
 	argv    []string
 	caches  []string
 	network Network
-	// mounts: its program makes a sandbox with mounts.
+	// mounts: its program creates a sandbox with mounts.
 	mounts bool
 }
 
-// place returns where a process works, in a room if the set uses rooms.
+// place returns the place of a process, in a room if the set uses rooms.
 func (s *Set) place(dirs session.WorkDir, n needs) place {
 	if !s.rooms {
 		return place{host: dirs, inside: dirs, floor: s.floor(dirs, n)}
@@ -76,7 +77,8 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 	return at
 }
 
-// shown are the paths of the host that a process sees besides the system's and its own.
+// shown returns the paths of the host that a process sees in addition to the system's and its
+// own.
 func (s *Set) shown(n needs) (mounts []room.Mount) {
 	for _, dir := range s.programDirs(n.argv) {
 		mounts = append(mounts, room.Mount{Source: dir, Target: dir})
@@ -87,8 +89,9 @@ func (s *Set) shown(n needs) (mounts []room.Mount) {
 	return mounts
 }
 
-// floor is what a process without a room may change and read. Toolchains in the worker's HOME are
-// more than PATH's directories: the whole directory of HOME that contains one is shown.
+// floor returns the Landlock rules of a process without a room. A toolchain in the worker's HOME
+// needs more than the directory in PATH, so the whole top-level directory of HOME that contains
+// it is shown.
 func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
 	f := &room.Floor{
 		Own:   []string{dirs.Tree, dirs.Home, dirs.Tmp, resultDir(dirs.Home)},
@@ -111,7 +114,7 @@ func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
 	return f
 }
 
-// floorLimits are what Landlock bounds, in rooms and without.
+// floorLimits describes what Landlock restricts, in rooms and without.
 func (s *Set) floorLimits() []spec.Limit {
 	version, lacks := room.Landlock(), "the kernel has no"
 	if version == 0 && room.Filtered() {
@@ -133,7 +136,7 @@ func (s *Set) floorLimits() []spec.Limit {
 }
 
 // programDirs lists the directories of an argv's program and of its interpreter's script that
-// rooms do not show otherwise. A package of npm is shown with those that it depends on.
+// rooms do not show otherwise. An npm package is shown with the directory of its dependencies.
 func (s *Set) programDirs(argv []string) (dirs []string) {
 	for _, file := range []string{s.inPath(argv[0]), script(argv)} {
 		if !filepath.IsAbs(file) {
@@ -152,11 +155,11 @@ func (s *Set) programDirs(argv []string) (dirs []string) {
 	return dirs
 }
 
-// npmPackages is the end of the path of a directory with packages of npm.
+// npmPackages is the end of the path of a directory of npm packages.
 const npmPackages = "/node_modules"
 
-// inPath is where a program is found that is named without a directory; otherwise, or if it is
-// not found, its name.
+// inPath returns the path of a program that is named without a directory. If it has a directory
+// or is not found, the name is returned.
 func (s *Set) inPath(program string) string {
 	if strings.Contains(program, "/") {
 		return program
@@ -167,7 +170,7 @@ func (s *Set) inPath(program string) string {
 	return program
 }
 
-// evalLinks is the path without links; the path itself if that is not known.
+// evalLinks returns the path without links, or the path itself if it cannot be resolved.
 func evalLinks(path string) string {
 	if full, err := filepath.EvalSymlinks(path); err == nil {
 		return full

@@ -16,16 +16,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/room"
 )
 
-// Shortage is something that a worker file needs of the machine and environment that
-// it is used on, and that is not there.
+// Shortage is something that a worker file requires and that the machine or its environment does
+// not have.
 type Shortage struct {
-	// Of is what needs it: agent NAME or check NAME.
+	// Of is what requires it: agent NAME or check NAME.
 	Of string
-	// Fatal: without it, that cannot work at all. Variables may be set elsewhere than
-	// where one looks.
+	// Fatal: the agent or check cannot work without it. A missing variable is not fatal, because
+	// it may be set in the worker's environment.
 	Fatal bool
-	// Message says what is missing, and Remedy what to do; Command does it, where one
-	// command can.
+	// Message says what is missing, and Remedy what to do. Command is a command that does it; may
+	// be empty.
 	Message, Remedy, Command string
 }
 
@@ -34,9 +34,8 @@ var packages = map[string]string{
 	preset.Claude: "@anthropic-ai/claude-code", preset.Codex: "@openai/codex", preset.Gemini: "@google/gemini-cli",
 }
 
-// Shortages lists what the config needs and this machine does not have, as far as can
-// be seen without starting anything: programs, scripts, and variables of the
-// environment that getenv reads.
+// Shortages lists what the config requires and this machine does not have: programs, scripts, and
+// environment variables, which getenv returns. It starts no program.
 func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 	c = c.WithDefaults()
 	path := []string{"PATH=" + cmp.Or(getenv("PATH"), defaultPath)}
@@ -88,7 +87,7 @@ func variables(of string, names []string, getenv func(string) string) (out []Sho
 	return out
 }
 
-// program looks for a program that is to be started.
+// program checks a program that is to be started.
 func (c Config) program(of, program, preset string, path []string) []Shortage {
 	if strings.Contains(program, "/") {
 		program = c.relative(program)
@@ -114,15 +113,13 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 	return []Shortage{lack}
 }
 
-// interpreters read the program that they run from a file, unless one of these flags
-// says otherwise.
+// interpreters run a program from a file, unless one of these flags is given.
 var interpreters = map[string][]string{
 	"sh": {"-c", "-s"}, "bash": {"-c", "-s"}, "dash": {"-c", "-s"}, "zsh": {"-c", "-s"},
 	"python": {"-c", "-m"}, "python3": {"-c", "-m"}, "node": {"-e", "-p"}, "perl": {"-e", "-E"}, "ruby": {"-e"},
 }
 
-// scriptOf looks for the file that an interpreter is to run. A relative one belongs to
-// the tree.
+// scriptOf checks the script that an interpreter is to run. A relative path belongs to the tree.
 func scriptOf(of string, argv []string) []Shortage {
 	if file := script(argv); filepath.IsAbs(file) {
 		return unreadable(of, file)
@@ -130,7 +127,7 @@ func scriptOf(of string, argv []string) []Shortage {
 	return nil
 }
 
-// script is the file that an interpreter is to run; empty: none.
+// script returns the script that an interpreter is to run; empty: none.
 func script(argv []string) string {
 	otherwise, known := interpreters[filepath.Base(argv[0])]
 	if !known {
@@ -161,7 +158,7 @@ func unreadable(of, file string) []Shortage {
 	return []Shortage{lack}
 }
 
-// ShellWord is a word as a shell has to be given it.
+// ShellWord quotes a word for a shell if necessary.
 func ShellWord(word string) string {
 	if !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return word
@@ -169,8 +166,7 @@ func ShellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Presets lists the agents that have a preset whose own program they start, and that
-// program.
+// Presets returns the agents that start their preset's own program, with that program.
 func (c Config) Presets() map[string]string {
 	out := map[string]string{}
 	for name, d := range c.WithDefaults().Agents {

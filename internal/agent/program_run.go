@@ -51,12 +51,12 @@ func invocation(d Definition, job session.Job, at place, resumed session.Convers
 
 // program runs an agent program of a preset. A conversation that has outgrown its model's
 // context is not resumed: it would fail again.
-func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
+func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *stage) (attemptResult, error) {
 	got, err := s.resume(ctx, d, job, st)
 	var f *failures.Failure
 	if errors.As(err, &f) && f.Category == failures.ContextOverflow {
 		if err := preset.ForgetConversation(job.Home); err != nil {
-			return got, broken("agent "+job.Agent, err)
+			return got, hostFailure("agent "+job.Agent, err)
 		}
 	}
 	return got, err
@@ -64,7 +64,7 @@ func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *st
 
 // resume runs the program and resumes its last conversation if the job permits it. If the
 // program does not know the conversation any more, resume starts a new one, once.
-func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
+func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *stage) (attemptResult, error) {
 	var last session.Conversation
 	if job.Continues {
 		last, _ = preset.ReadConversation(job.Home, d.Preset)
@@ -75,7 +75,7 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 		return got, err
 	}
 	if err := preset.ForgetConversation(job.Home); err != nil {
-		return got, broken("agent "+job.Agent, err)
+		return got, hostFailure("agent "+job.Agent, err)
 	}
 	// What it spent on another conversation before it was stopped is paid, too.
 	st.call.spent = got.out.Usage
@@ -89,7 +89,7 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
 
 // runOnce runs the program once. lost: it did not know the conversation to resume.
-func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed session.Conversation) (got ran, lost bool, err error) {
+func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed session.Conversation) (got attemptResult, lost bool, err error) {
 	subject := "agent " + job.Agent
 	program, r := preset.For(d.Preset), invocation(d, job, st.place, resumed)
 	p, halt := st.process(d, job)
@@ -159,7 +159,7 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 }
 
 // runOutcome makes the attempt's outcome of the program's end and its event stream.
-func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run *preset.Run) (ran, error) {
+func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run *preset.Run) (attemptResult, error) {
 	r, wrong := box.result()
 	failure := s.failed(subject, e)
 	if e.EndedItself() && e.Signal == 0 {
@@ -181,7 +181,7 @@ func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run
 	}
 	r.Summary, r.Usage = cmp.Or(r.Summary, run.Summary), used
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(), estimate: run.Next}, err
+	return attemptResult{out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(), estimate: run.Next}, err
 }
 
 // noRequestOpen says whether a program ended with no request in progress: by itself,

@@ -12,8 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// prompt is the brief as a text, for agent programs that take one. goesOn: it
-// continues a conversation that had the brief already.
+// prompt returns the brief as text for agent programs. goesOn: the program continues a
+// conversation that had the brief already.
 func prompt(job session.Job, at place, goesOn bool) string {
 	var p promptText
 	if goesOn {
@@ -41,11 +41,11 @@ func (p *promptText) section(title string) {
 	p.f("# %s\n\n", title)
 }
 
-// text writes a text that has a line's end.
+// text writes a text that ends with a line break.
 func (p *promptText) text(s string) { p.f("%s\n", strings.TrimSpace(s)) }
 
-// block writes what a program printed, fenced so that it cannot pass for a part
-// of the prompt.
+// block writes the output of a program, fenced so that it cannot be mistaken for a part of the
+// prompt.
 func (p *promptText) block(s string) {
 	fence := "```"
 	for strings.Contains(s, fence) {
@@ -93,7 +93,7 @@ func role(role string) string {
 	return ", in the role of a " + role
 }
 
-// goOn says why the conversation continues.
+// goOn describes why the conversation continues.
 func (p *promptText) goOn(b session.Brief) {
 	switch {
 	case b.Feedback == nil || b.Feedback.Category == "":
@@ -164,7 +164,7 @@ func (p *promptText) handIn(path string, back *session.MaySendBack) {
 {"summary": "what you did, in a sentence", "decisions": {"name": "value"}}
 
 Decisions are choices that later work needs to know; omit the field if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields%s. Never write a password, key or token into a file or a decision.
-`, path, resultVariable, session.MaxDecisionValue, besides(back))
+`, path, resultVariable, session.MaxDecisionValue, otherFields(back))
 	if back == nil {
 		return
 	}
@@ -177,8 +177,8 @@ Its personas then fix it for these reasons, all together at most %d bytes, and y
 `, back.To, session.MaxReasons, back.Remains())
 }
 
-// besides continues from what fields a result has.
-func besides(back *session.MaySendBack) string {
+// otherFields returns the end of the sentence about the fields of a result.
+func otherFields(back *session.MaySendBack) string {
 	if back == nil {
 		return ""
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// usageFile is the name of the file, beside an assignment's HOME, in which Maestro
-// notes what was known of the usage when the last call of an agent program began.
+// usageFile is the name of the file, beside an assignment's HOME, with the usage that was known
+// when the last call of an agent program began.
 const usageFile = "usage.json"
 
 // callBegin is what was known when a call of an agent program began.
@@ -18,32 +18,32 @@ type callBegin struct {
 	Preset string `json:"preset"`
 	// Call is its number in the assignment's journal.
 	Call int64 `json:"call"`
-	// Before is what the files in HOME tell of earlier calls.
+	// Before is the usage of earlier calls, from the files in HOME.
 	Before cost.Usage `json:"before"`
-	// Opening is an estimate of what the first request costs.
+	// Opening is the estimated cost of the first request.
 	Opening cost.Usage `json:"opening"`
 }
 
-// The answer to a first request is estimated at this many tokens, and the request at
-// a token for so many bytes.
+// The estimated tokens of the answer to a first request, and the assumed number of bytes in a
+// token of the request.
 const (
 	openingAnswer = 1000
 	bytesPerToken = 4
 )
 
-// programCall is one call of an agent program: an attempt, in one run or, where it
-// does not know the conversation that it was to continue, two.
+// programCall is one call of an agent program: an attempt with one run, or with two if the
+// program did not find the conversation to continue.
 type programCall struct {
 	log   *preset.UsageLog
 	begin callBegin
-	// paid is what it is booked as; nil: nobody does.
+	// paid is the booked call; nil: calls are not booked.
 	paid session.Call
-	// spent is what earlier runs of the call have used.
+	// spent is the usage of earlier runs of the call.
 	spent cost.Usage
 }
 
-// beginCall reads what is known of the usage before the call begins: what is noted
-// later in HOME is the call's.
+// beginCall reads the usage that is recorded in HOME before the call begins. Usage that is
+// recorded later belongs to the call.
 func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 	notes := preset.For(d.Preset).UsageFiles()
 	c := &programCall{log: preset.NewUsageLog(job.Home, notes)}
@@ -60,19 +60,19 @@ func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 	return c
 }
 
-// begun notes what was known when the call began, under its number.
+// begun records what was known when the call began, under its number.
 func (c *programCall) begun(home string, paid session.Call) {
 	c.paid, c.begin.Call = paid, paid.ID()
-	// Without it, a worker that comes after a crash knows only what was reported.
+	// If this fails, a worker that takes over after a crash knows only the reported usage.
 	_ = preset.WriteNote(filepath.Join(filepath.Dir(home), usageFile), c.begin)
 }
 
-// noted is what the files tell of the call so far.
+// noted returns the usage of the call so far, from the files.
 func (c *programCall) noted() cost.Usage {
 	return c.log.Sum.Minus(c.begin.Before).Max(cost.Usage{})
 }
 
-// estimate is what the request costs that may be under way.
+// estimate returns the cost of a request that may be in progress.
 func (c *programCall) estimate() cost.Usage {
 	if c.noted() == (cost.Usage{}) {
 		return c.begin.Opening
@@ -80,10 +80,10 @@ func (c *programCall) estimate() cost.Usage {
 	return c.log.Next()
 }
 
-// Reported reads what an agent program has noted in an assignment's directory since
-// the call of this number began: what that call has used, and an estimate of what the request
-// that may have been under way costs besides. The program has to be gone. ok is
-// false if nothing is known: the last call that began here is another one.
+// Reported returns the usage that an agent program has recorded in an assignment's directory
+// since the call of this number began, and an estimate of the cost of a request that may have
+// been in progress. The program must have ended. ok is false if nothing is known, because the
+// last call that began here is another one.
 func (s *Set) Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
 	var c programCall
 	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) || c.begin.Call != call {

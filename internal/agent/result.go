@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// resultVariable tells an agent where to leave its result.
+	// resultVariable is the variable with the path at which an agent leaves its result.
 	resultVariable = "MAESTRO_RESULT"
 	resultName     = "result.json"
 	// maxResult bounds a result, in bytes.
 	maxResult = 1 << 20
 )
 
-// result is the document that an agent may leave in $MAESTRO_RESULT.
+// result is the optional document in $MAESTRO_RESULT.
 type result struct {
 	Summary   string            `json:"summary"`
 	Decisions map[string]string `json:"decisions"`
@@ -38,8 +38,7 @@ type result struct {
 	Error     *resultError      `json:"error,omitempty"`
 }
 
-// sentBack is how an agent says that it sends an earlier phase's work back, and
-// what for.
+// sentBack is the part of a result that sends an earlier phase's work back, with reasons.
 type sentBack struct {
 	Reasons []string `json:"reasons"`
 }
@@ -51,23 +50,22 @@ func (b *sentBack) check() error {
 	return session.CheckReasons(b.Reasons)
 }
 
-// resultError is how an agent says that it failed.
+// resultError is the part of a result that reports a failure.
 type resultError struct {
 	// Category defaults to unknown.
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
-	// Output is evidence; left out, it is the end of what the agent printed.
+	// Output is evidence; empty: the end of the agent's output.
 	Output string `json:"output,omitempty"`
-	// RetryAfter is the wait that the agent's provider has asked for, like "90s"; left
-	// out, it has asked for none.
+	// RetryAfter is the wait that the agent's provider has asked for, like "90s"; zero: none.
 	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
 	// Retryable defaults to true.
 	Retryable *bool `json:"retryable,omitempty"`
 }
 
-// parseResult reads a result strictly: a field that Maestro does not know would
-// otherwise be lost without a word. Nothing at all is the empty result. A result
-// that is refused still has its usage, as far as that can be read: it is paid.
+// parseResult parses a result. An unknown field is an error, because it would be lost silently.
+// Empty data is an empty result. A rejected result still has its usage if that can be read,
+// because it has to be paid.
 func parseResult(data []byte) (result, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return result{}, nil
@@ -113,8 +111,7 @@ func parseResult(data []byte) (result, error) {
 	return r, nil
 }
 
-// usageOf reads the usage alone, whatever else the document holds; zero if it
-// cannot be read.
+// usageOf parses only the usage; zero if it cannot be parsed.
 func usageOf(data []byte) cost.Usage {
 	var r struct {
 		Usage cost.Usage `json:"usage"`
@@ -141,7 +138,7 @@ func (e *resultError) check() error {
 	return nil
 }
 
-// categoryHint ends a message on what is no category with what an agent may say.
+// categoryHint returns the end of a message about an invalid category: the allowed ones.
 func categoryHint(c failures.Category) string {
 	var names []string
 	for _, known := range failures.Categories() {
@@ -155,7 +152,7 @@ func categoryHint(c failures.Category) string {
 	return "; use one of " + strings.Join(names, ", ")
 }
 
-// explain says what is wrong with a result in terms of the document.
+// explain describes an error of parsing in terms of the document.
 func explain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -190,18 +187,18 @@ func describeKind(t reflect.Type) string {
 	}
 }
 
-// resultBox is the directory in which an agent leaves its result, beside the
-// tree and fresh for each attempt.
+// resultBox is the directory in which an agent leaves its result, beside the tree and new for
+// each attempt.
 type resultBox struct{ root *os.Root }
 
-// resultDir is where the agent of a HOME leaves its result.
+// resultDir returns the directory for the result of the agent with this HOME.
 func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
 
 // newResultBox makes the directory.
 func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	dir := resultDir(home)
 	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) { // the last one
+	if errors.Is(err, fs.ErrExist) { // that of the last attempt
 		err = errors.Join(removeAll(dir), os.Mkdir(dir, 0o700))
 	}
 	if err != nil {
@@ -210,7 +207,7 @@ func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	if err := user.Chown(dir); err != nil {
 		return nil, err
 	}
-	// Held open, so that an agent that renames the directory gains nothing.
+	// It is kept open, so that renaming the directory has no effect.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of the result: %w", err)
@@ -218,9 +215,9 @@ func newResultBox(home string, user *room.Account) (*resultBox, error) {
 	return &resultBox{root: root}, nil
 }
 
-// read returns the result, nil if there is none. The agent chose what is at
-// that path: no link is followed out of the directory, no pipe is waited for,
-// and no more is read than a result may have.
+// read returns the result, nil if there is none. The agent controls the file at that path. So
+// read does not follow links out of the directory, does not block on a pipe, and reads at most
+// maxResult bytes.
 func (b *resultBox) read() ([]byte, error) {
 	f, err := b.root.OpenFile(resultName, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,7 +255,7 @@ func (b *resultBox) result() (result, error) {
 
 func (b *resultBox) close() { _ = b.root.Close() } // a directory
 
-// removeAll removes a directory that an agent has filled.
+// removeAll removes a directory that an agent has written to.
 func removeAll(dir string) error {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {

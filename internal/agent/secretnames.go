@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// isSecretName reports whether a variable of this name holds a secret.
+// isSecretName reports whether a variable's name suggests that it contains a secret.
 func isSecretName(name string) bool {
 	for _, suffix := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD"} {
 		if strings.HasSuffix(strings.ToUpper(name), suffix) {
@@ -15,7 +15,7 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// secretNames lists the variables of the worker's environment that hold secrets.
+// secretNames lists the variables of the worker's environment that contain secrets.
 func (c Config) secretNames() []string {
 	names := append(slices.Clone(c.Secrets), c.notifySecrets()...)
 	add := func(env []string) {

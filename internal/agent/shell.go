@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// ShellJob is a program that a person runs where an agent would work.
+// ShellJob is a program that a person runs in an agent's environment.
 type ShellJob struct {
 	session.WorkDir
 	// Agent names the worker-file agent.
@@ -20,25 +20,27 @@ type ShellJob struct {
 	Argv []string
 	// Env adds variables, as NAME=VALUE.
 	Env []string
-	// Keys: it gets the agent's variables that hold keys, too.
+	// Keys: the program gets the agent's variables that contain keys, too.
 	Keys bool
 	// Streams are its standard streams.
 	Streams *procgroup.Streams
-	// Lock is held until all that it started is gone.
+	// Lock is held until the program and all its descendants have ended.
 	Lock session.Lock
 }
 
-// signalStatus is what shells add to the number of the signal that ended a program.
+// signalStatus is added to a signal's number for the exit status of a program that it ended, as
+// shells do.
 const signalStatus = 128
 
-// Shell runs a person's program with what an agent would see, and returns its exit status when
-// it and all that it started are gone. A context that ends stops it and is the error.
+// Shell runs a person's program in an agent's environment. It returns the exit status when the
+// program and all its descendants have ended. If the context ends, Shell stops the program and
+// returns the context's error.
 func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
 		return 0, fmt.Errorf("agent %q not found in the worker file", job.Agent)
 	}
-	if f := s.holds("agent "+job.Agent, d.Network); f != nil {
+	if f := s.networkFailure("agent "+job.Agent, d.Network); f != nil {
 		return 0, f
 	}
 	shows := []string{""} // a model has no program to show
@@ -53,7 +55,7 @@ func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	}
 	env, err := s.environment(at, names, d.Caches)
 	if err == nil {
-		err = s.own(job.WorkDir)
+		err = s.chown(job.WorkDir)
 	}
 	if err != nil {
 		return 0, err
@@ -83,7 +85,7 @@ func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	}))
 }
 
-// shellStatus is the exit status of a person's program, or why it has none.
+// shellStatus returns the exit status of a person's program, or why it has none.
 func (s *Set) shellStatus(e procgroup.Result) (int, error) {
 	switch {
 	case e.Cancelled != nil:
@@ -96,7 +98,7 @@ func (s *Set) shellStatus(e procgroup.Result) (int, error) {
 	return e.Exit, nil
 }
 
-// loginShell is the program that a person types at.
+// loginShell returns the interactive shell.
 func loginShell(env []string) string {
 	if _, err := room.LookUp("bash", "/", env); err == nil {
 		return "bash"
