@@ -11,8 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// TestAnIndexKeepsItsManifest has a prune spare the manifest of an index that was loaded,
-// and an index whose manifest is gone are not used.
+// TestAnIndexKeepsItsManifest: loading an index marks its manifest as used, so that no prune
+// removes it. An index without its manifest is not used.
 func TestAnIndexKeepsItsManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

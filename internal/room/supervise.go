@@ -44,7 +44,7 @@ func supervise() int {
 	disregardSignals()
 	o, err := readOrders(descriptor(ordersFD))
 	if err != nil {
-		return complain("learn what to do; workers start it, nobody else can", err)
+		return complain("read its orders; only workers can start it", err)
 	}
 	report, err := json.Marshal((&supervisor{orders: o}).enterAndRun())
 	if err != nil {
