@@ -58,14 +58,6 @@ func runPacker(dir, point, times string) error {
 	return pack(context.Background(), s)
 }
 
-// numbered are different contents.
-func numbered(from, to int) (contents [][]byte) {
-	for i := from; i < to; i++ {
-		contents = append(contents, fmt.Appendf(nil, "%01000d", i))
-	}
-	return contents
-}
-
 // pack adds 600 blobs to 900 others, and removes 300 and then 400 of those.
 func pack(ctx context.Context, s storage.Storage) error {
 	if err := putBatch(ctx, s, numbered(900, 1500)); err != nil {
@@ -84,20 +76,6 @@ func pack(ctx context.Context, s storage.Storage) error {
 		}
 	}
 	return nil
-}
-
-func putBatch(ctx context.Context, s storage.Storage, contents [][]byte) error {
-	b, err := s.NewBatch()
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	for _, content := range contents {
-		if err := b.Put(digest(content), content); err != nil {
-			return err
-		}
-	}
-	return b.Commit(ctx)
 }
 
 // TestKilledWhilePacking: wherever a process dies that packs and sweeps, each blob is there or
@@ -142,14 +120,6 @@ func TestKilledWhilePacking(t *testing.T) {
 				require.Less(t, sizeOf(t, dir), int64(800*1000*4/3+100_000), "what is not used is given back")
 			})
 		}
-	}
-}
-
-func intact(t *testing.T, s storage.Storage, contents [][]byte) {
-	t.Helper()
-	p := &packedStore{T: t}
-	for _, content := range contents {
-		require.Equal(t, content, p.read(s, digest(content)))
 	}
 }
 

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -212,6 +213,36 @@ func TestPacksKeepWhatIsPut(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, left)
 		})
+	}
+}
+
+// numbered returns different contents.
+func numbered(from, to int) (contents [][]byte) {
+	for i := from; i < to; i++ {
+		contents = append(contents, fmt.Appendf(nil, "%01000d", i))
+	}
+	return contents
+}
+
+func putBatch(ctx context.Context, s storage.Storage, contents [][]byte) error {
+	b, err := s.NewBatch()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for _, content := range contents {
+		if err := b.Put(digest(content), content); err != nil {
+			return err
+		}
+	}
+	return b.Commit(ctx)
+}
+
+func intact(t *testing.T, s storage.Storage, contents [][]byte) {
+	t.Helper()
+	p := &packedStore{T: t}
+	for _, content := range contents {
+		require.Equal(t, content, p.read(s, digest(content)))
 	}
 }
 
