@@ -127,7 +127,7 @@ func (a *ApplyPlan) stateOf(ctx context.Context, p string, old, now Entry) (path
 		case !has, a.removes(above):
 			return pathState{}, nil
 		default:
-			return pathState{obstacle: fmt.Sprintf("%s is a %s in the directory, not a directory", above, sortOfFile(info.Mode()))}, nil
+			return pathState{obstacle: fmt.Sprintf("%s is a %s in the directory, not a directory", above, kindOf(info.Mode()))}, nil
 		}
 	}
 	info, err := a.root.Lstat(p)
@@ -220,16 +220,6 @@ func (st pathState) conflictWith(old Entry, l PlannedPath) string {
 		return "was changed in the directory, and the session removed it"
 	}
 	return "was changed in the directory and by the session"
-}
-
-func sortOfFile(mode fs.FileMode) string {
-	switch {
-	case mode.IsRegular():
-		return "file"
-	case mode&fs.ModeSymlink != 0:
-		return "link"
-	}
-	return kindOf(mode)
 }
 
 // Write makes the changes, also of paths with a conflict. A blocked path is an error before

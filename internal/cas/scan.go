@@ -354,8 +354,13 @@ func treeTooLarge(p string, most int64) error {
 	return &RefusedError{p, fmt.Sprintf("makes the tree larger than %d bytes; remove or ignore files, or raise limits.tree_bytes in the worker file", most)}
 }
 
+// kindOf names the kind of a file that is not a directory, for messages.
 func kindOf(mode fs.FileMode) string {
 	switch {
+	case mode.IsRegular():
+		return "file"
+	case mode&fs.ModeSymlink != 0:
+		return "link"
 	case mode&fs.ModeNamedPipe != 0:
 		return "named pipe"
 	case mode&fs.ModeSocket != 0:
