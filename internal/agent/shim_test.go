@@ -424,6 +424,6 @@ func TestShimStartedByHandExplainsItself(t *testing.T) {
 	out, err := exec.Command(os.Args[0], "__maestro-shim").CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
-	require.Contains(t, string(out), "workers start it, nobody else can")
+	require.Contains(t, string(out), "only workers can start it")
 	require.NotContains(t, string(out), "goroutine")
 }
