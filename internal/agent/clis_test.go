@@ -3,9 +3,11 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
@@ -229,6 +232,19 @@ func TestCLIWithoutAProvider(t *testing.T) {
 	})
 }
 
+// recorded reports whether a file of a program's HOME contains a text.
+func recorded(home, text string) bool {
+	found := false
+	_ = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			data, _ := os.ReadFile(path)
+			found = found || bytes.Contains(data, []byte(text))
+		}
+		return nil
+	})
+	return found
+}
+
 // TestCLIContinues cuts a program off while it waits for an answer, and has it
 // continue: what was paid before is part of the conversation, and only what is
 // new is paid. In a room it continues also on another host, with its files and the
@@ -238,15 +254,18 @@ func TestCLIContinues(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		stop := errors.New("the worker is lost")
 		var cut sync.Once
+		var home string
 		server := providertest.New(t, func(r providertest.Request) providertest.Reply {
 			// Not by turns: programs add messages of their own when they continue.
-			for _, command := range []string{"echo first | tee -a made.txt", "echo second | tee -a made.txt"} {
+			for _, command := range []string{"echo first | tee -a made.txt; printf result-%s 42", "echo second | tee -a made.txt"} {
 				if strings.Contains(string(r.Body), command) {
 					continue
 				}
 				reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: answerCost}
 				if strings.Contains(command, "second") {
 					cut.Do(func() {
+						// Programs write their conversations late: this is not the test of that.
+						assert.Eventually(t, func() bool { return recorded(home, "result-42") }, time.Minute, 10*time.Millisecond)
 						cancel(stop)
 						reply.Fault.Delay = time.Minute // it ends when the program does
 					})
@@ -258,6 +277,7 @@ func TestCLIContinues(t *testing.T) {
 		b, s := c.agent(t, server.URL())
 		first := &ledger{}
 		job := b.job()
+		home = job.Home
 		job.Calls = first
 		job.Brief.Requirement = "The requirement is said once."
 		_, err := s.Run(ctx, job)
