@@ -67,10 +67,10 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Breaker: a.breaker.forCalls(ctx),
 	})
 	if err != nil {
-		if f := a.exec.dir.filledBy(ctx, err); f != nil {
-			return nil, end, f
+		err = a.exec.dir.blame(ctx, err)
+		if !a.exec.dir.isCleared() {
+			end.files = a.collectLeft(ctx, err, dir, collect)
 		}
-		end.files = a.collectLeft(ctx, err, dir, collect)
 		return nil, end, err
 	}
 	collected, err := a.checks.collect(ctx, collect)
@@ -86,10 +86,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 			return nil, end, f
 		}
 	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
-		if f := a.exec.dir.filledBy(ctx, err); f != nil {
-			err = f
-		}
-		return nil, end, err
+		return nil, end, a.exec.dir.blame(ctx, err)
 	}
 	own, err := a.ownAgent(ctx, persona.Agent)
 	if err != nil {
@@ -117,6 +114,9 @@ func (a *attempt) collection(dir session.WorkDir) session.Collect {
 // writes its brief.
 func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
 	err = a.exec.retryStore(ctx, func() error {
+		if err = a.exec.dir.hasSpace(); err != nil {
+			return err
+		}
 		if dir, err = a.exec.dir.open(); err != nil {
 			return err
 		}

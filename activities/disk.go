@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -13,13 +14,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
 	// diskEvery is how often the free space is read while an agent works, which costs
-	// microseconds. The agent's files are measured every measureEvery, but at most for one part
+	// microseconds, and lowDiskEvery is how often if the disk is low. The agent's files are measured every measureEvery, but at most for one part
 	// in measureShare of the time; for one in urgentShare if they may be too large.
 	diskEvery    = time.Second
+	lowDiskEvery = 100 * time.Millisecond
 	measureEvery = 5 * time.Second
 	measureShare = 25
 	urgentShare  = 4
@@ -56,6 +59,8 @@ type directoryState struct {
 	tmpCleared bool
 	// full is the failure of an attempt whose files are gone because they filled the disk.
 	full *failures.Failure
+	// wasFull: programs may have failed here because the disk was full.
+	wasFull bool
 }
 
 // diskFilledError is the failure of an agent or a check that has filled the disk.
@@ -121,6 +126,9 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	go func() { filled <- d.watchDisk(ctx, who, d.now(), start, stop) }()
 	err := work(ctx)
+	if disk, failed := d.workDirs.Disk(); failed == nil {
+		d.noteFull(disk)
+	}
 	stop(context.Canceled)
 	failure := <-filled
 	full := d.change(func(s *directoryState) { s.busy, s.stop = before.busy, before.stop }).full
@@ -137,9 +145,13 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 // that fills the disk and returns a failure; nil: the disk was not filled.
 func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, start session.Disk, stop context.CancelCauseFunc) *failures.Failure {
 	before, had, took := start, session.Written{}, time.Duration(0)
-	measured := d.clock()
-	for sleep(ctx, diskEvery) == nil {
+	measured, every := d.clock(), diskEvery
+	for sleep(ctx, every) == nil {
 		disk, err := d.workDirs.Disk()
+		if every = diskEvery; disk.IsLow() {
+			every = lowDiskEvery
+		}
+		d.noteFull(disk)
 		began := d.clock()
 		wait := max(measureEvery, measureShare*took) // others may free what this one fills
 		if disk.MayExceed(before, had) {
@@ -147,6 +159,11 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		}
 		if err != nil || began.Sub(measured) < wait {
 			continue
+		}
+		if disk.IsLow() && d.workDirs.FreeDisk(ctx) { // maybe nobody has to be stopped
+			if disk, err = d.workDirs.Disk(); err != nil {
+				continue
+			}
 		}
 		w, err := d.workDirs.Written(ctx, s.dir, s.since)
 		if err != nil {
@@ -167,8 +184,39 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 	return nil
 }
 
-// filledBy reports whether an attempt has failed because its agent has filled the disk: nil if
-// it has not. What the agent has left is removed then, so that others continue.
+// isCleared reports whether the agent's files were removed because they filled the disk.
+func (d *directory) isCleared() bool { return d.now().full != nil }
+
+// noteFull notes a full disk.
+func (d *directory) noteFull(disk session.Disk) {
+	if disk.IsFull() {
+		d.change(func(s *directoryState) { s.wasFull = true })
+	}
+}
+
+// hasSpace returns an error if the disk is full: an attempt would fail for that.
+func (d *directory) hasSpace() error {
+	if disk, err := d.workDirs.Disk(); err == nil && disk.IsFull() {
+		return fmt.Errorf("the disk of agents has only %s and %d files free: %w", textfmt.Size(disk.Free), disk.FreeFiles, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// blame returns the error with which an attempt has failed, or another failure if the reason was a
+// full disk: the agent's if it has filled the disk, and the host's if others have. What an agent that
+// has filled the disk has left is removed, so that others continue.
+func (d *directory) blame(ctx context.Context, err error) error {
+	if failure := d.filledBy(ctx, err); failure != nil {
+		return failure
+	}
+	failure, failed := asFailure(asUnknown(err))
+	if !failed || ctx.Err() != nil || !d.now().wasFull || failures.RuleFor(failure.Category).Owner != failures.OwnerAgent {
+		return err
+	}
+	return &failures.Failure{Category: failures.ResourceError, Message: "the disk was full; it ended with: " + failure.Message, Output: failure.Output}
+}
+
+// filledBy returns the failure of an attempt whose agent has filled the disk; nil: it has not.
 func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 	var filled diskFilledError
 	failure, failed := asFailure(asUnknown(err))

@@ -29,8 +29,10 @@ type disk struct {
 	// full is how often a collection finds no room.
 	full    int
 	cleared []string
-	// unused is how many layers nothing uses.
+	// unused is how many layers nothing uses. When one is removed, frees bytes are free; zero: as
+	// many as before.
 	unused int
+	frees  int64
 	// measured gets something when somebody has asked what is written, if anybody listens.
 	measured chan struct{}
 	// takes is called while it is measured; nil: that takes no time.
@@ -69,12 +71,15 @@ func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Wri
 	return k.written, nil
 }
 
-func (k *disk) FreeLayers(context.Context) bool {
+func (k *disk) FreeDisk(context.Context) bool {
 	if k.unused == 0 {
 		return false
 	}
 	k.unused--
 	k.cleared = append(k.cleared, "layers")
+	if k.frees > 0 {
+		k.becomes(k.frees, k.written)
+	}
 	return true
 }
 
@@ -199,7 +204,41 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
-	require.Equal(t, []string{"layers", "tmp"}, k.cleared)
+	require.Equal(t, []string{"layers", "tmp"}, k.cleared[len(k.cleared)-2:])
+	require.NotContains(t, k.cleared[:len(k.cleared)-1], "tmp")
+}
+
+// TestAFailureOnADiskThatOthersFilledIsTheHosts: it uses up no attempt, and the work continues when
+// there is space again.
+func TestAFailureOnADiskThatOthersFilledIsTheHosts(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]func(ctx context.Context, job session.Job) (session.Outcome, error){
+		"the agent": func(context.Context, session.Job) (session.Outcome, error) {
+			return session.Outcome{}, failures.Failf(failures.Unknown, "exit status 1: no space left on device")
+		},
+		"its output is missing": func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.patient(time.Hour, spec.OutageWait)
+			k := onDisk(d)
+			k.unused, k.frees = 1, 1000
+			runs := 0
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+				if runs++; runs == 1 {
+					k.becomes(5, session.Written{Bytes: 99})
+					return fails(ctx, job)
+				}
+				return leave("a.txt", "x")(ctx, job)
+			}
+			result, err := d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, 2, runs)
+			require.Equal(t, 1, result.Attempts)
+			require.Equal(t, []string{"layers"}, k.cleared, "the second attempt has waited for space")
+		})
+	}
 }
 
 // TestATreeThatTheDiskHasNoRoomFor is its agent's failure if the tree takes up more than is

@@ -197,8 +197,8 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case diskFull(err) && !freed && e.dir.workDirs.FreeLayers(ctx):
-			freed = true // until the next wait: a try may leave such a layer each time
+		case diskFull(err) && !freed && e.dir.workDirs.FreeDisk(ctx):
+			freed = true // until the next wait: a try may leave an unused layer each time
 			continue
 		case diskFull(err) && e.dir.makeRoom(ctx, err):
 			continue

@@ -98,6 +98,9 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 	}
 	var dir session.WorkDir
 	if err := m.exec.retryStore(ctx, func() error {
+		if err = m.exec.dir.hasSpace(); err != nil {
+			return err
+		}
 		if dir, err = m.exec.dir.open(); err != nil {
 			return err
 		}
@@ -116,7 +119,7 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.ports.Agents.Secrets()}
 	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{Output: result.Tree}, &session.Outcome{})
 	if err != nil {
-		result.Failure, err = m.failed(ctx, asUnknown(err))
+		result.Failure, err = m.failed(ctx, asUnknown(m.exec.dir.blame(ctx, err)))
 		return result, err
 	}
 	if kept.Delta != "" {

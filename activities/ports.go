@@ -77,8 +77,9 @@ type WorkDirs interface {
 	// HOME and an empty TMPDIR. ClearCheckDir removes them.
 	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
 	ClearCheckDir(dir session.WorkDir) error
-	// FreeLayers removes unused layers from a full disk, and reports whether there were any.
-	FreeLayers(ctx context.Context) bool
+	// FreeDisk removes from a full disk what can be made again, such as unused layers, and reports
+	// whether there was any.
+	FreeDisk(ctx context.Context) bool
 	// RestoreAccess makes the directories above the tree accessible again, after an agent has
 	// changed their modes.
 	RestoreAccess(dir session.WorkDir) error

@@ -279,7 +279,11 @@ func (s *Set) Isolation() spec.Isolation {
 // limits lists the limits of each attempt, and what enforces them.
 func (s *Set) limits() []spec.Limit {
 	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
-	return slices.Concat(s.launcher.Bounds(s.rooms, s.noCgroups), []spec.Limit{disk}, s.floorLimits())
+	own := []spec.Limit{disk}
+	if len(s.config.Caches) > 0 {
+		own = append(own, spec.Limit{Of: "caches", Most: fmt.Sprintf("%s, %d files each", s.config.Limits.CacheBytes, s.config.Limits.DiskFiles), By: "trimmed by the worker"})
+	}
+	return slices.Concat(s.launcher.Bounds(s.rooms, s.noCgroups), own, s.floorLimits())
 }
 
 func (s *Set) makeCacheRoot() error {

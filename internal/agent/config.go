@@ -192,6 +192,10 @@ type Limits struct {
 	// DiskFiles is how many files and directories of what an attempt has written may be there
 	// at once, counted like disk_bytes. The default is five times files.
 	DiskFiles int `json:"disk_files,omitempty" yaml:"disk_files,omitempty" jsonschema:"minimum=1,maximum=100000000"`
+	// CacheBytes is how large each cache may be on disk. A cache that is larger, or has more
+	// files than disk_files, loses the least recently used ones until at most half of the limit
+	// is left.
+	CacheBytes textfmt.ByteSize `json:"cache_bytes,omitempty" yaml:"cache_bytes,omitempty" between:"1MB 50000GB"`
 	// Memory is how much memory an attempt may use with all that it starts, with files in
 	// memory, like those in /dev/shm. Past it, it is stopped. The default is half of the
 	// memory of the host, or of the worker's container.
@@ -230,6 +234,7 @@ const (
 	DefaultFiles              = 200_000
 	DefaultFileBytes          = 100 * textfmt.Megabyte
 	DefaultTreeBytes          = 2000 * textfmt.Megabyte
+	DefaultCacheBytes         = 20 * textfmt.Gigabyte
 	DefaultOutputBytes        = 10 * textfmt.Megabyte
 	DefaultLostWorkers        = 5
 	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
@@ -263,6 +268,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Limits.TreeBytes, DefaultTreeBytes)
 	setDefault(&c.Limits.DiskBytes, diskPerTree*c.Limits.TreeBytes)
 	setDefault(&c.Limits.DiskFiles, diskPerTree*c.Limits.Files)
+	setDefault(&c.Limits.CacheBytes, DefaultCacheBytes)
 	setDefault(&c.Limits.OutputBytes, DefaultOutputBytes)
 	setDefault(&c.Limits.LostWorkers, DefaultLostWorkers)
 	c.Jira, c.Webhook = c.Jira.withDefaults(), c.Webhook.withDefaults()

@@ -32,7 +32,7 @@ func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, c.Agents["own"], d.Agents["own"])
 	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: failures.TestFailure}, d.Checks["k"])
 	require.Equal(t, c.Checks["own"], d.Checks["own"])
-	require.Equal(t, Limits{Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, DiskFiles: 35, OutputBytes: 10_000_000, LostWorkers: 5}, d.Limits)
+	require.Equal(t, Limits{Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, DiskFiles: 35, CacheBytes: DefaultCacheBytes, OutputBytes: 10_000_000, LostWorkers: 5}, d.Limits)
 	require.Zero(t, c.Agents["c"].Timeout, "the config itself is not changed")
 }
 

@@ -22,6 +22,9 @@ type Left struct {
 	LowBytes, LowFiles int64
 }
 
+// IsLow reports whether the file system counts as full.
+func (l Left) IsLow() bool { return l.Bytes < l.LowBytes || l.Files < l.LowFiles }
+
 // Of returns the free space of the file system of a directory.
 func Of(dir string) (Left, error) {
 	var st unix.Statfs_t

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package devstack
+package localdev
 
 import "syscall"
 

@@ -62,7 +62,7 @@ func (o *Output) String() string {
 }
 
 // Programs are the packages of the programs that `make build` builds in bin, by name.
-var Programs = map[string]string{"maestro": "./starter", "maestro-worker": "./worker", "maestro-namespace": "./deploy/namespace"}
+var Programs = map[string]string{"maestro": "./starter", "maestro-worker": "./worker", "maestro-shim": "./internal/room/maestro-shim", "maestro-namespace": "./deploy/namespace"}
 
 // Build builds a package of this module as `make build` does, with more flags. root is
 // where the module is. A program of that name in bin that is up to date is copied.

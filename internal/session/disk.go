@@ -31,6 +31,14 @@ type Written struct {
 // IsLow reports whether the disk counts as full.
 func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 
+// fullPart is how small a part of Low is nothing.
+const fullPart = 16
+
+// IsFull reports whether so little is free that programs fail for lack of space.
+func (d Disk) IsFull() bool {
+	return d.Full || d.Free < d.Low/fullPart || d.FreeFiles < d.LowFiles/fullPart
+}
+
 // MayExceed reports whether an attempt may have filled the disk or passed its limits since an earlier
 // measurement, when the disk was before and the attempt had written had. It assumes that the attempt
 // has used all the space that is no longer free.

@@ -1,11 +1,15 @@
 package system
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -64,6 +68,46 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			nowBytes, nowFiles := w.left()
 			require.Less(t, bytes-nowBytes, int64(8<<20), "bytes that are not given back")
 			require.Less(t, files-nowFiles, int64(400), "files that are not given back")
+		})
+	}
+}
+
+// TestACacheIsTrimmedWhileAnAgentFillsIt: nobody has to fail, and the disk stays usable.
+func TestACacheIsTrimmedWhileAnAgentFillsIt(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			if isolation == agent.IsolationRequired {
+				permitsRooms(t)
+			}
+			w := newWorld(t)
+			w.onSmallDisk("size=128m")
+			// It writes more than the disk has, but waits while much is there.
+			script := w.write("greedy.sh", `n=0
+while test $n -lt 300; do
+	n=$((n+1))
+	head -c 1000000 /dev/zero > $CACHE/$n
+	while test $(ls $CACHE | wc -l) -gt 50; do sleep 0.05; done
+done
+echo x > a.txt
+`)
+			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, limits: {cache_bytes: 20MB}, caches: {big: {env: CACHE}, small: {env: SMALL}}, `+w.mounts()+`, agents: {
+				greedy: {kind: command, argv: [/bin/sh, `+script+`], caches: [big]},
+				modest: {kind: command, argv: [/bin/sh, -c, "touch $SMALL/file; date > a.txt"], caches: [small]}}}`)
+			w.startWorker()
+			for _, agent := range []string{"modest", "greedy"} {
+				w.must("run", w.write(agent+".yaml", `{version: 1, name: `+agent+`, help: {mode: fail}, retry: {attempts: 1, rounds: 1}, personas: {dev: {role: r, agent: `+agent+`, instructions: do}},
+					phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`), "do it", "--session", agent)
+			}
+			w.completes("modest")
+			w.completes("greedy")
+			root := filepath.Join(w.state, "caches")
+			require.FileExists(t, filepath.Join(root, "small/file"))
+			require.Eventually(t, func() bool {
+				kept, err := os.ReadDir(filepath.Join(root, "big"))
+				return err == nil && len(kept) <= 20
+			}, limit, 100*time.Millisecond)
 		})
 	}
 }

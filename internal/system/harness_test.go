@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
@@ -32,6 +33,7 @@ var programs string
 const fragileWorker = "fragile"
 
 func TestMain(m *testing.M) {
+	room.Shim()
 	proctest.RunWithout()
 	if len(os.Args) == 2 && os.Args[1] == askArgument {
 		os.Exit(askForParts())
@@ -51,7 +53,7 @@ func buildAndRun(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	programs = dir
 	err = proctest.Build("../..", filepath.Join(dir, fragileWorker), "./worker", "-tags", "failpoints")
-	for _, name := range []string{"maestro", "maestro-worker"} {
+	for _, name := range []string{"maestro", "maestro-worker", room.ProgramName} {
 		err = errors.Join(err, proctest.Build("../..", filepath.Join(dir, name), proctest.Programs[name]))
 	}
 	if err != nil {

@@ -40,11 +40,6 @@ type layered struct {
 // HasLayers reports whether trees can be shown as layers.
 func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
 
-// FreeLayers removes unused layers for a full disk, and reports whether there were any.
-func (d *Dirs) FreeLayers(ctx context.Context) bool {
-	return d.options.FreeLayers != nil && d.options.FreeLayers(ctx)
-}
-
 // UseLayers makes an assignment's tree show a manifest: layers with nothing above them. The
 // changes of an agent above the layers are kept if they were collected as this manifest:
 // then ignored files are kept, too. The layers are held until ctx ends.

@@ -51,8 +51,9 @@ type Options struct {
 	MaxWrittenFiles int64
 	// Acquire returns the layers of trees; nil: trees have no layers.
 	Acquire Acquire
-	// FreeLayers removes unused layers and reports whether there were any. Required with Acquire.
-	FreeLayers func(ctx context.Context) bool
+	// Free removes from a full disk what can be made again, and reports whether there was any; nil:
+	// nothing can be removed.
+	Free func(ctx context.Context) bool
 	// Forget drops cached data of a tree that is removed; nil: nothing is cached.
 	Forget func(tree string) error
 }

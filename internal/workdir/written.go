@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -30,6 +31,12 @@ func (d *Dirs) Disk() (session.Disk, error) {
 	}, err
 }
 
+// FreeDisk removes from a full disk what can be made again: unused layers and the oldest files of
+// caches. It reports whether there was any.
+func (d *Dirs) FreeDisk(ctx context.Context) bool {
+	return d.options.Free != nil && d.options.Free(ctx)
+}
+
 // Written measures the files of an assignment's directories that were changed since a time:
 // their allocated blocks, so that holes do not count. An agent may be at work there.
 func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) (session.Written, error) {
@@ -43,7 +50,9 @@ func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) 
 		return session.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
 	}
 	defer root.Close() //nolint:errcheck // only read
-	if err := m.dir(ctx, root, maxDepth); err != nil {
+	hidden, err := bounded.Walk(ctx, root, maxDepth, m.add)
+	m.sum.Hidden = m.sum.Hidden || hidden
+	if err != nil {
 		return m.sum, fmt.Errorf("measure %s: %w", base, err)
 	}
 	return m.sum, nil
@@ -61,55 +70,13 @@ type measurement struct {
 	sum    session.Written
 }
 
-func (m *measurement) dir(ctx context.Context, root *os.Root, depth int) error {
-	entries, err := list(root)
-	if err != nil || depth == 0 {
-		m.sum.Hidden = m.sum.Hidden || !errors.Is(err, fs.ErrNotExist)
-		return ctx.Err()
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			continue // it is gone
-		}
-		m.add(info)
-		if info.IsDir() {
-			if err := m.subdir(ctx, root, info, depth); err != nil {
-				return err
-			}
-		}
-	}
-	return ctx.Err()
-}
-
-func list(root *os.Root) ([]fs.DirEntry, error) {
-	f, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	return f.ReadDir(-1)
-}
-
-func (m *measurement) subdir(ctx context.Context, root *os.Root, info fs.FileInfo, depth int) error {
-	sub, err := root.OpenRoot(info.Name())
-	if err != nil {
-		m.sum.Hidden = m.sum.Hidden || errors.Is(err, fs.ErrPermission)
-		return ctx.Err()
-	}
-	defer sub.Close() //nolint:errcheck // only read
-	if now, err := sub.Stat("."); err != nil || !os.SameFile(now, info) {
-		return ctx.Err() // the agent has replaced it
-	}
-	return m.dir(ctx, sub, depth-1)
-}
-
-func (m *measurement) add(info fs.FileInfo) {
-	st, ok := info.Sys().(*syscall.Stat_t)
+func (m *measurement) add(e bounded.Entry) {
+	m.sum.Hidden = m.sum.Hidden || e.Hidden
+	st, ok := e.Info.Sys().(*syscall.Stat_t)
 	if !ok || changeTime(st) < m.since {
 		return
 	}
-	if st.Nlink > 1 && !info.IsDir() {
+	if st.Nlink > 1 && !e.Info.IsDir() {
 		file := inode{uint64(st.Dev), st.Ino} //nolint:unconvert // the types differ by platform
 		if m.linked[file] {
 			return

@@ -6,6 +6,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/caches"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -21,6 +22,8 @@ type plan struct {
 	files *store.Store
 	// workDirs are the working directories of agents, with the worker file's limits.
 	workDirs *workdir.Dirs
+	// caches are the caches of agents, with the worker file's limits.
+	caches *caches.Caches
 	// tickets is the ticket system, and hook the webhook; nil: the worker does
 	// not call it.
 	tickets activities.Tickets
@@ -44,8 +47,9 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 		}
 		p.agents = set
 	}
+	p.caches = newCaches(files, cfg, s.Logger, s.Clock)
 	var err error
-	if p.workDirs, err = newWorkDirs(files, cfg, p.agents, s.Logger, s.Clock); err != nil {
+	if p.workDirs, err = newWorkDirs(files, cfg, p.agents, p.caches, s.Logger, s.Clock); err != nil {
 		errs = append(errs, err)
 	}
 	p.tickets, p.hook, err = s.clients(cfg)

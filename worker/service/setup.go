@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/caches"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -111,14 +114,14 @@ func Workplace(st *store.Store, cfg agent.Config, getenv func(string) string, cl
 	if err != nil {
 		return nil, nil, err
 	}
-	dirs, err := newWorkDirs(st, cfg, set, quiet, clock)
+	dirs, err := newWorkDirs(st, cfg, set, newCaches(st, cfg, quiet, clock), quiet, clock)
 	return set, dirs, err
 }
 
 // newAgents returns the agents and checks of a worker file. The options get the directories.
 func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, error) {
 	work := workBeside(st.Dir(), cfg)
-	o.CacheRoot, o.WorkRoot, o.Hidden = filepath.Join(work, "caches"), filepath.Join(work, "layers"), []string{st.Dir(), work}
+	o.CacheRoot, o.WorkRoot, o.Hidden = cacheRoot(st, cfg), filepath.Join(work, "layers"), []string{st.Dir(), work}
 	set, err := agent.New(cfg, o)
 	if err != nil {
 		return nil, fmt.Errorf("worker file: %w", err)
@@ -127,9 +130,9 @@ func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, 
 }
 
 // newWorkDirs returns the directories on this host in which agents work.
-func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
+func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, shared *caches.Caches, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
 	o := workdir.Options{
-		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex,
+		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex, Free: shared.Free,
 		MaxWritten: int64(cfg.Limits.DiskBytes), MaxWrittenFiles: int64(cfg.Limits.DiskFiles),
 	}
 	if cfg.RunAs != "" {
@@ -140,9 +143,27 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, logger *slog.
 		if err != nil {
 			return nil, err
 		}
-		o.Acquire, o.FreeLayers = cache.acquire, cache.free
+		o.Acquire = cache.acquire
+		o.Free = func(ctx context.Context) bool {
+			freed := cache.free(ctx)
+			if left, err := diskspace.Of(cacheRoot(st, cfg)); freed && err == nil && !left.IsLow() {
+				return true
+			}
+			return shared.Free(ctx) || freed
+		}
 	}
 	return workdir.New(o), nil
+}
+
+// newCaches returns the caches of a worker file on this host.
+func newCaches(st *store.Store, cfg agent.Config, logger *slog.Logger, clock func() time.Time) *caches.Caches {
+	limits := diskspace.Used{Bytes: int64(cfg.Limits.CacheBytes), Files: cfg.Limits.DiskFiles}
+	return caches.New(caches.Options{Root: cacheRoot(st, cfg), Max: limits, Clock: clock, Logger: logger})
+}
+
+// cacheRoot returns the directory of the caches.
+func cacheRoot(st *store.Store, cfg agent.Config) string {
+	return filepath.Join(workBeside(st.Dir(), cfg), "caches")
 }
 
 // workBeside returns the directory of working directories and caches: in the store or, if

@@ -179,7 +179,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.options.Telemetry.Measures() {
 		beside.Go(func() { w.gauges().update(ctx) })
 	}
+	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
+	beside.Go(func() { w.trimCaches(working) })
 	defer beside.Wait()
+	defer endWork() // agents still work while the worker drains
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
 	w.health.beat()
 	w.health.enter(Serving)
@@ -188,6 +191,23 @@ func (w *Worker) Run(ctx context.Context) error {
 	end()
 	w.health.enter(Draining)
 	return errors.Join(refused, w.offer.withdraw(), w.drain(), w.options.Slot.release())
+}
+
+// trimEvery is how often the disk of the caches is looked at.
+const trimEvery = time.Second
+
+// trimCaches keeps the caches below their limits until ctx ends.
+func (w *Worker) trimCaches(ctx context.Context) {
+	ticker := time.NewTicker(trimEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.plan.Load().caches.Trim(ctx)
+		}
+	}
 }
 
 // pulse bounds the time of one iteration of the main loop.

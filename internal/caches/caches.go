@@ -1,0 +1,171 @@
+// Package caches bounds the directories that agents and checks share on a host. What is in them
+// can be made again, so a cache that grows too large loses the files that were not used for the
+// longest time, also while programs use it.
+package caches
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/diskspace"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+const (
+	// measureEvery is how often the caches are measured if nothing indicates that they have grown.
+	measureEvery = 10 * time.Minute
+	// measureShare bounds the part of the time in which they are measured: 1/measureShare.
+	measureShare = 4
+	// maxHalvings bounds how often Free removes a half: programs may write meanwhile.
+	maxHalvings = 8
+	// maxDepth is how deep a cache may be. What is deeper is removed.
+	maxDepth = 128
+)
+
+// Options are the settings of [New].
+type Options struct {
+	// Root is the directory that contains the caches. It need not exist.
+	Root string
+	// Max bounds each cache: its disk space, and the number of its files and directories.
+	Max diskspace.Used
+	// Clock returns the current time. Required.
+	Clock func() time.Time
+	// Logger gets what was removed. Required.
+	Logger *slog.Logger
+}
+
+// Caches are the caches of a host. Its methods may be used by many goroutines.
+type Caches struct {
+	options Options
+
+	mu   sync.Mutex // held while the caches are measured
+	last measured
+}
+
+// measured is the state of the disk and of the caches when they were last measured.
+type measured struct {
+	at   time.Time
+	took time.Duration
+	left diskspace.Left
+	// most is the size of the largest cache, in bytes and in files.
+	most diskspace.Used
+}
+
+// New returns the caches below a directory.
+func New(o Options) *Caches { return &Caches{options: o} }
+
+// Trim removes the least recently used files of each cache that exceeds the limit, until at most
+// half of the limit is left; on a full disk, half of what there is. It measures the caches only if they may have grown since the last call, so it may be called each second.
+func (c *Caches) Trim(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left, err := diskspace.Of(c.options.Root)
+	if err != nil || !c.due(left) { // mostly there are no caches
+		return
+	}
+	c.trim(ctx, left.IsLow())
+}
+
+// Free removes the least recently used half of each cache, because the disk is full, and again so
+// until it is not. It reports whether there was anything to remove.
+func (c *Caches) Free(ctx context.Context) (removed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range maxHalvings {
+		if !c.trim(ctx, true) {
+			break
+		}
+		removed = true
+		if left, err := diskspace.Of(c.options.Root); err != nil || !left.IsLow() {
+			break
+		}
+	}
+	return removed
+}
+
+// due reports whether a cache may exceed its limit: the disk has lost so much since the caches were
+// measured, or they were not measured for long.
+func (c *Caches) due(left diskspace.Left) bool {
+	passed, limit := c.options.Clock().Sub(c.last.at), c.options.Max
+	switch {
+	case c.last.at.IsZero():
+		return true
+	case passed < measureShare*c.last.took:
+		return false
+	}
+	return left.IsLow() || passed >= measureEvery ||
+		c.last.left.Bytes-left.Bytes > limit.Bytes-c.last.most.Bytes ||
+		c.last.left.Files-left.Files > int64(limit.Files-c.last.most.Files)
+}
+
+// trim measures the caches and removes files of those that exceed the limit; if the disk is full,
+// of all. It reports whether it has removed anything.
+func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
+	root, err := os.OpenRoot(c.options.Root)
+	if err != nil {
+		return false
+	}
+	defer root.Close() //nolint:errcheck // only read
+	names, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return false
+	}
+	began := c.options.Clock()
+	last := measured{at: began}
+	for _, name := range names {
+		has, less := c.trimOne(ctx, root, name.Name(), full)
+		removed = removed || less
+		last.most.Bytes, last.most.Files = max(last.most.Bytes, has.Bytes), max(last.most.Files, has.Files)
+	}
+	if last.left, err = diskspace.Of(c.options.Root); err == nil && ctx.Err() == nil {
+		last.took = c.options.Clock().Sub(began)
+		c.last = last
+	}
+	return removed
+}
+
+// trimOne measures a cache, and removes files if it exceeds the limit, or if the disk is full. It
+// returns how much it has then, and whether it has less than before.
+func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full bool) (has diskspace.Used, less bool) {
+	dir, err := root.OpenRoot(name)
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) { // an agent has taken away the right
+			less = bounded.RemoveAll(root, name) == nil
+		}
+		return has, less
+	}
+	defer dir.Close() //nolint:errcheck // only read
+	u, err := measure(ctx, dir, c.options.Clock())
+	if err != nil {
+		return has, false
+	}
+	keep, limit := u.total, c.options.Max
+	if full {
+		keep = half(u.total)
+	}
+	if over(u.total, limit) {
+		keep.Bytes, keep.Files = min(keep.Bytes, limit.Bytes/2), min(keep.Files, limit.Files/2)
+	}
+	if !over(u.total, keep) && !u.hidden {
+		return u.total, false
+	}
+	gone := u.remove(ctx, dir, keep)
+	if gone.Files > 0 {
+		c.options.Logger.Info("removed files from a cache", "cache", name, "files", gone.Files, "bytes", textfmt.Size(gone.Bytes),
+			"had", textfmt.Size(u.total.Bytes), "full_disk", full)
+	}
+	return diskspace.Used{Files: u.total.Files - gone.Files, Bytes: u.total.Bytes - gone.Bytes}, gone.Files > 0
+}
+
+// over reports whether a size exceeds a bound.
+func over(u, bound diskspace.Used) bool { return u.Bytes > bound.Bytes || u.Files > bound.Files }
+
+func half(u diskspace.Used) diskspace.Used {
+	return diskspace.Used{Files: u.Files / 2, Bytes: u.Bytes / 2}
+}
