@@ -160,7 +160,7 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		if err != nil || began.Sub(measured) < wait {
 			continue
 		}
-		if disk.IsLow() && d.workDirs.FreeDisk(ctx) { // maybe nobody has to be stopped
+		if d.freeLow(ctx) {
 			if disk, err = d.workDirs.Disk(); err != nil {
 				continue
 			}
@@ -226,6 +226,7 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Owner == failures.OwnerPerson:
 		return nil
 	default:
+		d.freeLow(ctx)
 		why := d.howFilled(ctx, d.now().since, nil)
 		if why == "" {
 			return nil
@@ -236,6 +237,13 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 		d.clear(ctx, failure.Message)
 	}
 	return failure
+}
+
+// freeLow frees space if the disk is low, so that maybe nobody has to fail. It reports whether it has
+// freed any.
+func (d *directory) freeLow(ctx context.Context) bool {
+	disk, err := d.workDirs.Disk()
+	return err == nil && disk.IsLow() && d.workDirs.FreeDisk(ctx)
 }
 
 // howFilled describes how the directory's files since a time fill the disk; empty: the disk
@@ -309,6 +317,7 @@ func (d *directory) openIfLow() bool {
 // attempt fills the directory again, and may have to wait for a long time.
 func (d *directory) freeDisk(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
+	d.freeLow(ctx)
 	if !d.openIfLow() {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -204,8 +205,8 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, 1, result.Attempts)
-	require.Equal(t, []string{"layers", "tmp"}, k.cleared[len(k.cleared)-2:])
-	require.NotContains(t, k.cleared[:len(k.cleared)-1], "tmp")
+	require.Contains(t, strings.Join(k.cleared, " "), "layers tmp")
+	require.NotContains(t, k.cleared, "work")
 }
 
 // TestAFailureOnADiskThatOthersFilledIsTheHosts: it uses up no attempt, and the work continues when

@@ -111,3 +111,20 @@ echo x > a.txt
 		})
 	}
 }
+
+// TestFinishedWorkGivesItsSpaceBack when the disk is full, in a session that goes on.
+func TestFinishedWorkGivesItsSpaceBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onSmallDisk("size=64m")
+	w.write("agents.yaml", `{version: 1, agents: {hoards: {kind: command, argv: [/bin/sh, -c,
+		"mkdir -p node_modules && head -c 14000000 /dev/zero > node_modules/x && date > a.txt"]}}}`)
+	w.startWorker()
+	w.must("run", w.write("team.yaml", `{version: 1, name: hoards, help: {mode: fail}, retry: {attempts: 1, rounds: 1}, personas: {dev: {role: r, agent: hoards, instructions: do}},
+		phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}, {name: three, personas: [dev]}, {name: four, personas: [dev]},
+			{name: five, personas: [dev]}, {name: six, personas: [dev]}]}`), "do it", "--session", "hoards")
+	for _, p := range w.completes("hoards").Phases {
+		require.Equal(t, 1, p.Assignments[0].Attempts, p.Name)
+	}
+	w.must("checkpoints", "verify", "--all")
+}

@@ -256,6 +256,43 @@ func (d *Dirs) Assignments(key session.Key) ([]spec.AssignmentID, error) {
 	return ids, err
 }
 
+// Sessions lists the sessions that have directories.
+func (d *Dirs) Sessions() (keys []session.Key, err error) {
+	paths, err := filepath.Glob(filepath.Join(d.options.Root, "*", "*"))
+	for _, path := range paths {
+		key := session.Key{Namespace: filepath.Base(filepath.Dir(path)), Session: filepath.Base(path)}
+		if key.Check() == nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys, err
+}
+
+// RemoveAssignment removes the directory of an assignment, but not its live log. It reports whether
+// there was one. No process may use it.
+func (d *Dirs) RemoveAssignment(key session.Key, id spec.AssignmentID) (removed bool, err error) {
+	path, err := d.assignmentPath(key, id)
+	if err != nil {
+		return false, err
+	}
+	dir, err := findSecretDir(path)
+	if err != nil {
+		return false, nil //nolint:nilerr // it has none
+	}
+	if err := d.forget(filepath.Join(dir, "tree")); err != nil {
+		return false, err
+	}
+	root, err := os.OpenRoot(path)
+	if err == nil {
+		defer closing(root, &err)
+		err = bounded.RemoveAll(root, filepath.Base(dir))
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove a working directory: %w", err)
+	}
+	return true, nil
+}
+
 // Remove removes the directories of all assignments of a session.
 func (d *Dirs) Remove(key session.Key) (err error) {
 	dir, err := d.path(key)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
@@ -132,27 +133,24 @@ func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, 
 // newWorkDirs returns the directories on this host in which agents work.
 func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, shared *caches.Caches, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
 	o := workdir.Options{
-		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex, Free: shared.Free,
+		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex,
 		MaxWritten: int64(cfg.Limits.DiskBytes), MaxWrittenFiles: int64(cfg.Limits.DiskFiles),
 	}
 	if cfg.RunAs != "" {
 		o.Root, o.Shared = workdir.SharedRoot(st.Dir()), true
 	}
+	finished := &finishedWork{store: st, logger: logger, clock: clock}
+	ways := []func(context.Context) bool{finished.free, shared.Free}
 	if set, ok := agents.(layered); ok && set.HasLayers() {
 		cache, err := newLayerCache(filepath.Join(workBeside(st.Dir(), cfg), "layers"), st, set, logger, clock)
 		if err != nil {
 			return nil, err
 		}
-		o.Acquire = cache.acquire
-		o.Free = func(ctx context.Context) bool {
-			freed := cache.free(ctx)
-			if left, err := diskspace.Of(cacheRoot(st, cfg)); freed && err == nil && !left.IsLow() {
-				return true
-			}
-			return shared.Free(ctx) || freed
-		}
+		o.Acquire, ways = cache.acquire, slices.Insert(ways, 0, cache.free)
 	}
-	return workdir.New(o), nil
+	o.Free = freeing(workBeside(st.Dir(), cfg), ways...)
+	finished.dirs = workdir.New(o)
+	return finished.dirs, nil
 }
 
 // newCaches returns the caches of a worker file on this host.
