@@ -16,17 +16,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Credential is a secret that the worker adds to requests of rooms for a host, over TLS only. No
-// room sees it.
+// Credential is a secret that the worker adds to requests from rooms to a host, over TLS only.
+// Agents and checks do not see it.
 type Credential struct {
-	// Host is a name that a network lists, or *. and a name, with or without a port.
+	// Host is a host of a `network` list: a name, or *. and a name, with or without a port.
 	Host string `json:"host" yaml:"host" jsonschema:"format=host" example:"git.example.com"`
-	// SecretEnv names the variable of the worker's environment that holds the secret: a bearer
-	// token, unless a username or a header is given.
+	// SecretEnv names the variable of the worker's environment that has the secret: a bearer
+	// token, unless username or header is set.
 	SecretEnv string `json:"secret_env" yaml:"secret_env" jsonschema:"format=variable" example:"GIT_TOKEN"`
-	// Username makes the secret the password of this user, for basic authentication.
+	// Username is the user of basic authentication; the secret is the password.
 	Username string `json:"username,omitempty" yaml:"username,omitempty" jsonschema:"format=filled"`
-	// Header is the header whose value is the secret.
+	// Header is the name of the header whose value is the secret.
 	Header string `json:"header,omitempty" yaml:"header,omitempty" jsonschema:"format=filled"`
 }
 

@@ -11,19 +11,19 @@ import (
 type Jira struct {
 	// URL is the address of the site, including its path if it has one.
 	URL string `json:"url" yaml:"url" jsonschema:"format=address" example:"https://example.atlassian.net"`
-	// Deployment says which Jira it is: cloud, a site of Atlassian's, or datacenter, a
-	// server of your own. They differ in their API.
+	// Deployment is the kind of Jira: cloud is a site of Atlassian's, datacenter is a server of your
+	// own. Their APIs differ.
 	Deployment string `json:"deployment" yaml:"deployment" jsonschema:"enum=cloud,enum=datacenter" example:"cloud"`
-	// EmailEnv names the variable of the worker's environment that holds the account's
-	// email address. Cloud requires it, and nothing else has it.
+	// EmailEnv names the variable of the worker's environment that has the account's email address.
+	// It is required with cloud, and not permitted otherwise.
 	EmailEnv string `json:"email_env,omitempty" yaml:"email_env,omitempty" jsonschema:"format=variable" example:"JIRA_EMAIL" only:"deployment=cloud" needed:"deployment=cloud"`
-	// TokenEnv names the variable that holds the account's API token (Cloud) or personal
+	// TokenEnv names the variable that has the account's API token (Cloud) or personal
 	// access token (Data Center).
 	TokenEnv string `json:"token_env" yaml:"token_env" jsonschema:"format=variable" example:"JIRA_TOKEN"`
-	// IndexDelay is how long Jira's search may take to find a new ticket: when the answer
-	// to a creation was lost, nothing is created again before.
+	// IndexDelay is how long Jira's search may take to find a new ticket. When the answer to a
+	// creation was lost, a ticket is not created again before.
 	IndexDelay textfmt.Duration `json:"index_delay,omitempty" yaml:"index_delay,omitempty" between:"1s 1h"`
-	// Timeout bounds one request.
+	// Timeout is the longest time that a request may take.
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
 }
 
@@ -33,15 +33,15 @@ const (
 	JiraDataCenter = "datacenter"
 )
 
-// Webhook configures the address that gets the notices to people.
+// Webhook configures the address to which notices to people are sent.
 type Webhook struct {
 	// URLEnv names the variable of the worker's environment with the address, which is often a
 	// secret.
 	URLEnv string `json:"url_env" yaml:"url_env" jsonschema:"format=variable" example:"MAESTRO_WEBHOOK_URL"`
-	// SecretEnv names the variable that holds the key of the requests' signatures,
-	// HMAC-SHA256; left out, they are not signed.
+	// SecretEnv names the variable that has the key of the requests' signatures, HMAC-SHA256. Left
+	// out, requests are not signed.
 	SecretEnv string `json:"secret_env,omitempty" yaml:"secret_env,omitempty" jsonschema:"format=variable"`
-	// Timeout bounds one request.
+	// Timeout is the longest time that a request may take.
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
 }
 

@@ -14,40 +14,40 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// Provider is a server of models: a provider's own, or one that is compatible.
+// Provider is a server of models: a provider's own, or a compatible one.
 type Provider struct {
-	// Format is the API that it serves: anthropic is Messages, openai is Chat Completions and
-	// Responses, gemini is the Gemini API, which only the gateway serves.
+	// Format is the API of the server: anthropic is Messages, openai is Chat Completions and
+	// Responses, gemini is the Gemini API, which can only be used through the gateway.
 	Format wire.API `json:"format" yaml:"format" jsonschema:"enum=anthropic,enum=openai,enum=gemini" example:"anthropic"`
-	// BaseURL is another server than the provider's own: for openai what comes before
-	// /chat/completions, for anthropic what comes before /v1/messages, for gemini what comes
-	// before /v1beta.
+	// BaseURL is the address of a server other than the provider's own: for openai the part before
+	// /chat/completions, for anthropic the part before /v1/messages, for gemini the part before
+	// /v1beta.
 	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty" jsonschema:"format=address"`
-	// KeyEnv names the variable of the worker's environment that holds the key, whose value is
-	// a secret. It or key_file is required where there is no base_url.
+	// KeyEnv names the variable of the worker's environment that has the key. Its value is masked.
+	// It or key_file is required if there is no base_url.
 	KeyEnv string `json:"key_env,omitempty" yaml:"key_env,omitempty" jsonschema:"format=variable" example:"ANTHROPIC_API_KEY"`
-	// KeyFile is a file that holds the key, relative to the worker file. It is read when the
-	// worker reads its file.
+	// KeyFile is a file that contains the key, relative to the worker file. It is read together with
+	// the worker file.
 	KeyFile string `json:"key_file,omitempty" yaml:"key_file,omitempty" jsonschema:"format=filled"`
-	// Models are the models that may be called, by name, with what a million of their tokens
-	// cost. A name that ends in * stands for all names that begin so; the longest wins. Left out,
-	// every model may be called, what it costs is not known, and budgets of tokens only hold.
+	// Models are the models that may be called, by name, with the price of a million of their
+	// tokens. A name that ends in * matches all names with that prefix; the longest match applies.
+	// Left out, every model may be called, the cost is not known, and only budgets of tokens apply.
 	Models map[string]cost.Prices `json:"models,omitempty" yaml:"models,omitempty" jsonschema:"maxProperties=1000" keys:"filled"`
-	// Limits bound the calls of all agents of the worker to the provider together.
+	// Limits are the limits of the calls of all agents of the worker to the provider together.
 	Limits ProviderLimits `json:"limits,omitzero" yaml:"limits,omitempty"`
-	// Breaker is how the circuit breaker is set that all agents of the provider share. Its name
-	// is by default the provider's.
+	// Breaker are the settings of the circuit breaker that all agents of the provider share. The
+	// default of its name is the provider's name.
 	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
 }
 
-// ProviderLimits bound the calls of a worker to a provider. Left out (zero), nothing does. A call
-// waits for them; one through the gateway is refused as too many after a minute.
+// ProviderLimits are the limits of the calls of a worker to a provider. Zero: no limit. A call that
+// exceeds them waits; a call through the gateway is refused with 429 after a minute.
 type ProviderLimits struct {
-	// RequestsPerMinute is how many calls may begin in a minute.
+	// RequestsPerMinute is how many calls may start in a minute.
 	RequestsPerMinute int64 `json:"requests_per_minute,omitempty" yaml:"requests_per_minute,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
 	// TokensPerMinute is how many tokens the calls of a minute may have.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty" yaml:"tokens_per_minute,omitempty" jsonschema:"minimum=1,maximum=1000000000"`
-	// Concurrent is how many calls are under way at a time.
+	// Concurrent is how many calls may be in progress at the same time.
 	Concurrent int64 `json:"concurrent,omitempty" yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
@@ -59,7 +59,7 @@ func (p Provider) withDefaults() Provider {
 	return p
 }
 
-// webSearch is what a thousand searches of a provider cost where the worker file does not say it.
+// webSearch is the default price of a thousand searches of a provider.
 func webSearch(format wire.API) cost.USD {
 	if format == wire.Gemini {
 		return 35_000_000_000
@@ -67,7 +67,8 @@ func webSearch(format wire.API) cost.USD {
 	return 10_000_000_000
 }
 
-// Prices are what a model's tokens cost; nil: it is not known. offered: it may be called.
+// Prices returns the prices of a model's tokens; nil: they are not known. offered: the model may be
+// called.
 func (p Provider) Prices(model string) (prices *cost.Prices, offered bool) {
 	if p.Models == nil {
 		return nil, true
@@ -88,8 +89,8 @@ func (p Provider) Prices(model string) (prices *cost.Prices, offered bool) {
 	return prices, prices != nil
 }
 
-// BreakerOf is how the breaker of an agent is set, defaults filled in: that of its provider, if
-// it has one.
+// BreakerOf returns the settings of an agent's breaker, with defaults: that of its provider, if it
+// has one.
 func (c Config) BreakerOf(agent string) spec.Breaker {
 	d := c.Agents[agent]
 	if names := d.providers(); len(names) == 1 {
@@ -104,8 +105,8 @@ type providerKey struct {
 	err   error
 }
 
-// key is a provider's key; empty: there is none. Texts in files, and variables that are set
-// from them, often end with a line end.
+// key returns a provider's key; empty: there is none. Texts in files, and variables that are set
+// from them, often end with a newline.
 func (c Config) key(p Provider, getenv func(string) string) (string, error) {
 	switch {
 	case p.KeyFile != "":
@@ -126,7 +127,7 @@ func (c Config) key(p Provider, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-// ownPaths are what is appended to a base_url: one that ends in it leads nowhere.
+// ownPaths are the paths that are appended to a base_url.
 var ownPaths = map[wire.API]string{wire.Anthropic: "/v1/messages", wire.OpenAI: "/chat/completions", wire.Gemini: "/v1beta"}
 
 func (v *validator) providers() {

@@ -6,46 +6,44 @@ import (
 	"slices"
 )
 
-// Prices are what an agent's tokens cost, in USD per million.
+// Prices are the prices of an agent's tokens, in USD per million.
 type Prices struct {
-	// Input is what a million tokens cost that the model reads.
+	// Input is the price of a million tokens that the model reads.
 	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
-	// Output is what a million tokens cost that the model writes.
+	// Output is the price of a million tokens that the model writes.
 	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
-	// CacheRead is that of input which the provider had cached. Left out or 0, it is that of
-	// other input.
+	// CacheRead is the price of input that is read from the provider's cache. Left out or 0: input.
 	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite is that of input which the provider has cached now. Left out, it is that
-	// of other input.
+	// CacheWrite is the price of input that is written to the provider's cache. Left out: input.
 	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite1h is that of input which the provider has cached now for an hour. Left out or 0,
-	// it is twice that of other input.
+	// CacheWrite1h is the price of input that is written to the provider's cache for an hour. Left
+	// out or 0: twice input.
 	CacheWrite1h USD `json:"cache_write_1h" yaml:"cache_write_1h,omitempty" jsonschema:"minimum=0"`
-	// WebSearch is what a thousand searches of the provider cost. Left out or 0, it is 10 USD, and
-	// 35 USD where the provider has format gemini.
+	// WebSearch is the price of a thousand searches by the provider. Left out or 0, it is 10 USD; 35
+	// USD for a provider with format gemini.
 	WebSearch USD `json:"web_search" yaml:"web_search,omitempty" jsonschema:"minimum=0"`
-	// When has the prices of calls with a longer prompt, or of another service tier.
+	// When has other prices, for calls with a longer prompt or of another service tier.
 	When []When `json:"when,omitempty" yaml:"when,omitempty" jsonschema:"maxItems=100"`
 }
 
-// When are other prices of some calls, in USD per million. What is left out costs as much as
-// other input; cache_write_1h twice that.
+// When are other prices of some calls, in USD per million. The default of each is input;
+// cache_write_1h: twice input.
 type When struct {
-	// Tier is the service tier or speed that the answer names, like priority, flex or fast; us is
-	// Anthropic's inference in the United States. Two at once are written like fast+us. Left out,
-	// it is the usual one.
+	// Tier is the service tier or speed in the provider's answer, like priority, flex or fast; us is
+	// Anthropic's inference in the United States. Two together are written like fast+us. Left out:
+	// the standard tier.
 	Tier string `json:"tier,omitempty" yaml:"tier,omitempty" jsonschema:"format=filled"`
-	// Above is how many tokens the prompt has more than, cached ones included.
+	// Above is the number of tokens that the prompt exceeds, cached tokens included.
 	Above int64 `json:"above,omitempty" yaml:"above,omitempty" jsonschema:"minimum=0"`
-	// Input is what a million tokens cost that the model reads.
+	// Input is the price of a million tokens that the model reads.
 	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
-	// Output is what a million tokens cost that the model writes.
+	// Output is the price of a million tokens that the model writes.
 	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
-	// CacheRead is that of input which the provider had cached.
+	// CacheRead is the price of input that is read from the provider's cache.
 	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite is that of input which the provider has cached now.
+	// CacheWrite is the price of input that is written to the provider's cache.
 	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite1h is that of input which the provider has cached now for an hour.
+	// CacheWrite1h is the price of input that is written to the provider's cache for an hour.
 	CacheWrite1h USD `json:"cache_write_1h" yaml:"cache_write_1h,omitempty" jsonschema:"minimum=0"`
 }
 

@@ -8,23 +8,22 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Breaker is how the circuit breaker of an agent is set in a worker file.
-// Agents with the same breaker name share one.
+// Breaker are the settings of an agent's circuit breaker in a worker file. Agents with the same
+// breaker name share one breaker.
 type Breaker struct {
-	// Name identifies the breaker in its store. Agents that name the same one share it,
-	// and have to set it alike. Left out, it is the agent's name.
+	// Name identifies the breaker in its store. Agents with the same name share the breaker, and
+	// must have equal settings of it. Left out, it is the agent's name.
 	Name string `json:"name" yaml:"name,omitempty" jsonschema:"format=name"`
-	// Threshold is how many counted failures in a row open it.
+	// Threshold is how many counted failures in a row open the breaker.
 	Threshold int `json:"threshold" yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=1000"`
-	// Cooldown is how long it stays open at first. It doubles whenever a probe fails.
+	// Cooldown is how long the breaker is open at first. It doubles each time a probe fails.
 	Cooldown textfmt.Duration `json:"cooldown" yaml:"cooldown,omitempty" between:"100ms 168h"`
 	// MaxCooldown is the longest cooldown.
 	MaxCooldown textfmt.Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty" between:"100ms 168h"`
-	// Probes is how many rounds may try the agent at a time once the cooldown
-	// is over.
+	// Probes is how many rounds may try the agent at the same time after the cooldown.
 	Probes int `json:"probes" yaml:"probes,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// Counts lists the categories that count as failures. Left out (nil, as opposed to
-	// empty), it is those of the failure table.
+	// empty), they are those of the failure table.
 	Counts []failures.Category `json:"counts,omitempty" yaml:"counts,omitempty" jsonschema:"uniqueItems=true"`
 }
 

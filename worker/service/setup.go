@@ -140,15 +140,15 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, shared *cache
 		o.Root, o.Shared = workdir.SharedRoot(st.Dir()), true
 	}
 	finished := &finishedWork{store: st, logger: logger, clock: clock}
-	ways := []func(context.Context) bool{finished.free, shared.Free}
+	full := &space{dir: workBeside(st.Dir(), cfg), ways: []func(context.Context) bool{finished.free, shared.Free}, clock: clock}
 	if set, ok := agents.(layered); ok && set.HasLayers() {
 		cache, err := newLayerCache(filepath.Join(workBeside(st.Dir(), cfg), "layers"), st, set, logger, clock)
 		if err != nil {
 			return nil, err
 		}
-		o.Acquire, ways = cache.acquire, slices.Insert(ways, 0, cache.free)
+		o.Acquire, full.ways = cache.acquire, slices.Insert(full.ways, 0, cache.free)
 	}
-	o.Free = freeing(workBeside(st.Dir(), cfg), ways...)
+	o.Free = full.free
 	finished.dirs = workdir.New(o)
 	return finished.dirs, nil
 }

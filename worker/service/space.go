@@ -13,21 +13,42 @@ import (
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// freeing returns a function that frees space on the disk of a directory in several ways, until it
-// is not full. The function reports whether it has freed any.
-func freeing(dir string, ways ...func(context.Context) bool) func(context.Context) bool {
-	return func(ctx context.Context) (freed bool) {
-		for _, way := range ways {
-			if !way(ctx) {
-				continue
-			}
-			freed = true
-			if left, err := diskspace.Of(dir); err == nil && !left.IsLow() {
-				break
-			}
-		}
-		return freed
+// freeEvery is how often space is freed: on a full disk all attempts ask for it.
+const freeEvery = time.Second
+
+// space frees space on a full disk.
+type space struct {
+	// dir is a directory on the disk.
+	dir string
+	// ways are tried in this order until the disk is not full. Each reports whether it has freed
+	// any space.
+	ways  []func(context.Context) bool
+	clock func() time.Time
+
+	mu    sync.Mutex
+	last  time.Time
+	freed bool
+}
+
+// free frees space. It reports whether it has freed any now, or less than freeEvery ago.
+func (s *space) free(ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clock().Sub(s.last) < freeEvery {
+		return s.freed
 	}
+	s.freed = false
+	for _, way := range s.ways {
+		if !way(ctx) {
+			continue
+		}
+		s.freed = true
+		if left, err := diskspace.Of(s.dir); err == nil && !left.IsLow() {
+			break
+		}
+	}
+	s.last = s.clock()
+	return s.freed
 }
 
 // removeFinishedShare bounds the part of the time in which a full disk's directories are listed and
