@@ -93,7 +93,7 @@ func TestWorkerFaults(t *testing.T) {
 		{"a Jira that is no address", good + "jira: {url: jira.example.org, deployment: datacenter, token_env: T}", "jira.url", "write it in full, like http"},
 		{"a Jira with a password", good + "jira: {url: 'https://a:b@x.org', deployment: datacenter, token_env: T}", "jira.url", "credentials come from the worker's environment"},
 		{"a Jira with a query", good + "jira: {url: 'https://x.org/?os_x=1', deployment: datacenter, token_env: T}", "jira.url", "a query or a fragment"},
-		{"a Jira of no deployment", good + "jira: {url: 'https://x.org', token_env: T}", "jira.deployment", "is missing; write it like `deployment: cloud`; it says which Jira it is"},
+		{"a Jira of no deployment", good + "jira: {url: 'https://x.org', token_env: T}", "jira.deployment", "is missing; write it like `deployment: cloud`; it is the kind of Jira"},
 		{"a Jira of another deployment", good + "jira: {url: 'https://x.org', deployment: clod, token_env: T}", "jira.deployment", `did you mean "cloud"?`},
 		{"a Cloud site as a server", good + "jira: {url: 'https://x.atlassian.net', deployment: datacenter, token_env: T}", "jira.deployment", "is a site of Jira Cloud"},
 		{"a Cloud without an email", good + "jira: {url: 'https://x.atlassian.net', deployment: cloud, token_env: T}", "jira.email_env", "is missing"},
