@@ -127,7 +127,7 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	go func() { filled <- d.watchDisk(ctx, who, d.now(), start, stop) }()
 	err := work(ctx)
 	if disk, failed := d.workDirs.Disk(); failed == nil {
-		d.noteFull(disk)
+		d.noteFull(start, disk)
 	}
 	stop(context.Canceled)
 	failure := <-filled
@@ -151,7 +151,7 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		if every = diskEvery; disk.IsLow() {
 			every = lowDiskEvery
 		}
-		d.noteFull(disk)
+		d.noteFull(start, disk)
 		began := d.clock()
 		wait := max(measureEvery, measureShare*took) // others may free what this one fills
 		if disk.MayExceed(before, had) {
@@ -187,9 +187,9 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 // isCleared reports whether the agent's files were removed because they filled the disk.
 func (d *directory) isCleared() bool { return d.now().full != nil }
 
-// noteFull notes a full disk.
-func (d *directory) noteFull(disk session.Disk) {
-	if disk.IsFull() {
+// noteFull notes that the disk is full, or was since a start: then space was freed.
+func (d *directory) noteFull(start, disk session.Disk) {
+	if disk.IsFull() || disk.Freed > start.Freed {
 		d.change(func(s *directoryState) { s.wasFull = true })
 	}
 }

@@ -78,6 +78,9 @@ func (k *disk) FreeDisk(context.Context) bool {
 	}
 	k.unused--
 	k.cleared = append(k.cleared, "layers")
+	k.mu.Lock()
+	k.figures.Freed++
+	k.mu.Unlock()
 	if k.frees > 0 {
 		k.becomes(k.frees, k.written)
 	}
@@ -213,11 +216,14 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 // there is space again.
 func TestAFailureOnADiskThatOthersFilledIsTheHosts(t *testing.T) {
 	t.Parallel()
-	for name, fails := range map[string]func(ctx context.Context, job session.Job) (session.Outcome, error){
-		"the agent": func(context.Context, session.Job) (session.Outcome, error) {
-			return session.Outcome{}, failures.Failf(failures.Unknown, "exit status 1: no space left on device")
+	full := failures.Failf(failures.Unknown, "exit status 1: no space left on device")
+	for name, fails := range map[string]func(ctx context.Context, k *disk) error{
+		"the agent":             func(context.Context, *disk) error { return full },
+		"its output is missing": func(context.Context, *disk) error { return nil },
+		"space was freed meanwhile": func(ctx context.Context, k *disk) error {
+			require.True(t, k.FreeDisk(ctx))
+			return full
 		},
-		"its output is missing": func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,7 +235,7 @@ func TestAFailureOnADiskThatOthersFilledIsTheHosts(t *testing.T) {
 			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				if runs++; runs == 1 {
 					k.becomes(5, session.Written{Bytes: 99})
-					return fails(ctx, job)
+					return session.Outcome{}, fails(ctx, k)
 				}
 				return leave("a.txt", "x")(ctx, job)
 			}

@@ -12,6 +12,8 @@ type Disk struct {
 	Free, FreeFiles int64
 	// Low and LowFiles: with fewer free, the disk counts as full; zero: it never does.
 	Low, LowFiles int64
+	// Freed is how often space was freed on it because it was low.
+	Freed int64
 	// Full: a write has just failed for lack of space, whatever is free now.
 	Full bool
 	// MaxWritten and MaxWrittenFiles are how many bytes and files one attempt may write; zero: no

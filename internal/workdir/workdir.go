@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
@@ -60,7 +61,13 @@ type Options struct {
 
 // Dirs are the directories in which agents work. Its methods may be used by many goroutines.
 // A caller that changes an assignment's directories must hold the assignment's lock.
-type Dirs struct{ options Options }
+type Dirs struct {
+	options Options
+
+	// mu is held while space is freed; freed is how often some was.
+	mu    sync.RWMutex
+	freed int64
+}
 
 // New returns the directories below a root.
 func New(o Options) *Dirs {

@@ -18,15 +18,18 @@ import (
 // maxDepth bounds how deep measuring and copying descend: they keep each directory open.
 const maxDepth = 256
 
-// Disk returns the free space of the disk on which agents work, and the limits.
+// Disk returns the free space of the disk on which agents work, and the limits. If space is being
+// freed, it waits for the end of that.
 func (d *Dirs) Disk() (session.Disk, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
 	dir := d.options.Root
 	left, err := diskspace.Of(dir)
 	for ; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); left, err = diskspace.Of(dir) {
 		dir = filepath.Dir(dir) // the root is made with the first working directory
 	}
 	return session.Disk{
-		Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles,
+		Free: left.Bytes, Low: left.LowBytes, FreeFiles: left.Files, LowFiles: left.LowFiles, Freed: d.freed,
 		MaxWritten: d.options.MaxWritten, MaxWrittenFiles: d.options.MaxWrittenFiles,
 	}, err
 }
@@ -34,7 +37,13 @@ func (d *Dirs) Disk() (session.Disk, error) {
 // FreeDisk removes from a full disk what can be made again: unused layers and the oldest files of
 // caches. It reports whether there was any.
 func (d *Dirs) FreeDisk(ctx context.Context) bool {
-	return d.options.Free != nil && d.options.Free(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.options.Free == nil || !d.options.Free(ctx) {
+		return false
+	}
+	d.freed++
+	return true
 }
 
 // Written measures the files of an assignment's directories that were changed since a time:

@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// freeEvery is how often space is freed: on a full disk all attempts ask for it.
+// freeEvery is how often space is searched for in vain: on a full disk all attempts ask for it.
 const freeEvery = time.Second
 
 // space frees space on a full disk.
@@ -30,12 +30,12 @@ type space struct {
 	freed bool
 }
 
-// free frees space. It reports whether it has freed any now, or less than freeEvery ago.
+// free frees space. It reports whether it has freed any.
 func (s *space) free(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clock().Sub(s.last) < freeEvery {
-		return s.freed
+	if !s.freed && s.clock().Sub(s.last) < freeEvery {
+		return false
 	}
 	s.freed = false
 	for _, way := range s.ways {
@@ -51,8 +51,8 @@ func (s *space) free(ctx context.Context) bool {
 	return s.freed
 }
 
-// removeFinishedShare bounds the part of the time in which a full disk's directories are listed and
-// records are read: 1/removeFinishedShare.
+// removeFinishedShare bounds the part of the time in which finished work is searched for in vain:
+// 1/removeFinishedShare.
 const removeFinishedShare = 20
 
 // finishedWork are the working directories of finished assignments. Their results are in the store,
@@ -77,7 +77,11 @@ func (f *finishedWork) free(ctx context.Context) (freed bool) {
 	if began.Sub(f.last) < removeFinishedShare*f.took {
 		return false
 	}
-	defer func() { f.last, f.took = f.clock(), f.clock().Sub(began) }()
+	defer func() {
+		if f.last, f.took = f.clock(), f.clock().Sub(began); freed {
+			f.took = 0
+		}
+	}()
 	keys, _ := f.dirs.Sessions()
 	for _, key := range keys {
 		ids, _ := f.dirs.Assignments(key)
