@@ -52,8 +52,8 @@ type Options struct {
 	MaxWrittenFiles int64
 	// Acquire returns the layers of trees; nil: trees have no layers.
 	Acquire Acquire
-	// Free removes from a full disk what can be made again, and reports whether there was any; nil:
-	// nothing can be removed.
+	// Free removes from a full disk what can be made again, and reports whether there was any. It is
+	// called for one caller at a time. nil: nothing can be removed.
 	Free func(ctx context.Context) bool
 	// Forget drops cached data of a tree that is removed; nil: nothing is cached.
 	Forget func(tree string) error

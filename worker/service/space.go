@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/diskspace"
@@ -16,7 +15,7 @@ import (
 // freeEvery is how often space is searched for in vain: on a full disk all attempts ask for it.
 const freeEvery = time.Second
 
-// space frees space on a full disk.
+// space frees space on a full disk, for one caller at a time.
 type space struct {
 	// dir is a directory on the disk.
 	dir string
@@ -25,15 +24,12 @@ type space struct {
 	ways  []func(context.Context) bool
 	clock func() time.Time
 
-	mu    sync.Mutex
 	last  time.Time
 	freed bool
 }
 
 // free frees space. It reports whether it has freed any.
 func (s *space) free(ctx context.Context) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.freed && s.clock().Sub(s.last) < freeEvery {
 		return false
 	}
@@ -64,15 +60,12 @@ type finishedWork struct {
 	logger *slog.Logger
 	clock  func() time.Time
 
-	mu   sync.Mutex
 	last time.Time
 	took time.Duration
 }
 
 // free removes directories until the disk is not full. It reports whether there were any.
 func (f *finishedWork) free(ctx context.Context) (freed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	began := f.clock()
 	if began.Sub(f.last) < removeFinishedShare*f.took {
 		return false
