@@ -114,10 +114,7 @@ func (a *attempt) collection(dir session.WorkDir) session.Collect {
 // writes its brief.
 func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
 	err = a.exec.retryStore(ctx, func() error {
-		if err = a.exec.dir.hasSpace(); err != nil {
-			return err
-		}
-		if dir, err = a.exec.dir.open(); err != nil {
+		if dir, err = a.exec.dir.openWithSpace(); err != nil {
 			return err
 		}
 		if dir, err = a.fill(ctx, dir, s); err != nil {

@@ -19,8 +19,9 @@ import (
 
 const (
 	// diskEvery is how often the free space is read while an agent works, which costs
-	// microseconds, and lowDiskEvery is how often if the disk is low. The agent's files are measured every measureEvery, but at most for one part
-	// in measureShare of the time; for one in urgentShare if they may be too large.
+	// microseconds, and lowDiskEvery is how often if the disk is low. The agent's files are
+	// measured every measureEvery, but at most for one part in measureShare of the time; for one
+	// in urgentShare if they may be too large.
 	diskEvery    = time.Second
 	lowDiskEvery = 100 * time.Millisecond
 	measureEvery = 5 * time.Second
@@ -194,12 +195,12 @@ func (d *directory) noteFull(start, disk session.Disk) {
 	}
 }
 
-// hasSpace returns an error if the disk is full: an attempt would fail for that.
-func (d *directory) hasSpace() error {
+// openWithSpace opens the directory for work. On a full disk it returns ENOSPC: work would fail there.
+func (d *directory) openWithSpace() (session.WorkDir, error) {
 	if disk, err := d.workDirs.Disk(); err == nil && disk.IsFull() {
-		return fmt.Errorf("the disk of agents has only %s and %d files free: %w", textfmt.Size(disk.Free), disk.FreeFiles, syscall.ENOSPC)
+		return session.WorkDir{}, fmt.Errorf("the disk of agents has only %s and %d files free: %w", textfmt.Size(disk.Free), disk.FreeFiles, syscall.ENOSPC)
 	}
-	return nil
+	return d.open()
 }
 
 // blame returns the error with which an attempt has failed, or another failure if the reason was a

@@ -98,10 +98,7 @@ func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResul
 	}
 	var dir session.WorkDir
 	if err := m.exec.retryStore(ctx, func() error {
-		if err = m.exec.dir.hasSpace(); err != nil {
-			return err
-		}
-		if dir, err = m.exec.dir.open(); err != nil {
+		if dir, err = m.exec.dir.openWithSpace(); err != nil {
 			return err
 		}
 		if m.ports.WorkDirs.HasLayers() { // each check gets the tree

@@ -61,7 +61,8 @@ type measured struct {
 func New(o Options) *Caches { return &Caches{options: o} }
 
 // Trim removes the least recently used files of each cache that exceeds the limit, until at most
-// half of the limit is left; on a full disk, half of what there is. It measures the caches only if they may have grown since the last call, so it may be called each second.
+// half of the limit is left; on a full disk, half of what there is. It measures the caches only if
+// they may have grown since the last call, so it may be called each second.
 func (c *Caches) Trim(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

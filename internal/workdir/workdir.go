@@ -289,19 +289,12 @@ func (d *Dirs) RemoveAssignment(key session.Key, id spec.AssignmentID) (removed 
 	if err := d.forget(filepath.Join(dir, "tree")); err != nil {
 		return false, err
 	}
-	root, err := os.OpenRoot(path)
-	if err == nil {
-		defer closing(root, &err)
-		err = bounded.RemoveAll(root, filepath.Base(dir))
-	}
-	if err != nil {
-		return false, fmt.Errorf("remove a working directory: %w", err)
-	}
-	return true, nil
+	err = removeDir(dir)
+	return err == nil, err
 }
 
 // Remove removes the directories of all assignments of a session.
-func (d *Dirs) Remove(key session.Key) (err error) {
+func (d *Dirs) Remove(key session.Key) error {
 	dir, err := d.path(key)
 	if err != nil {
 		return err
@@ -315,6 +308,11 @@ func (d *Dirs) Remove(key session.Key) (err error) {
 			return err
 		}
 	}
+	return removeDir(dir)
+}
+
+// removeDir removes a directory with all below it. That it does not exist is no error.
+func removeDir(dir string) (err error) {
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

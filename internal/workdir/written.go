@@ -34,8 +34,8 @@ func (d *Dirs) Disk() (session.Disk, error) {
 	}, err
 }
 
-// FreeDisk removes from a full disk what can be made again: unused layers and the oldest files of
-// caches. It reports whether there was any.
+// FreeDisk removes from a full disk what can be made again, such as unused layers. It reports
+// whether there was any.
 func (d *Dirs) FreeDisk(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
