@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -249,6 +250,8 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		return f
 	case e.ThreadsExceeded != 0:
 		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)
+	case e.MemoryExceeded == proctree.Immeasurable:
+		return fail(failures.InvalidOutput, "stopped, because its memory cannot be measured: it had a ramfs, a tmpfs without a size, or too many open files (limits.memory)")
 	case e.MemoryExceeded != 0:
 		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)", textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
 	case e.Signal != 0:

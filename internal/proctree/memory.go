@@ -3,6 +3,7 @@ package proctree
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"strconv"
@@ -13,8 +14,9 @@ import (
 
 // Gauge estimates how much memory the descendants of this process use: their own pages, and
 // the pages of tmpfs, of files without a disk (memfd) and of System V shared memory. It does not count
-// buffers of pipes and sockets, and a tmpfs that no process has mounted or has a file open of. A ramfs, and a tmpfs
-// without a size, count as more than any limit: the kernel does not report their size, and agents do not need them.
+// buffers of pipes and sockets, and a tmpfs that another mount covers or no process has mounted, unless a process has a
+// file of it open. A ramfs, and a tmpfs without a size, count as [Immeasurable]: the kernel does not report their size,
+// and agents do not need them.
 type Gauge struct {
 	// room: this process has namespaces of its own.
 	room bool
@@ -34,10 +36,13 @@ func NewGauge(room bool) *Gauge {
 	return g
 }
 
+// Immeasurable is more memory than any limit. It stands for what takes too long to measure, or cannot be measured.
+const Immeasurable = math.MaxInt64
+
 const sharedMemory = "/dev/shm"
 
-// maxFiles bounds the open files of one measurement, which then takes a second. More open files count as more than any
-// limit: a measurement of them would take minutes.
+// maxFiles bounds the open files of one measurement, which then takes a second. More open files count as
+// [Immeasurable]: it would take minutes.
 const maxFiles = 1 << 17
 
 // Own estimates the processes' own pages, in bytes. It takes less time than [Gauge.Memory], which also looks at open files.
@@ -118,7 +123,7 @@ func (g *Gauge) objects(procs []Process) int64 {
 			seen[ns] = true
 			o.addMounts(proc)
 		}
-		if o.addFiles(OpenFiles(p.PID)); o.sum == math.MaxInt64 {
+		if o.addFiles(OpenFiles(p.PID)); o.sum == Immeasurable {
 			break
 		}
 	}
@@ -141,10 +146,27 @@ func (o *objects) add(dev, file uint64, bytes int64) {
 	}
 }
 
-// addTmpfs adds the whole file system at a path.
+// addTmpfs adds the whole file system at a path, if it is one in memory.
 func (o *objects) addTmpfs(path string) {
-	if dev, ok := deviceOf(path); ok && !o.ignored[dev] {
-		o.add(dev, 0, usedOf(path))
+	o.addHeld(path, func(f *heldFile) {
+		if f.inMemory() {
+			o.addWhole(f)
+		}
+	})
+}
+
+// addWhole adds the whole file system that a file is in.
+func (o *objects) addWhole(f *heldFile) {
+	if !o.ignored[f.stat.Dev] {
+		o.add(f.stat.Dev, 0, f.used())
+	}
+}
+
+// addHeld holds the file at a path while it is added.
+func (o *objects) addHeld(path string, add func(*heldFile)) {
+	if f, err := hold(path); err == nil {
+		add(f)
+		_ = unix.Close(f.fd)
 	}
 }
 
@@ -152,29 +174,31 @@ func (o *objects) addTmpfs(path string) {
 func (o *objects) addMounts(proc string) {
 	for _, m := range memoryMounts(proc) {
 		if m.ramfs && !o.ignored[m.device] {
-			o.sum = math.MaxInt64
+			o.sum = Immeasurable
 			return
 		}
 		o.addTmpfs(proc + "/root" + m.at)
 	}
 }
 
-// addFiles adds the open files of a process.
-func (o *objects) addFiles(files []string) {
-	if o.files += len(files); o.files > maxFiles {
-		o.sum = math.MaxInt64
+// addFiles adds the open files of a process, which are named by their links in /proc.
+func (o *objects) addFiles(links []string) {
+	if o.files += len(links); o.files > maxFiles {
+		o.sum = Immeasurable
 		return
 	}
-	for _, link := range files {
-		target, err := os.Readlink(link)
-		var stat unix.Stat_t
-		switch {
-		case err != nil || !strings.HasPrefix(target, "/"): // a pipe or a socket
-		case !strings.HasPrefix(target, "/memfd:"):
-			o.addTmpfs(link)
-		case unix.Stat(link, &stat) == nil:
-			o.add(stat.Dev, stat.Ino, stat.Blocks*512)
+	for _, link := range links {
+		if target, err := os.Readlink(link); err != nil || !strings.HasPrefix(target, "/") {
+			continue // a pipe or a socket
 		}
+		o.addHeld(link, func(f *heldFile) {
+			switch {
+			case f.isMemfd():
+				o.add(f.stat.Dev, f.stat.Ino, f.stat.Blocks*512)
+			case f.inMemory():
+				o.addWhole(f)
+			}
+		})
 	}
 }
 
@@ -186,26 +210,45 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// deviceOf is the device of the file system in memory at a path; not ok: there is none.
-func deviceOf(path string) (dev uint64, ok bool) {
-	var fs unix.Statfs_t
-	var stat unix.Stat_t
-	if unix.Statfs(path, &fs) != nil || fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC || unix.Stat(path, &stat) != nil {
-		return 0, false
-	}
-	return stat.Dev, true
+// heldFile is a file that stays the same one while it is measured: processes mount, close and open meanwhile, and a
+// path in /proc then leads to another file with each call.
+type heldFile struct {
+	fd   int
+	fs   unix.Statfs_t
+	stat unix.Stat_t
 }
 
-// usedOf is how many bytes a file system in memory has.
-func usedOf(path string) int64 {
-	var fs unix.Statfs_t
-	if unix.Statfs(path, &fs) != nil {
-		return 0
+// hold finds the file at a path without opening it, which would act on a device or a pipe. The caller closes it.
+func hold(path string) (*heldFile, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
 	}
-	if fs.Blocks == 0 {
-		return math.MaxInt64
+	f := &heldFile{fd: fd}
+	if err := errors.Join(unix.Fstatfs(fd, &f.fs), unix.Fstat(fd, &f.stat)); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
 	}
-	return int64(fs.Blocks-fs.Bfree) * fs.Bsize //nolint:gosec // the types differ by platform
+	return f, nil
+}
+
+// isMemfd: it is a file without a file system that anybody has mounted.
+func (f *heldFile) isMemfd() bool {
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.fd))
+	return err == nil && strings.HasPrefix(name, "/memfd:")
+}
+
+// inMemory: it is in a file system in memory.
+func (f *heldFile) inMemory() bool {
+	return f.fs.Type == unix.TMPFS_MAGIC || f.fs.Type == unix.RAMFS_MAGIC
+}
+
+// used is how many bytes its file system in memory has.
+func (f *heldFile) used() int64 {
+	if f.fs.Blocks == 0 {
+		return Immeasurable
+	}
+	return int64(f.fs.Blocks-f.fs.Bfree) * f.fs.Bsize //nolint:gosec // the types differ by platform
 }
 
 // memoryMount is a mount of a file system in memory.

@@ -1,9 +1,9 @@
 package proctree
 
 import (
-	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,5 +32,46 @@ func TestTooManyOpenFilesCountAsTooMuch(t *testing.T) {
 	o.addFiles(make([]string, maxFiles))
 	require.Zero(t, o.sum)
 	o.addFiles(make([]string, 1))
-	require.EqualValues(t, math.MaxInt64, o.sum)
+	require.EqualValues(t, Immeasurable, o.sum)
+}
+
+// TestFilesThatChangeWhileTheyAreMeasured has an open file that is by turns one in memory and a pipe, whose file system
+// has no size: it must not be taken for a file system in memory without a limit.
+func TestFilesThatChangeWhileTheyAreMeasured(t *testing.T) {
+	t.Parallel()
+	inMemory, err := os.Open("/dev/shm")
+	require.NoError(t, err)
+	defer inMemory.Close() //nolint:errcheck // only read
+	pipe, other, err := os.Pipe()
+	require.NoError(t, err)
+	defer pipe.Close()  //nolint:errcheck // only read
+	defer other.Close() //nolint:errcheck // nothing is written
+	changing, err := unix.FcntlInt(pipe.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(changing) //nolint:errcheck // only read
+
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for from := pipe; ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = unix.Dup3(int(from.Fd()), changing, unix.O_CLOEXEC)
+			if from == pipe {
+				from = inMemory
+			} else {
+				from = pipe
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	link := []string{"/proc/self/fd/" + strconv.Itoa(changing)}
+	for range 20_000 {
+		o := objects{counted: map[[2]uint64]bool{}}
+		o.addFiles(link)
+		require.Less(t, o.sum, int64(Immeasurable))
+	}
 }

@@ -88,7 +88,7 @@ type Report struct {
 	Leftover int
 	// ThreadsExceeded is the number of threads if the argv was stopped for too many; else zero.
 	ThreadsExceeded int
-	// MemoryExceeded is the used memory in bytes if the argv was stopped for too much; else zero.
+	// MemoryExceeded is the used memory in bytes, or [proctree.Immeasurable], if the argv was stopped for too much; else zero.
 	MemoryExceeded int64
 	// Unkillable is the number of processes that could not be killed.
 	Unkillable int
