@@ -28,13 +28,13 @@ type ShellJob struct {
 	Lock session.Lock
 }
 
-// signalStatus is added to a signal's number for the exit status of a program that it ended, as
-// shells do.
-const signalStatus = 128
+// The exit statuses of shells: signalStatus is added to the number of the signal that has ended a
+// program, and notStarted stands for a program that could not be started.
+const signalStatus, notStarted = 128, 127
 
 // Shell runs a person's program in an agent's environment. It returns the exit status when the
-// program and all its descendants have ended. If the context ends, Shell stops the program and
-// returns the context's error.
+// program and all its descendants have ended. If the program cannot be started, the status is 127
+// and the error says why. If the context ends, Shell stops the program and returns the context's error.
 func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
@@ -90,6 +90,8 @@ func (s *Set) shellStatus(e procgroup.Result) (int, error) {
 	switch {
 	case e.Cancelled != nil:
 		return 0, e.Cancelled
+	case e.StartError != "":
+		return notStarted, s.endedBadly("the shell", e)
 	case !e.EndedItself():
 		return 0, s.endedBadly("the shell", e)
 	case e.Signal != 0:

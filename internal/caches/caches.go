@@ -34,6 +34,8 @@ type Options struct {
 	Root string
 	// Max bounds each cache: its disk space, and the number of its files and directories.
 	Max diskspace.Used
+	// Left returns the free space of the disk of a directory. Nil: [diskspace.Of].
+	Left func(dir string) (diskspace.Left, error)
 	// Clock returns the current time. Required.
 	Clock func() time.Time
 	// Logger gets what was removed. Required.
@@ -58,7 +60,12 @@ type measured struct {
 }
 
 // New returns the caches below a directory.
-func New(o Options) *Caches { return &Caches{options: o} }
+func New(o Options) *Caches {
+	if o.Left == nil {
+		o.Left = diskspace.Of
+	}
+	return &Caches{options: o}
+}
 
 // Trim removes the least recently used files of each cache that exceeds the limit, until at most
 // half of the limit is left; on a full disk, half of what there is. It measures the caches only if
@@ -66,26 +73,24 @@ func New(o Options) *Caches { return &Caches{options: o} }
 func (c *Caches) Trim(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left, err := diskspace.Of(c.options.Root)
+	left, err := c.options.Left(c.options.Root)
 	if err != nil || !c.due(left) { // mostly there are no caches
 		return
 	}
 	c.trim(ctx, left.IsLow())
 }
 
-// Free removes the least recently used half of each cache, because the disk is full, and again so
-// until it is not. It reports whether there was anything to remove.
+// Free removes the least recently used half of each cache if their disk is full, and again so until
+// it is not. It reports whether there was anything to remove.
 func (c *Caches) Free(ctx context.Context) (removed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for range maxHalvings {
-		if !c.trim(ctx, true) {
+		left, err := c.options.Left(c.options.Root)
+		if err != nil || !left.IsLow() || !c.trim(ctx, true) {
 			break
 		}
 		removed = true
-		if left, err := diskspace.Of(c.options.Root); err != nil || !left.IsLow() {
-			break
-		}
 	}
 	return removed
 }
@@ -124,7 +129,7 @@ func (c *Caches) trim(ctx context.Context, full bool) (removed bool) {
 		removed = removed || less
 		last.most.Bytes, last.most.Files = max(last.most.Bytes, has.Bytes), max(last.most.Files, has.Files)
 	}
-	if last.left, err = diskspace.Of(c.options.Root); err == nil && ctx.Err() == nil {
+	if last.left, err = c.options.Left(c.options.Root); err == nil && ctx.Err() == nil {
 		last.took = c.options.Clock().Sub(began)
 		c.last = last
 	}

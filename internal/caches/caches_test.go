@@ -96,11 +96,22 @@ func TestAFullDiskTakesHalfOfEachCache(t *testing.T) {
 	for _, name := range []string{"0", "1"} {
 		require.NoError(t, os.Chtimes(filepath.Join(root, "one/dir", name), now, now))
 	}
-	c := newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 1 << 20}, func() time.Time { return now })
+	fit := 4 // how many files fit on the disk
+	c := caches.New(caches.Options{
+		Root: root, Max: diskspace.Used{Bytes: 1 << 40, Files: 1 << 20}, Logger: slog.New(slog.DiscardHandler),
+		Clock: func() time.Time { return now },
+		Left: func(string) (diskspace.Left, error) {
+			files, _ := os.ReadDir(filepath.Join(root, "one/dir"))
+			return diskspace.Left{Files: int64(fit - len(files))}, nil
+		},
+	})
+	require.False(t, c.Free(t.Context()), "their disk is not full")
+	require.Len(t, kept(t, filepath.Join(root, "one")), 4)
+	fit = 2
 	require.True(t, c.Free(t.Context()))
-	require.NotContains(t, kept(t, filepath.Join(root, "one")), "2")
-	for c.Free(t.Context()) {
-	}
+	require.Equal(t, []string{"0", "1"}, kept(t, filepath.Join(root, "one")))
+	fit = 0
+	require.True(t, c.Free(t.Context()))
 	require.NoDirExists(t, filepath.Join(root, "one/dir"))
 	require.False(t, newCaches(filepath.Join(root, "absent"), diskspace.Used{}, time.Now).Free(t.Context()))
 }

@@ -41,7 +41,7 @@ func newShell(a *app) *cobra.Command {
 			"environment and its network, in a separate room. They are copies: the agent may be at work meanwhile. If this host does not have them, the files are those that the store has.\n\n" +
 			"At the end the changed files are listed. The store keeps them, and the command that supplies them as the assignment's work is printed; --supply does that at " +
 			"once if the shell ends with exit code 0. All else is removed, with every process that was started.\n\n" +
-			"It needs the worker file and the store, not Temporal. Variables come from the environment of this command. The exit code is that of the shell or command.",
+			"It needs the worker file and the store, not Temporal. Variables come from the environment of this command. The exit code is that of the shell or command, or 127 if it cannot be started.",
 		Example: "  maestro shell web-7 build/backend\n  maestro shell web-7 build/backend -- make test\n  maestro shell web-7 build/backend --supply",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -99,10 +99,10 @@ func (c *shellCommand) run(ctx context.Context, sessionID string, id spec.Assign
 	case r.changed:
 		c.printErr("%s has no open request; when it has one, supply these files: %s", id, c.commandLine(supply))
 	}
-	if ended != nil {
-		return ended
+	if ended != nil && status != exitDone {
+		return &codeError{status, ended}
 	}
-	return exit(status)
+	return cmp.Or(ended, exit(status))
 }
 
 // open makes the room of a shell: copies of an assignment's directories.

@@ -41,14 +41,14 @@ func TestFilesThatChangeWhileTheyAreMeasured(t *testing.T) {
 	t.Parallel()
 	inMemory, err := os.Open("/dev/shm")
 	require.NoError(t, err)
-	defer inMemory.Close() //nolint:errcheck // only read
+	defer inMemory.Close()
 	pipe, other, err := os.Pipe()
 	require.NoError(t, err)
-	defer pipe.Close()  //nolint:errcheck // only read
-	defer other.Close() //nolint:errcheck // nothing is written
+	defer pipe.Close()
+	defer other.Close()
 	changing, err := unix.FcntlInt(pipe.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
-	defer unix.Close(changing) //nolint:errcheck // only read
+	defer unix.Close(changing)
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

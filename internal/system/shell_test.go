@@ -99,6 +99,9 @@ func TestAShellWhereAnAgentWorked(t *testing.T) {
 			require.Contains(t, a.stderr, "nothing changed")
 			require.Contains(t, a.stderr, "no access to the gateway of agent stuck")
 			require.Contains(t, w.maestro("shell", "stuck", "build/dev", "--keys", "--", "env").stdout, "SITE_TOKEN=swordfish-0123456789")
+			a = w.maestro("shell", "stuck", "build/dev", "--", "missing-program")
+			require.Equal(t, 127, a.code, a.stderr)
+			require.Contains(t, a.stderr, "missing-program")
 			require.Equal(t, before, w.kept(), "what the agent left is as it was")
 
 			mend := `echo good > work.txt; rm -r docs; echo new > new.txt; echo more >> node_modules/dep`
