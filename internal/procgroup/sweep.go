@@ -67,13 +67,17 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64, hidden bool) {
 			if err != nil || !strings.HasSuffix(path, removedMark) || !inRooms[p.PID] && !strings.HasPrefix(path, by.base+"/") {
 				continue
 			}
-			var stat unix.Stat_t
-			if unix.Stat(link, &stat) != nil || stat.Nlink > 0 || inRooms[p.PID] && stat.Dev != disk && !onOverlay(link) {
+			f, err := proctree.Hold(link)
+			if err != nil {
 				continue
 			}
-			if file := [2]uint64{stat.Dev, stat.Ino}; !counted[file] {
+			f.Close()
+			if f.Stat.Nlink > 0 || inRooms[p.PID] && f.Stat.Dev != disk && f.FS.Type != unix.OVERLAYFS_SUPER_MAGIC {
+				continue
+			}
+			if file := [2]uint64{f.Stat.Dev, f.Stat.Ino}; !counted[file] {
 				counted[file] = true
-				bytes += stat.Blocks * 512 // whatever the file system's own blocks are
+				bytes += f.Stat.Blocks * 512 // whatever the file system's own blocks are
 			}
 		}
 	}
@@ -154,12 +158,6 @@ func diskOf(dir string) uint64 {
 		return 0
 	}
 	return stat.Dev
-}
-
-// onOverlay reports whether an open file is on an overlay: in a room that is the workspace.
-func onOverlay(link string) bool {
-	var stat unix.Statfs_t
-	return unix.Statfs(link, &stat) == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // EndStoppedShims kills the shims of the worker's user, and of the user of its rooms, that are

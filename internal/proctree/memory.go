@@ -3,9 +3,9 @@ package proctree
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,23 +17,12 @@ import (
 // buffers of pipes and sockets, and a tmpfs that another mount covers or no process has mounted, unless a process has a
 // file of it open. A ramfs, and a tmpfs without a size, count as [Immeasurable]: the kernel does not report their size,
 // and agents do not need them.
+//
+// File systems that this process sees mounted do not count, except, where it is the first process of a room, the
+// room's shared memory.
 type Gauge struct {
-	// room: this process has namespaces of its own.
-	room bool
-	// ignored are the devices of the file systems in memory that do not count.
-	ignored map[uint64]bool
-}
-
-// NewGauge makes a gauge. What is mounted now in this process's namespace does not count, except, where this process
-// is the first one of a room, the room's shared memory.
-func NewGauge(room bool) *Gauge {
-	g := &Gauge{room: room, ignored: map[uint64]bool{}}
-	for _, m := range memoryMounts("/proc/self") {
-		if !room || m.at != sharedMemory {
-			g.ignored[m.device] = true
-		}
-	}
-	return g
+	// Room: this process is the first one of a room.
+	Room bool
 }
 
 // Immeasurable is more memory than any limit. It stands for what takes too long to measure, or cannot be measured.
@@ -46,18 +35,19 @@ const sharedMemory = "/dev/shm"
 const maxFiles = 1 << 17
 
 // Own estimates the processes' own pages, in bytes. It takes less time than [Gauge.Memory], which also looks at open files.
-func (g *Gauge) Own(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
+func (Gauge) Own(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
 
 // Memory estimates the use in bytes.
-func (g *Gauge) Memory(most int64) int64 {
+func (g Gauge) Memory(most int64) int64 {
 	procs := Below(os.Getpid())
 	return estimate(procs, g.objects(procs), most)
 }
 
 // estimate adds up the pages of processes and the size of objects, in bytes. It first makes a quick estimate, which
-// counts a shared page once for each process. If that is more than most, it makes a slower one, which does not.
+// counts a shared page once for each process. If that is more than most, it makes a slower one, which does not. A
+// process that was just started may use the memory of its parent as a whole: it is not counted then.
 func estimate(procs []Process, objects, most int64) int64 {
-	by := func(read func(pid int) pages) int64 {
+	by := func(procs []Process, read func(pid int) pages) int64 {
 		var sum pages
 		for _, p := range procs {
 			one := read(p.PID)
@@ -66,10 +56,18 @@ func estimate(procs []Process, objects, most int64) int64 {
 		// Most shared pages are counted as objects, too: the larger figure counts.
 		return addSaturated(sum.own, max(sum.shared, objects))
 	}
-	if quick := by(resident); quick <= most {
+	if quick := by(procs, resident); quick <= most {
 		return quick
 	}
-	return by(proportional)
+	return by(slices.DeleteFunc(slices.Clone(procs), func(p Process) bool { return sharesMemory(p.PID, p.Parent) }), proportional)
+}
+
+// sharesMemory reports whether two processes use one memory, like a process and its child between vfork and exec. Not
+// every process lets others find out.
+func sharesMemory(a, b int) bool {
+	const memory = 1 // KCMP_VM
+	order, _, err := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), memory, 0, 0, 0)
+	return err == 0 && order == 0
 }
 
 // pages is the size of a process's pages in memory and swap, in bytes: its own, and shared ones without a file on disk.
@@ -109,9 +107,12 @@ func fieldsOf(pid int, file string) map[string]int64 {
 }
 
 // objects adds up the file systems in memory and the shared memory of the processes, mapped or not.
-func (g *Gauge) objects(procs []Process) int64 {
-	o := objects{ignored: g.ignored, counted: map[[2]uint64]bool{}}
-	if g.room {
+func (g Gauge) objects(procs []Process) int64 {
+	o := objects{ignored: map[uint64]bool{}, counted: map[[2]uint64]bool{}}
+	for _, m := range memoryMounts("/proc/self") {
+		o.ignored[m.device] = !g.Room || m.at != sharedMemory
+	}
+	if g.Room {
 		o.addTmpfs(sharedMemory)
 		o.sum = addSaturated(o.sum, systemV())
 	}
@@ -148,7 +149,7 @@ func (o *objects) add(dev, file uint64, bytes int64) {
 
 // addTmpfs adds the whole file system at a path, if it is one in memory.
 func (o *objects) addTmpfs(path string) {
-	o.addHeld(path, func(f *heldFile) {
+	o.addHeld(path, func(f *HeldFile) {
 		if f.inMemory() {
 			o.addWhole(f)
 		}
@@ -156,17 +157,17 @@ func (o *objects) addTmpfs(path string) {
 }
 
 // addWhole adds the whole file system that a file is in.
-func (o *objects) addWhole(f *heldFile) {
-	if !o.ignored[f.stat.Dev] {
-		o.add(f.stat.Dev, 0, f.used())
+func (o *objects) addWhole(f *HeldFile) {
+	if !o.ignored[f.Stat.Dev] {
+		o.add(f.Stat.Dev, 0, f.used())
 	}
 }
 
 // addHeld holds the file at a path while it is added.
-func (o *objects) addHeld(path string, add func(*heldFile)) {
-	if f, err := hold(path); err == nil {
+func (o *objects) addHeld(path string, add func(*HeldFile)) {
+	if f, err := Hold(path); err == nil {
 		add(f)
-		_ = unix.Close(f.fd)
+		f.Close()
 	}
 }
 
@@ -191,10 +192,10 @@ func (o *objects) addFiles(links []string) {
 		if target, err := os.Readlink(link); err != nil || !strings.HasPrefix(target, "/") {
 			continue // a pipe or a socket
 		}
-		o.addHeld(link, func(f *heldFile) {
+		o.addHeld(link, func(f *HeldFile) {
 			switch {
 			case f.isMemfd():
-				o.add(f.stat.Dev, f.stat.Ino, f.stat.Blocks*512)
+				o.add(f.Stat.Dev, f.Stat.Ino, f.Stat.Blocks*512)
 			case f.inMemory():
 				o.addWhole(f)
 			}
@@ -204,51 +205,10 @@ func (o *objects) addFiles(links []string) {
 
 // addSaturated adds without overflow.
 func addSaturated(a, b int64) int64 {
-	if b > math.MaxInt64-a {
+	if a > 0 && b > math.MaxInt64-a {
 		return math.MaxInt64
 	}
 	return a + b
-}
-
-// heldFile is a file that stays the same one while it is measured: processes mount, close and open meanwhile, and a
-// path in /proc then leads to another file with each call.
-type heldFile struct {
-	fd   int
-	fs   unix.Statfs_t
-	stat unix.Stat_t
-}
-
-// hold finds the file at a path without opening it, which would act on a device or a pipe. The caller closes it.
-func hold(path string) (*heldFile, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := &heldFile{fd: fd}
-	if err := errors.Join(unix.Fstatfs(fd, &f.fs), unix.Fstat(fd, &f.stat)); err != nil {
-		_ = unix.Close(fd)
-		return nil, err
-	}
-	return f, nil
-}
-
-// isMemfd: it is a file without a file system that anybody has mounted.
-func (f *heldFile) isMemfd() bool {
-	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.fd))
-	return err == nil && strings.HasPrefix(name, "/memfd:")
-}
-
-// inMemory: it is in a file system in memory.
-func (f *heldFile) inMemory() bool {
-	return f.fs.Type == unix.TMPFS_MAGIC || f.fs.Type == unix.RAMFS_MAGIC
-}
-
-// used is how many bytes its file system in memory has.
-func (f *heldFile) used() int64 {
-	if f.fs.Blocks == 0 {
-		return Immeasurable
-	}
-	return int64(f.fs.Blocks-f.fs.Bfree) * f.fs.Bsize //nolint:gosec // the types differ by platform
 }
 
 // memoryMount is a mount of a file system in memory.
@@ -287,8 +247,9 @@ func parseMount(line string) (m memoryMount, ok bool) {
 	// 36 35 0:53 / /dev/shm rw,nosuid shared:1 - tmpfs tmpfs rw,size=1g
 	mount, kind, ok := strings.Cut(line, " - ")
 	fields := strings.Fields(mount)
-	m.ramfs = strings.HasPrefix(kind, "ramfs ")
-	if !ok || !m.ramfs && !strings.HasPrefix(kind, "tmpfs ") || len(fields) < 5 {
+	kind, _, _ = strings.Cut(kind, " ")
+	m.ramfs = kind == "ramfs"
+	if !ok || !m.ramfs && kind != "tmpfs" && kind != "devtmpfs" || len(fields) < 5 {
 		return m, false
 	}
 	major, minor, _ := strings.Cut(fields[2], ":")

@@ -1,6 +1,7 @@
 package proctree
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,9 +21,11 @@ func TestMountsBehindALongLine(t *testing.T) {
 38 35 0:300 / /a\040b rw - tmpfs tmpfs rw,size=1g
 39 35 0:55 / /r rw - ramfs none rw
 40 35 0:x / /x rw - tmpfs none rw
+41 35 0:6 / /dev rw - devtmpfs devtmpfs rw,mode=755
+42 35 0:7 / /t rw - tmpfsx none rw
 `), 0o600))
 	require.Equal(t, []memoryMount{
-		{at: "/dev/shm", device: unix.Mkdev(0, 53)}, {at: "/a b", device: unix.Mkdev(0, 300)}, {at: "/r", device: unix.Mkdev(0, 55), ramfs: true},
+		{at: "/dev/shm", device: unix.Mkdev(0, 53)}, {at: "/a b", device: unix.Mkdev(0, 300)}, {at: "/r", device: unix.Mkdev(0, 55), ramfs: true}, {at: "/dev", device: unix.Mkdev(0, 6)},
 	}, memoryMounts(proc))
 }
 
@@ -74,4 +77,26 @@ func TestFilesThatChangeWhileTheyAreMeasured(t *testing.T) {
 		o.addFiles(link)
 		require.Less(t, o.sum, int64(Immeasurable))
 	}
+}
+
+// TestAProcessWithTheMemoryOfItsParentCountsNothing has a thread of this process stand for a child before its exec: both
+// share all memory.
+func TestAProcessWithTheMemoryOfItsParentCountsNothing(t *testing.T) {
+	t.Parallel()
+	threads, err := os.ReadDir("/proc/self/task")
+	require.NoError(t, err)
+	var procs []Process
+	for _, thread := range threads {
+		tid, err := strconv.Atoi(thread.Name())
+		require.NoError(t, err)
+		parent := os.Getpid()
+		if tid == parent {
+			parent = os.Getppid()
+		}
+		procs = append(procs, Process{PID: tid, Parent: parent})
+	}
+	require.Greater(t, len(procs), 2)
+	all, own := estimate(procs, 0, 0), estimate(procs[:1], 0, 0)
+	require.Less(t, all, 2*own)
+	require.Greater(t, estimate(procs, 0, math.MaxInt64), 2*own, "the quick estimate")
 }

@@ -99,7 +99,6 @@ type resourceUse struct {
 	orders *Orders
 	// others is how many other threads the host had when the threads were last counted.
 	others int
-	gauge  *proctree.Gauge
 	// next and nextOwn are when all memory, and the processes' own pages, are measured again.
 	next, nextOwn time.Time
 	// threads and memory are the use that exceeds a limit; zero: the limit is not exceeded.
@@ -122,13 +121,11 @@ func (u *resourceUse) exceeded(now time.Time) bool {
 	if u.orders.MaxMemory == 0 {
 		return false
 	}
-	if u.gauge == nil { // created late, because most processes end before
-		u.gauge = proctree.NewGauge(u.orders.Room != nil)
-	}
+	gauge := proctree.Gauge{Room: u.orders.Room != nil}
 	if now.Before(u.next) { // an agent can make the other measurement slow
-		return u.measure(now, &u.nextOwn, u.gauge.Own)
+		return u.measure(now, &u.nextOwn, gauge.Own)
 	}
-	return u.measure(now, &u.next, u.gauge.Memory)
+	return u.measure(now, &u.next, gauge.Memory)
 }
 
 // measure measures memory if it is due, and reports whether the limit is exceeded. The next measurement is due after a

@@ -1,0 +1,58 @@
+package proctree
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// HeldFile is a file that stays the same one while it is measured: processes mount, close and open meanwhile, and a
+// path in /proc then leads to another file with each call.
+type HeldFile struct {
+	Stat unix.Stat_t
+	// FS describes the file system that it is in.
+	FS unix.Statfs_t
+	fd int
+}
+
+// Hold finds the file at a path without opening it, which would act on a device or a pipe. The caller closes it.
+func Hold(path string) (*HeldFile, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := &HeldFile{fd: fd}
+	if err := errors.Join(unix.Fstatfs(fd, &f.FS), unix.Fstat(fd, &f.Stat)); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close ends the hold. The descriptions stay.
+func (f *HeldFile) Close() { _ = unix.Close(f.fd) } // only read
+
+// isMemfd: it is a file without a file system that anybody has mounted.
+func (f *HeldFile) isMemfd() bool {
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.fd))
+	return err == nil && strings.HasPrefix(name, "/memfd:")
+}
+
+// inMemory: it is in a file system in memory.
+func (f *HeldFile) inMemory() bool {
+	return f.FS.Type == unix.TMPFS_MAGIC || f.FS.Type == unix.RAMFS_MAGIC
+}
+
+// used is how many bytes its file system in memory has.
+func (f *HeldFile) used() int64 {
+	if f.FS.Blocks == 0 {
+		return Immeasurable
+	}
+	if f.FS.Bfree > f.FS.Blocks { // the kernel does not add up all processors at once
+		return 0
+	}
+	return int64(f.FS.Blocks-f.FS.Bfree) * f.FS.Bsize //nolint:gosec // the types differ by platform
+}
