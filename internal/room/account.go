@@ -142,6 +142,11 @@ func (a *Account) chownEntry(dir *os.File, e fs.DirEntry, depth int) error {
 			}
 		}
 	}
+	var is unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), e.Name(), &is, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || is.Uid == a.UID && is.Gid == a.GID { // a change would make an old file look new
+		return err
+	}
 	return unix.Fchownat(int(dir.Fd()), e.Name(), int(a.UID), int(a.GID), unix.AT_SYMLINK_NOFOLLOW)
 }
 
