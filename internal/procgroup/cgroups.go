@@ -62,10 +62,11 @@ func findCgroups(proc string, worker bool) (*Cgroups, error) {
 	}
 	controllers = slices.DeleteFunc(controllers, func(name string) bool { return !slices.Contains([]string{"memory", "pids", "cpu"}, name) })
 	c := &Cgroups{dir: dir, controllers: controllers}
-	if !moved {
-		if err := c.prepare(); err != nil {
-			return nil, err
-		}
+	if moved { // some of the cgroups are in use
+		return c, nil
+	}
+	if err := c.prepare(); err != nil {
+		return nil, err
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, agentGroups+"*"))
 	for _, old := range left {
@@ -206,30 +207,34 @@ func (g *cgroup) enter(attr *syscall.SysProcAttr) {
 	}
 }
 
-// exceeded returns how many bytes were in use when the kernel killed the processes because of
-// the memory limit; zero: it did not.
-func (g *cgroup) exceeded() int64 {
+// killed returns how many bytes were in use when the kernel killed the processes because of
+// the memory limit; zero: it did not. hostFull: the kernel killed processes because the host, or the
+// worker's container, had no memory.
+func (g *cgroup) killed() (used int64, hostFull bool) {
 	if g == nil {
-		return 0
+		return 0, false
 	}
 	events, err := fieldsOf(filepath.Join(g.dir, "memory.events")) // pairs of a name and a number
 	occurred := func(name string) bool {
 		at := slices.Index(events, name)
 		return at >= 0 && at+1 < len(events) && events[at+1] != "0"
 	}
-	if err != nil || !occurred("oom") || !occurred("oom_kill") { // without oom, the host had no memory
-		return 0
+	if err != nil || !occurred("oom_kill") {
+		return 0, false
+	}
+	if !occurred("oom") { // the cgroup did not reach its own limit
+		return 0, true
 	}
 	if peak, err := fieldsOf(filepath.Join(g.dir, "memory.peak")); err == nil && len(peak) == 1 {
 		if n, err := strconv.ParseInt(peak[0], 10, 64); err == nil {
-			return max(n, 1)
+			return max(n, 1), false
 		}
 	}
-	return g.maxMemory
+	return g.maxMemory, false
 }
 
 // remove kills the remaining processes of the cgroup and removes it. A cgroup that cannot be
-// removed is removed by the next [FindCgroups].
+// removed is removed by the next worker.
 func (g *cgroup) remove() {
 	if g == nil {
 		return

@@ -62,26 +62,35 @@ func TestCgroupsOfAgents(t *testing.T) {
 	for file, want := range map[string]string{"memory.max": "67108864", "memory.swap.max": "0", "memory.oom.group": "1", "pids.max": "100", "cpu.weight": "50"} {
 		require.Equal(t, want, content(name, file), file)
 	}
-	for events, exceeded := range map[string]int64{
-		"":                     0,
-		"oom 0\noom_kill 3\n":  0, // the host had no memory
-		"oom 1\noom_kill 2\n":  64 << 20,
-		"oom 12\noom_kill 0\n": 0,
+	for events, want := range map[string]struct {
+		used     int64
+		hostFull bool
+	}{
+		"":                     {},
+		"oom 0\noom_kill 3\n":  {hostFull: true},
+		"oom 1\noom_kill 2\n":  {used: 64 << 20},
+		"oom 12\noom_kill 0\n": {},
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte("low 0\nhigh 0\nmax 9\n"+events), 0o600))
-		require.Equal(t, exceeded, g.exceeded(), events)
+		used, hostFull := g.killed()
+		require.Equal(t, want.used, used, events)
+		require.Equal(t, want.hostFull, hostFull, events)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.peak"), []byte("66000000\n"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte("oom 1\noom_kill 1\n"), 0o600))
-	require.EqualValues(t, 66_000_000, g.exceeded())
+	used, _ := g.killed()
+	require.EqualValues(t, 66_000_000, used)
 
 	// The worker reloads its file, and finds itself where it has moved to.
 	require.NoError(t, os.WriteFile(filepath.Join(proc, "cgroup"), []byte("0::/slice/unit.service/"+workerGroup+"\n"), 0o600))
 	require.NoError(t, os.Remove(filepath.Join(dir, "cgroup.subtree_control")))
+	starting := filepath.Join(dir, agentGroups+"starting")
+	require.NoError(t, os.Mkdir(starting, 0o700))
 	again, err := findCgroups(proc, true)
 	require.NoError(t, err)
 	require.Equal(t, c, again)
 	require.NoFileExists(t, filepath.Join(dir, "cgroup.subtree_control"))
+	require.DirExists(t, starting)
 }
 
 // TestCgroupsThatAreNotDelegated: then the shim measures, and people learn why.

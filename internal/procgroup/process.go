@@ -178,8 +178,11 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	s.order(l.orders(p))
 	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
 	e.Report, e.Err = s.finish(pipes)
-	if used := group.exceeded(); used > 0 { // the kernel has killed all processes, and the shim
+	switch used, hostFull := group.killed(); {
+	case used > 0: // the kernel has killed all processes, and the shim
 		e.MemoryExceeded, e.Err = used, nil
+	case hostFull && (e.Err != nil || e.Signal != 0):
+		e.Err, e.Started = errors.New("the host had no memory left, and its kernel ended the processes"), false
 	}
 	if e.Stopped == nil && e.Cancelled == nil {
 		e.Stopped = c.exceeded() // output that was read after its end counts, too
