@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/diskspace"
 )
 
-// ages are the sizes of a cache's files by the time since their last use, so that the oldest can
+// ages are the sizes of a cache's items by the time since their last use, so that the oldest can
 // be found however many there are: class 0 is of less than a second, class n of less than 2^n.
 type ages struct {
 	now     time.Time
@@ -22,14 +22,57 @@ type ages struct {
 	hidden bool
 }
 
+// item is what is removed as a whole: a file, an empty directory, or a directory that its owner may
+// not write, with its content. Package managers make such directories, like Go those of modules, and
+// do not notice that one lacks a file.
+type item struct {
+	diskspace.Used
+	// class is that of its last used file.
+	class int
+	// hidden: some of it could not be measured.
+	hidden bool
+	// content: it is a directory with its content.
+	content bool
+}
+
+// add adds what is below a directory.
+func (it item) add(below item) item {
+	return item{it.Add(below.Used), min(it.class, below.class), it.hidden || below.hidden, it.content}
+}
+
+// walk visits the items below a directory. hidden reports that not all could be visited. The error
+// is that of ctx.
+func (a *ages) walk(ctx context.Context, root *os.Root, visit func(bounded.Entry, item)) (hidden bool, err error) {
+	var parent *os.Root
+	var inside bool // what is in parent is part of an item
+	nothing := item{class: len(a.classes) - 1}
+	below := nothing // what was visited of an item
+	return bounded.Walk(ctx, root, maxDepth, func(e bounded.Entry) {
+		if e.Dir != parent {
+			info, err := e.Dir.Stat(".")
+			parent, inside = e.Dir, err == nil && isReadOnly(info)
+		}
+		it := item{diskspace.Used{Files: 1, Bytes: onDisk(e.Info)}, a.class(e.Info), e.Hidden, e.Info.IsDir() && isReadOnly(e.Info)}
+		switch {
+		case inside:
+			below = it.add(below)
+			return
+		case it.content:
+			it, below = it.add(below), nothing
+		}
+		visit(e, it)
+	})
+}
+
+// isReadOnly reports whether the owner of a directory may not write it.
+func isReadOnly(info fs.FileInfo) bool { return info.Mode()&0o200 == 0 }
+
 // measure measures the files below a directory. The error is that of ctx.
 func measure(ctx context.Context, dir *os.Root, now time.Time) (*ages, error) {
 	a := &ages{now: now}
-	hidden, err := bounded.Walk(ctx, dir, maxDepth, func(e bounded.Entry) {
-		size := diskspace.Used{Files: 1, Bytes: onDisk(e.Info)}
-		class := a.class(e.Info)
-		a.classes[class], a.total = a.classes[class].Add(size), a.total.Add(size)
-		a.hidden = a.hidden || e.Hidden
+	hidden, err := a.walk(ctx, dir, func(_ bounded.Entry, it item) {
+		a.classes[it.class], a.total = a.classes[it.class].Add(it.Used), a.total.Add(it.Used)
+		a.hidden = a.hidden || it.hidden
 	})
 	a.hidden = a.hidden || hidden
 	return a, err
@@ -50,18 +93,18 @@ func (a *ages) remove(ctx context.Context, dir *os.Root, keep diskspace.Used) (g
 			break
 		}
 	}
-	_, _ = bounded.Walk(ctx, dir, maxDepth, func(e bounded.Entry) {
+	_, _ = a.walk(ctx, dir, func(e bounded.Entry, it item) {
 		var err error
 		switch {
-		case e.Hidden:
+		case it.hidden, it.content && it.class >= oldest:
 			err = bounded.RemoveAll(e.Dir, e.Info.Name())
-		case a.class(e.Info) < oldest, e.Info.IsDir() && a.total.Files <= keep.Files: // programs expect their directories
+		case it.class < oldest, e.Info.IsDir() && a.total.Files <= keep.Files: // programs expect their directories
 			return
 		default: // a directory only if it is empty
 			err = e.Dir.Remove(e.Info.Name())
 		}
 		if err == nil {
-			gone = gone.Add(diskspace.Used{Files: 1, Bytes: onDisk(e.Info)})
+			gone = gone.Add(it.Used)
 		}
 	})
 	return gone

@@ -116,6 +116,48 @@ func TestAFullDiskTakesHalfOfEachCache(t *testing.T) {
 	require.False(t, newCaches(filepath.Join(root, "absent"), diskspace.Used{}, time.Now).Free(t.Context()))
 }
 
+// TestADirectoryThatMayNotBeWrittenIsKeptOrRemovedAsAWhole, like a module of Go.
+func TestADirectoryThatMayNotBeWrittenIsKeptOrRemovedAsAWhole(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	later := func() time.Time { return time.Now().Add(5 * time.Hour) }
+	for i, name := range []string{"old@v1", "used@v1", "new@v1"} {
+		module := filepath.Join(root, "mod/example.org", name)
+		for n := range 20 * (1 - min(i, 1)) {
+			require.NoError(t, os.MkdirAll(filepath.Join(module, fmt.Sprint(n)), 0o700))
+		}
+		for _, path := range []string{"a.go", "sub/b.go", "sub/below/c.go"} {
+			path = filepath.Join(module, path)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("x", size)), 0o400))
+			if i == 2 || i == 1 && strings.HasSuffix(path, "b.go") {
+				require.NoError(t, os.Chtimes(path, later(), later()))
+			}
+		}
+		for _, dir := range []string{"sub/below", "sub", "."} {
+			require.NoError(t, os.Chmod(filepath.Join(module, dir), 0o500))
+			t.Cleanup(func() { _ = os.Chmod(filepath.Join(module, dir), 0o700) })
+		}
+	}
+	modules := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(root, "mod/example.org"))
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+			require.FileExists(t, filepath.Join(root, "mod/example.org", e.Name(), "a.go"))
+			require.FileExists(t, filepath.Join(root, "mod/example.org", e.Name(), "sub/below/c.go"))
+		}
+		return names
+	}
+	newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 1 << 20}, later).Trim(t.Context())
+	require.Len(t, modules(), 3)
+	require.NoError(t, os.Chmod(filepath.Join(root, "mod"), 0o500))
+	newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 30}, later).Trim(t.Context())
+	require.Equal(t, []string{"new@v1", "used@v1"}, modules(), "one of its files was used")
+	newCaches(root, diskspace.Used{Bytes: 1 << 40, Files: 9}, later).Trim(t.Context())
+	require.NoDirExists(t, filepath.Join(root, "mod/example.org"))
+}
+
 func TestCachesAreMeasuredNowAndThen(t *testing.T) {
 	t.Parallel()
 	root, now := t.TempDir(), time.Now().Add(5*time.Hour)
