@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -366,12 +367,15 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 		}
 		return reply
 	}, -1, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.address+"/openai/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
+	var program net.Conn
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+		program, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return program, err
+	}}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.address+"/openai/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":9,"stream":true}`))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+b.access.Token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	for seen := ""; !strings.Contains(seen, `"finish_reason":"stop"`); {
@@ -380,7 +384,8 @@ func TestTheEndOfAWholeAnswerIsAwaited(t *testing.T) {
 		require.NoError(t, err)
 		seen += string(part[:n])
 	}
-	cancel()
+	require.NoError(t, program.(*net.TCPConn).SetLinger(0)) // then the gateway cannot write any more when Close returns
+	require.NoError(t, program.Close())
 	for range 5 { // meanwhile the gateway notices, which waits 5 seconds for the end
 		_, _, err = post(t.Context(), t, b.address+"/anthropic/v1/messages/count_tokens", b.access.Token, "{}")
 		require.NoError(t, err)
