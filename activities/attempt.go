@@ -140,11 +140,11 @@ func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (sessi
 	dirs := a.exec.dir.workDirs
 	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InJournal; {
 	case s.asLeft && inLayers:
-		return dirs.WithLayers(ctx, dir)
+		return a.exec.dir.hold(dirs.WithLayers(ctx, dir))
 	case s.asLeft && !dirs.IsLayered(dir):
 		return dir, nil
 	case inLayers:
-		return dirs.UseLayers(ctx, dir, s.files, a.near()...)
+		return a.exec.dir.hold(dirs.UseLayers(ctx, dir, s.files, a.near()...))
 	}
 	if err := dirs.ForgetLayers(dir); err != nil {
 		return dir, err

@@ -67,7 +67,7 @@ func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree 
 	at = dir
 	if c.exec.dir.workDirs.HasLayers() {
 		err = c.exec.retryStore(ctx, func() (err error) {
-			at, err = c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower())
+			at, err = c.exec.dir.hold(c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower()))
 			return err
 		})
 		if err != nil {

@@ -44,6 +44,8 @@ type directory struct {
 
 	mu    sync.Mutex
 	state directoryState
+	// held release the layers that are in use.
+	held []func()
 }
 
 // directoryState is the state of a directory.
@@ -51,8 +53,10 @@ type directoryState struct {
 	dir session.WorkDir
 	// fresh: it was made by this execution, and nothing has worked there yet.
 	fresh bool
-	// since: files that were changed since this time are the agent's; zero: none is.
+	// since: files that were changed since this time are the agent's; zero: none is. start is the
+	// disk at that time; zero: unknown.
 	since time.Time
+	start session.Disk
 	// busy: a process may be at work there. stop ends what is at work.
 	busy bool
 	stop context.CancelCauseFunc
@@ -107,6 +111,26 @@ func (d *directory) open() (session.WorkDir, error) {
 	return dir, err
 }
 
+// hold holds layers until releaseLayers: also after the end of a context, a process may use them.
+func (d *directory) hold(laid session.WorkDir, release func(), err error) (session.WorkDir, error) {
+	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.held = append(d.held, release)
+	}
+	return laid, err
+}
+
+// releaseLayers releases the layers. No process uses them any more.
+func (d *directory) releaseLayers() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, release := range d.held {
+		release()
+	}
+	d.held = nil
+}
+
 // restoreAccess makes the directory readable again after an agent has changed its modes.
 // Collecting the files reports what it cannot restore.
 func (d *directory) restoreAccess() { _ = d.workDirs.RestoreAccess(d.now().dir) }
@@ -119,12 +143,12 @@ func (d *directory) idle() { d.change(func(s *directoryState) { s.busy = false }
 // attempt was begun; zero: now.
 func (d *directory) watch(ctx context.Context, who string, process bool, begun time.Time, work func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
+	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	before := d.change(func(s *directoryState) {
 		s.busy, s.stop, s.tmpCleared = process, stop, false
-		s.since = cmp.Or(s.since, begun, d.clock())
+		s.since, s.start = cmp.Or(s.since, begun, d.clock()), cmp.Or(s.start, start)
 	})
 	filled := make(chan *failures.Failure, 1)
-	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	go func() { filled <- d.watchDisk(ctx, who, d.now(), start, stop) }()
 	err := work(ctx)
 	if disk, failed := d.workDirs.Disk(); failed == nil {
@@ -173,7 +197,7 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		why := disk.HiddenBy(w, start)
 		// Browsers and package managers map removed files, too: these count only where the disk is low.
 		removed, hidden := d.agents.Removed(s.dir)
-		w.Bytes, w.Hidden = w.Bytes+removed, w.Hidden || hidden
+		w.Bytes, w.Hidden = w.Bytes+removed, (w.Hidden || hidden) && disk.HasLost(start)
 		if why = cmp.Or(disk.FilledBy(w), why); why != "" {
 			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)
@@ -258,9 +282,13 @@ func (d *directory) howFilled(ctx context.Context, since time.Time, full error) 
 	if errors.Is(full, syscall.EDQUOT) {
 		disk.Free, disk.Low = 0, min(disk.Low, quotaBytes)
 	}
-	w, err := d.workDirs.Written(ctx, d.now().dir, since)
+	now := d.now()
+	w, err := d.workDirs.Written(ctx, now.dir, since)
 	if err != nil {
 		return ""
+	}
+	if now.start != (session.Disk{}) {
+		w.Hidden = w.Hidden && disk.HasLost(now.start)
 	}
 	return disk.FilledBy(w)
 }

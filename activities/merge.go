@@ -37,6 +37,7 @@ type phaseMerge struct {
 // times are given up as worker_lost. A merge of an earlier incarnation is fenced.
 func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error) {
 	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, in.Incarnation)
+	defer e.dir.releaseLayers()
 	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
 	}, func() bool { return false })

@@ -64,9 +64,9 @@ type WorkDirs interface {
 	// UseLayers makes the assignment's tree show a manifest as layers with nothing above them.
 	// An agent's changes above them are kept if they were collected as that manifest. near are
 	// manifests that may be similar. WithLayers returns the directory as an earlier execution
-	// left it, with its layers if it has some. Layers are held until ctx ends.
-	UseLayers(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
-	WithLayers(ctx context.Context, dir session.WorkDir) (session.WorkDir, error)
+	// left it, with its layers if it has some. Layers are held until release is called.
+	UseLayers(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir, release func(), err error)
+	WithLayers(ctx context.Context, dir session.WorkDir) (laid session.WorkDir, release func(), err error)
 	// IsLayered reports whether the tree has layers. ForgetLayers removes the note of that
 	// before the tree is filled.
 	IsLayered(dir session.WorkDir) bool
@@ -74,8 +74,8 @@ type WorkDirs interface {
 	// NoteCollected notes which tree was collected from a directory.
 	NoteCollected(dir session.WorkDir, tree spec.Digest)
 	// MakeCheckDir makes directories for one check, with a manifest's tree as layers, an empty
-	// HOME and an empty TMPDIR. ClearCheckDir removes them.
-	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error)
+	// HOME and an empty TMPDIR. ClearCheckDir removes them. The layers are held until release is called.
+	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir, release func(), err error)
 	ClearCheckDir(dir session.WorkDir) error
 	// FreeDisk removes from a full disk what can be made again, such as unused layers, and reports
 	// whether there was any.

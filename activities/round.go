@@ -81,6 +81,7 @@ type round struct {
 // them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, error) {
 	e := rs.newExecution(ctx, in.AssignmentID, in.Incarnation)
+	defer e.dir.releaseLayers()
 	defer e.background.Wait()
 	log := newRoundLog(ctx, e, in)
 	var paying atomic.Pointer[spender]

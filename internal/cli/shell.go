@@ -152,8 +152,7 @@ func (c *shellCommand) open(ctx context.Context, sessionID string, id spec.Assig
 	if len(cfg.Agents[r.agent].Gateway) > 0 {
 		c.printErr("the shell has no access to the gateway of agent %s: programs in it cannot call a model", r.agent)
 	}
-	r.ctx, r.release = context.WithCancel(context.WithoutCancel(ctx))
-	if err := r.fill(tree, head.Tree); err != nil {
+	if err := r.fill(ctx, tree, head.Tree); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil

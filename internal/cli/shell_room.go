@@ -34,9 +34,6 @@ type shellRoom struct {
 	set     *agent.Set
 	dirs    *workdir.Dirs
 	scratch *workdir.Scratch
-	// ctx holds the layers until release.
-	ctx     context.Context //nolint:containedctx // its lifetime is that of the struct
-	release context.CancelFunc
 	// base is the tree of the layers, and before the tree at the start.
 	base, before spec.Digest
 	// changed: the shell has changed files. keep: the files are not removed.
@@ -45,7 +42,7 @@ type shellRoom struct {
 
 // fill copies the files: those of this host, otherwise the recorded tree. whole is the tree that
 // they are compared with if no other is known.
-func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
+func (r *shellRoom) fill(ctx context.Context, tree, whole spec.Digest) (err error) {
 	if r.scratch, err = r.dirs.NewScratch(); err != nil {
 		return err
 	}
@@ -56,13 +53,13 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 		r.printErr("the shell runs without a room, in separate directories: the worker file has isolation: none")
 	}
 	var unread int
-	r.base, unread, err = r.scratch.Copy(r.ctx, r.key, r.id, tree)
+	r.base, unread, err = r.scratch.Copy(ctx, r.key, r.id, tree)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && tree == "":
 		return usagef("this host has no files of %s, and the store has none of a finished attempt", r.id)
 	case errors.Is(err, fs.ErrNotExist):
 		r.printErr("files of %s as the store has them; ignored files are not among them", r.id)
-		r.base, err = tree, r.lay(tree)
+		r.base, err = tree, r.lay(ctx, tree)
 	case err == nil:
 		r.printErr("files of %s as they are on this host, copied", r.id)
 	}
@@ -78,18 +75,18 @@ func (r *shellRoom) fill(tree, whole spec.Digest) (err error) {
 		}
 	}
 	var refused *failures.Failure
-	if r.before, err = r.collect(r.ctx); errors.As(err, &refused) {
+	if r.before, err = r.collect(ctx); errors.As(err, &refused) {
 		r.printErr("the files cannot be kept as they are: %s; changes are listed as against the tree before", refused.Message)
 		r.before, err = r.base, nil
 	}
 	return err
 }
 
-func (r *shellRoom) lay(tree spec.Digest) error {
+func (r *shellRoom) lay(ctx context.Context, tree spec.Digest) error {
 	if r.dirs.HasLayers() {
-		return r.scratch.UseLayers(r.ctx, tree)
+		return r.scratch.UseLayers(ctx, tree)
 	}
-	return r.store.Content.Materialise(r.ctx, tree, r.scratch.Tree)
+	return r.store.Content.Materialise(ctx, tree, r.scratch.Tree)
 }
 
 // collect stores the files and returns their tree.
@@ -102,8 +99,11 @@ func (r *shellRoom) collect(ctx context.Context) (spec.Digest, error) {
 
 // close removes all directories that are not kept.
 func (r *shellRoom) close() error {
-	r.release()
-	if r.scratch == nil || r.keep {
+	if r.scratch == nil {
+		return nil
+	}
+	r.scratch.ReleaseLayers()
+	if r.keep {
 		return nil
 	}
 	return r.scratch.Remove()

@@ -2,6 +2,7 @@
 package diskspace
 
 import (
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -31,9 +32,17 @@ func Of(dir string) (Left, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Left{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
+	return leftOf(&st), nil
+}
+
+func leftOf(st *unix.Statfs_t) Left {
 	block := int64(st.Bsize) //nolint:unconvert // the types differ by platform
-	return Left{
+	left := Left{
 		Bytes: int64(st.Bavail) * block, LowBytes: min(int64(st.Blocks)*block/lowPart, lowBytes), //nolint:gosec // no disk is that large
 		Files: int64(st.Ffree), LowFiles: min(int64(st.Files)/lowPart, lowFiles), //nolint:gosec // no disk has that many files
-	}, nil
+	}
+	if left.Files < 0 { // CephFS does not know it
+		left.Files, left.LowFiles = math.MaxInt64, 0
+	}
+	return left
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/maestro-hive/maestro/internal/boot"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -266,10 +266,10 @@ func (x *Index) check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// bootID changes with each start of the machine; empty: unknown.
+// bootID changes with each start of the host; empty: unknown.
 func bootID() string {
-	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data))
+	id, _ := boot.ID()
+	return id
 }
 
 // damaged reports whether an error requires that the file is replaced.

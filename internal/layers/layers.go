@@ -17,10 +17,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/boot"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -115,11 +115,11 @@ func openRoot(o Options) (*Layers, error) {
 		return nil, err
 	}
 	o.Root = root
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := boot.ID()
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id of the host: %w", err)
 	}
-	return &Layers{o: o, boot: strings.TrimSpace(string(boot))}, nil
+	return &Layers{o: o, boot: id}, nil
 }
 
 // Stack is a manifest's tree in layers. It must be released.

@@ -12,7 +12,7 @@ type Disk struct {
 	Free, FreeFiles int64
 	// Low and LowFiles: with fewer free, the disk counts as full; zero: it never does.
 	Low, LowFiles int64
-	// Freed is how often space was freed on it because it was low.
+	// Freed is how often it was full and space was freed on it.
 	Freed int64
 	// Full: a write has just failed for lack of space, whatever is free now.
 	Full bool
@@ -65,6 +65,11 @@ func (d Disk) FilledBy(w Written) string {
 		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR have %d files, and %d more are possible", w.Files, d.FreeFiles)
 	}
 	return ""
+}
+
+// HasLost reports whether the disk has lost much since a start.
+func (d Disk) HasLost(start Disk) bool {
+	return d.Low > 0 && start.Free-d.Free >= d.Low || d.LowFiles > 0 && start.FreeFiles-d.FreeFiles >= d.LowFiles
 }
 
 // HiddenBy returns why an attempt with files that cannot be measured exceeds its limit: the disk has lost more than

@@ -117,7 +117,7 @@ func (w workDirs) Make(key session.Key, id spec.AssignmentID) (session.WorkDir, 
 
 // acquire is a [workdir.Acquire]. Each process has layers of its own, as if the host had been
 // started again before it: what a killed process has laid out is laid out again.
-func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.Digest) (dirs []string, release func() error, err error) {
+func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.Digest) (dirs []string, release func(), err error) {
 	dir, err := call(p, "Acquire", false, func() (string, error) {
 		root := filepath.Join(p.world.dir, "layers", strconv.Itoa(p.id))
 		dir := filepath.Join(root, string(manifest))
@@ -136,7 +136,7 @@ func (p *process) acquire(ctx context.Context, manifest spec.Digest, _ ...spec.D
 		}
 		return dir, nil
 	})
-	return []string{dir}, func() error { return nil }, err
+	return []string{dir}, func() {}, err
 }
 
 func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/boot"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -25,15 +26,16 @@ const (
 // Acquire returns the read-only layers of a manifest's tree, the topmost first. They are not
 // removed until they are released. If they do not exist, they are made on top of the layers of
 // the most similar of the other manifests.
-type Acquire func(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func() error, err error)
+type Acquire func(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func(), err error)
 
-// layered is the target of layeredLink: Manifest, and Collected after a blank. A link is
-// replaced atomically, and costs less than a file.
+// layered is the target of layeredLink: Manifest, and after blanks Collected and the boot id of the
+// host. A link is replaced atomically, and costs less than a file.
 type layered struct {
 	// Manifest is the tree of the layers.
 	Manifest spec.Digest
 	// Collected is the tree of the layers and the changes above them; empty: it is not
-	// known, because a process may have changed files since it was collected.
+	// known, because a process may have changed files since it was collected, or because a power
+	// loss may have.
 	Collected spec.Digest
 }
 
@@ -42,8 +44,8 @@ func (d *Dirs) HasLayers() bool { return d.options.Acquire != nil }
 
 // UseLayers makes an assignment's tree show a manifest: layers with nothing above them. The
 // changes of an agent above the layers are kept if they were collected as this manifest:
-// then ignored files are kept, too. The layers are held until ctx ends.
-func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+// then ignored files are kept, too. The layers are held until release is called.
+func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
 	if w.New { // nothing is there
 		return d.addLayersAndNote(ctx, w, manifest, near...)
 	}
@@ -51,32 +53,36 @@ func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.D
 		return d.addLayersAndNote(ctx, w, was.Manifest)
 	}
 	if err := d.ForgetLayers(w); err != nil {
-		return w, err
+		return w, nil, err
 	}
 	if err := errors.Join(d.forget(w.Tree), clearDir(w, filepath.Base(w.Tree), overlayDir)); err != nil {
-		return w, err
+		return w, nil, err
 	}
 	return d.addLayersAndNote(ctx, w, manifest, near...)
 }
 
 // WithLayers returns an assignment's directory with the layers of its tree; without layers
-// if it was filled in another way. The layers are held until ctx ends.
-func (d *Dirs) WithLayers(ctx context.Context, w session.WorkDir) (session.WorkDir, error) {
+// if it was filled in another way. The layers are held until release is called.
+func (d *Dirs) WithLayers(ctx context.Context, w session.WorkDir) (_ session.WorkDir, release func(), err error) {
 	was, ok := readLayered(w)
 	if !ok {
-		return w, nil
+		return w, func() {}, nil
 	}
 	return d.addLayersAndNote(ctx, w, was.Manifest)
 }
 
 // addLayersAndNote adds the layers of a manifest to an assignment's directory and notes them,
 // before a process works there.
-func (d *Dirs) addLayersAndNote(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
-	laid, err := d.addLayers(ctx, w, manifest, near...)
-	if err == nil {
-		err = writeLayered(w, layered{Manifest: manifest})
+func (d *Dirs) addLayersAndNote(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
+	laid, release, err := d.addLayers(ctx, w, manifest, near...)
+	if err != nil {
+		return w, nil, err
 	}
-	return laid, err
+	if err := writeLayered(w, layered{Manifest: manifest}); err != nil {
+		release()
+		return w, nil, err
+	}
+	return laid, release, nil
 }
 
 // NoteCollected notes which tree was collected from an assignment's directory, if it has
@@ -102,15 +108,15 @@ func (d *Dirs) ForgetLayers(w session.WorkDir) error {
 }
 
 // MakeCheckDir makes directories for one check: a manifest's tree in layers, with nothing
-// above them, an empty HOME and an empty TMPDIR. The layers are held until ctx ends.
-func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+// above them, an empty HOME and an empty TMPDIR. The layers are held until release is called.
+func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
 	if err := clearDir(w, checkDir); err != nil {
-		return session.WorkDir{}, err
+		return session.WorkDir{}, nil, err
 	}
 	dir := filepath.Join(filepath.Dir(w.Tree), checkDir)
 	fresh := session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
 	if err := errors.Join(d.makeParents(dir), makeAll(fresh)); err != nil {
-		return fresh, fmt.Errorf("create the directories of a check: %w", err)
+		return fresh, nil, fmt.Errorf("create the directories of a check: %w", err)
 	}
 	return d.addLayers(ctx, fresh, manifest, near...)
 }
@@ -118,29 +124,38 @@ func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spe
 // ClearCheckDir removes the directories of the last check.
 func (d *Dirs) ClearCheckDir(w session.WorkDir) error { return clearDir(w, checkDir) }
 
-// addLayers adds the layers of a manifest to a directory. They are held until ctx ends.
-func (d *Dirs) addLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (session.WorkDir, error) {
+// addLayers adds the layers of a manifest to a directory. They are held until release is called.
+func (d *Dirs) addLayers(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
 	dirs, release, err := d.options.Acquire(ctx, manifest, near...)
 	if err != nil {
-		return w, err
+		return w, nil, err
 	}
-	context.AfterFunc(ctx, func() { _ = release() })
 	w.Layers = &session.Layers{Manifest: manifest, Dirs: dirs, Work: filepath.Join(filepath.Dir(w.Tree), overlayDir)}
-	return w, makeDir(w.Layers.Work)
+	if err := makeDir(w.Layers.Work); err != nil {
+		release()
+		return w, nil, err
+	}
+	return w, release, nil
 }
 
 func layeredPath(w session.WorkDir) string { return filepath.Join(filepath.Dir(w.Tree), layeredLink) }
 
 func readLayered(w session.WorkDir) (layered, bool) {
 	target, err := os.Readlink(layeredPath(w))
-	manifest, collected, _ := strings.Cut(target, " ")
-	l := layered{Manifest: spec.Digest(manifest), Collected: spec.Digest(collected)}
+	note := append(strings.Fields(target), "", "", "")
+	l := layered{Manifest: spec.Digest(note[0])}
+	if id, unknown := boot.ID(); unknown == nil && note[2] == id {
+		l.Collected = spec.Digest(note[1])
+	}
 	return l, err == nil && l.Manifest.Valid()
 }
 
 // writeLayered writes the note. A power loss may remove it: then the directory is filled anew.
 func writeLayered(w session.WorkDir, l layered) error {
-	target := strings.TrimSpace(string(l.Manifest + " " + l.Collected))
+	target := string(l.Manifest)
+	if id, err := boot.ID(); err == nil && l.Collected != "" {
+		target = fmt.Sprint(l.Manifest, " ", l.Collected, " ", id)
+	}
 	path, next := layeredPath(w), layeredPath(w)+".new"
 	err := os.Symlink(target, next)
 	if errors.Is(err, fs.ErrExist) { // of a worker that was killed

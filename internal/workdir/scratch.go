@@ -32,6 +32,8 @@ type Scratch struct {
 	session.WorkDir
 	dirs *Dirs
 	lock *os.File
+	// release ends the use of the layers; nil: there are none.
+	release func()
 }
 
 // NewScratch makes empty scratch directories, and removes those of processes that were killed.
@@ -126,10 +128,18 @@ func (a *Scratch) Remove() error {
 	return errors.Join(a.dirs.removeScratch(filepath.Dir(a.Tree)), a.lock.Close())
 }
 
-// UseLayers makes the tree show a manifest: layers with nothing above them, held until ctx ends.
+// UseLayers makes the tree show a manifest: layers with nothing above them, held until
+// [Scratch.ReleaseLayers] is called.
 func (a *Scratch) UseLayers(ctx context.Context, manifest spec.Digest) (err error) {
-	a.WorkDir, err = a.dirs.addLayers(ctx, a.WorkDir, manifest)
+	a.WorkDir, a.release, err = a.dirs.addLayers(ctx, a.WorkDir, manifest)
 	return err
+}
+
+// ReleaseLayers permits the removal of the layers. No process may use them any more.
+func (a *Scratch) ReleaseLayers() {
+	if a.release != nil {
+		a.release()
+	}
 }
 
 // Copy copies the files and the HOME that an assignment has on this host. If its files are known

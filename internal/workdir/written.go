@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,6 +24,11 @@ const maxDepth = 256
 func (d *Dirs) Disk() (session.Disk, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+	return d.disk()
+}
+
+// disk reads the disk. The caller holds d.mu.
+func (d *Dirs) disk() (session.Disk, error) {
 	dir := d.options.Root
 	left, err := diskspace.Of(dir)
 	for ; errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); left, err = diskspace.Of(dir) {
@@ -39,26 +45,32 @@ func (d *Dirs) Disk() (session.Disk, error) {
 func (d *Dirs) FreeDisk(ctx context.Context) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.options.Free == nil || !d.options.Free(ctx) {
+	if d.options.Free == nil {
 		return false
 	}
-	d.freed++
+	before, err := d.disk()
+	if !d.options.Free(ctx) {
+		return false
+	}
+	if err != nil || before.IsFull() {
+		d.freed++
+	}
 	return true
 }
 
 // Written measures the files of an assignment's directories that were changed since a time:
 // their allocated blocks, so that holes do not count. An agent may be at work there.
 func (d *Dirs) Written(ctx context.Context, w session.WorkDir, since time.Time) (session.Written, error) {
-	m := measurement{since: since.UnixNano(), linked: map[inode]bool{}}
-	if since.IsZero() {
-		m.since = 0
-	}
 	base := filepath.Dir(w.Tree)
 	root, err := os.OpenRoot(base)
 	if err != nil {
 		return session.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
 	}
 	defer root.Close() //nolint:errcheck // only read
+	m := measurement{base: root, since: since.UnixNano(), linked: map[inode]bool{}}
+	if since.IsZero() {
+		m.since = 0
+	}
 	hidden, err := bounded.Walk(ctx, root, maxDepth, m.add)
 	m.sum.Hidden = m.sum.Hidden || hidden
 	if err != nil {
@@ -72,6 +84,7 @@ type inode struct{ device, number uint64 }
 
 // measurement adds up the files of a directory.
 type measurement struct {
+	base *os.Root
 	// since: changes since this time count, in nanoseconds.
 	since int64
 	// linked are the files with several names that are counted already.
@@ -80,7 +93,7 @@ type measurement struct {
 }
 
 func (m *measurement) add(e bounded.Entry) {
-	m.sum.Hidden = m.sum.Hidden || e.Hidden
+	m.sum.Hidden = m.sum.Hidden || e.Hidden && !m.isOfKernel(e.Info)
 	st, ok := e.Info.Sys().(*syscall.Stat_t)
 	if !ok || changeTime(st) < m.since {
 		return
@@ -94,4 +107,13 @@ func (m *measurement) add(e bounded.Entry) {
 	}
 	m.sum.Files++
 	m.sum.Bytes += st.Blocks * 512 // whatever the file system's own blocks are
+}
+
+// isOfKernel reports whether a directory is the one that an overlay moves files from, which nobody
+// else may read. No agent sees it.
+func (m *measurement) isOfKernel(info fs.FileInfo) bool {
+	return slices.ContainsFunc([]string{overlayDir, filepath.Join(checkDir, overlayDir)}, func(dir string) bool {
+		work, err := m.base.Lstat(filepath.Join(dir, "work"))
+		return err == nil && os.SameFile(work, info)
+	})
 }

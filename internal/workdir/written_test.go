@@ -1,6 +1,7 @@
 package workdir_test
 
 import (
+	"context"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -74,4 +75,42 @@ func TestWhatAnAttemptHasWritten(t *testing.T) {
 	for _, d := range []string{dir.Tree, dir.Home, dir.Tmp} {
 		require.DirExists(t, d)
 	}
+}
+
+// TestWhatCannotBeMeasured counts as hidden, except the directory of the kernel in that of an overlay.
+func TestWhatCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	d := workdir.New(workdir.Options{Root: t.TempDir()})
+	dir, err := d.Make(web, backend)
+	require.NoError(t, err)
+	base := filepath.Dir(dir.Tree)
+	hidden := func() bool {
+		w, err := d.Written(t.Context(), dir, time.Time{})
+		require.NoError(t, err)
+		return w.Hidden
+	}
+	for _, overlay := range []string{"overlay", "check/overlay"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(base, overlay), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(base, overlay, "work"), 0))
+	}
+	require.False(t, hidden())
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	closed := filepath.Join(dir.Home, "overlay/work")
+	require.NoError(t, os.MkdirAll(closed, 0o700))
+	require.NoError(t, os.Chmod(closed, 0))
+	require.True(t, hidden())
+	require.NoError(t, os.Chmod(closed, 0o700))
+}
+
+// TestSpaceThatIsFreedOnADiskThatIsNotFull blames the disk for nothing.
+func TestSpaceThatIsFreedOnADiskThatIsNotFull(t *testing.T) {
+	t.Parallel()
+	d := workdir.New(workdir.Options{Root: t.TempDir(), Free: func(context.Context) bool { return true }})
+	require.True(t, d.FreeDisk(t.Context()))
+	disk, err := d.Disk()
+	require.NoError(t, err)
+	require.False(t, disk.IsFull())
+	require.Zero(t, disk.Freed)
 }

@@ -45,7 +45,7 @@ func newLayerCache(root string, st *store.Store, agents layered, logger *slog.Lo
 }
 
 // acquire is a [workdir.Acquire].
-func (t *layerCache) acquire(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func() error, err error) {
+func (t *layerCache) acquire(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func(), err error) {
 	stack, err := t.layers.Acquire(ctx, manifest, near...)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (t *layerCache) acquire(ctx context.Context, manifest spec.Digest, near ...
 	if t.due() {
 		go t.collect(context.WithoutCancel(ctx))
 	}
-	return stack.Dirs, stack.Release, nil
+	return stack.Dirs, func() { _ = stack.Release() }, nil // the kernel unlocks at the latest when the process ends
 }
 
 // due reports whether it is time to collect, and sets the next time.

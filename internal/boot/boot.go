@@ -1,0 +1,14 @@
+// Package boot identifies the current start of the host. Files that were written before it, and not
+// synced, may be incomplete after a power loss.
+package boot
+
+import (
+	"os"
+	"strings"
+)
+
+// ID returns an identifier that changes with each start of the host. The error is that of reading it.
+func ID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id)), err
+}
