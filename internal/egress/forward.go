@@ -24,7 +24,7 @@ func (r *roomProxy) handleTunnelled(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, "maestro: this tunnel is to "+to.target.String()+"; the request is for another host", http.StatusMisdirectedRequest)
 	case q.Method == http.MethodTrace:
 		r.refuse(w, t.String(), "TRACE is not permitted: its answer contains the credential")
-	case q.Method == http.MethodConnect || q.URL.Scheme != "" && q.URL.Scheme != to.scheme:
+	case q.Method == http.MethodConnect, q.URL.Opaque != "", q.URL.Scheme != "" && q.URL.Scheme != to.scheme:
 		r.refuse(w, t.String(), "requests to a proxy are not permitted inside a tunnel")
 	default:
 		r.forward(w, q, to)

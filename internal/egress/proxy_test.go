@@ -283,6 +283,7 @@ func TestATunnelIsForItsHost(t *testing.T) {
 		"GET http://git.test:PLAIN/ HTTP/1.1\r\nHost: evil.test:PLAIN\r\nConnection: close\r\n\r\n": http.StatusOK, // the address counts
 		"GET https://git.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                      http.StatusForbidden,
 		"CONNECT git.test:PLAIN HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                           http.StatusForbidden,
+		"GET http:http://evil.test:PLAIN/ HTTP/1.1\r\nHost: git.test:PLAIN\r\n\r\n":                 http.StatusForbidden,
 		"GET / HTTP/1.1\r\nHost: git.test:PLAIN\r\nHost: evil.test:PLAIN\r\n\r\n":                   http.StatusBadRequest,
 		"GET / HTTP/1.0\r\n\r\n":  http.StatusMisdirectedRequest,
 		"SSH-2.0-OpenSSH_9.2\r\n": http.StatusBadRequest,
