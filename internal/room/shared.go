@@ -12,13 +12,16 @@ import (
 // room must not use up what other rooms and the host need.
 var objectLimits = []struct{ name, most string }{
 	{"max_inotify_instances", "32"},
+	{"max_inotify_watches", "65536"},
+	{"max_fanotify_groups", "8"},
+	{"max_fanotify_marks", "8192"},
 	{"max_user_namespaces", "1000"},
 	{"max_mnt_namespaces", "1000"},
 	{"max_pid_namespaces", "1000"},
 	{"max_net_namespaces", "1000"},
 	{"max_ipc_namespaces", "1000"},
 	{"max_uts_namespaces", "1000"},
-	{"max_cgroup_namespaces", "1000"},
+	{"max_cgroup_namespaces", "0"}, // in one, an agent could change its own cgroup
 	{"max_time_namespaces", "1000"},
 }
 
