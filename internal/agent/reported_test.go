@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -195,6 +196,30 @@ func FuzzConversationFiles(f *testing.F) {
 			require.Equal(t, sum, l.Sum, "nothing counts twice")
 		}
 	})
+}
+
+// TestAnEndlessLineEndsAfterAll: an agent can make a file that costs no space and has no line. What
+// follows it counts.
+func TestAnEndlessLineEndsAfterAll(t *testing.T) {
+	t.Parallel()
+	for program, files := range conversationFiles {
+		home := t.TempDir()
+		path := filepath.Join(home, files.path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		l := preset.NewUsageLog(home, preset.For(program).UsageFiles())
+		for _, size := range []int64{30 << 20, 60 << 20} {
+			require.NoError(t, os.Truncate(path, size))
+			l.Update()
+			require.Zero(t, l.Sum, program)
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("\n" + files.line(1) + "\n")
+		require.NoError(t, errors.Join(err, f.Close()))
+		l.Update()
+		require.NotZero(t, l.Sum, program)
+	}
 }
 
 // answerCost is what every call of the model costs.

@@ -213,7 +213,9 @@ func (r *claudeParser) partial(e claudeEvent, s *Run) {
 	switch e.Event.Type {
 	case "message_start":
 		s.requestStarted(e.Parent)
-		r.open[e.Parent] = e.Event.Message.ID
+		if len(e.Parent) <= maxID && len(e.Event.Message.ID) <= maxID && len(r.open) < maxConversations {
+			r.open[e.Parent] = e.Event.Message.ID
+		}
 		r.counts(e.Event.Message.ID, e.Event.Message.Usage, s)
 	case "message_delta":
 		s.requestAnswered(e.Parent)

@@ -138,7 +138,7 @@ func (r *geminiParser) Event(data []byte, s *Run) bool {
 		return false
 	}
 	if e.Type == "message" && e.Role == "assistant" {
-		r.text.WriteString(e.Content)
+		r.text.WriteString(e.Content[:min(len(e.Content), maxText-r.text.Len())])
 		return true
 	}
 	s.text(r.text.String())

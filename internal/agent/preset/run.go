@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +15,14 @@ import (
 
 // maxEvent bounds one line of a conversation's file, in bytes. Longer lines are ignored.
 const maxEvent = 16 << 20
+
+// The bounds of what a program's events may make the worker keep: an id and a text in bytes, and the
+// number of conversations at the same time.
+const (
+	maxID            = 256
+	maxText          = 1 << 20
+	maxConversations = 10_000
+)
 
 // Run is what a program's event stream has reported, in a form that all programs share.
 // One goroutine writes it; others read it when that has ended.
@@ -120,14 +126,18 @@ func (s *Run) SetUsage(used, next cost.Usage) {
 }
 
 // requestStarted reports that a conversation's next request may be in progress.
-func (s *Run) requestStarted(conversation string) { s.Pending[conversation] = true }
+func (s *Run) requestStarted(conversation string) {
+	if len(conversation) <= maxID && len(s.Pending) < maxConversations {
+		s.Pending[conversation] = true
+	}
+}
 
 // requestAnswered reports that a conversation's last request was answered.
-func (s *Run) requestAnswered(conversation string) { s.Pending[conversation] = false }
+func (s *Run) requestAnswered(conversation string) { delete(s.Pending, conversation) }
 
 // RequestPending says whether a request may be in progress.
 func (s *Run) RequestPending() bool {
-	return !s.Done && slices.Contains(slices.Collect(maps.Values(s.Pending)), true)
+	return !s.Done && len(s.Pending) > 0
 }
 
 // finish reports the end of the work; f is nil if it succeeded.

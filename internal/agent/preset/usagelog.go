@@ -56,7 +56,7 @@ func (t *Tally) add(id string, used cost.Usage) bool {
 		t.Messages = map[string]cost.Usage{}
 	}
 	before, known := t.Messages[id]
-	if id == "" || used.Validate() != nil || !known && len(t.Messages) >= maxUsageMessages {
+	if id == "" || len(id) > maxID || used.Validate() != nil || !known && len(t.Messages) >= maxUsageMessages {
 		return false
 	}
 	now := used.Max(before)
@@ -92,7 +92,7 @@ type UsageLog struct {
 	Tally
 	// offsets tells how far each file was read, by its path below HOME.
 	offsets map[string]int64
-	// bytes is how much was read in all.
+	// bytes is how much was read in all, at most maxUsageBytes.
 	bytes int64
 }
 
@@ -162,14 +162,17 @@ func (l *UsageLog) file(root *os.Root, name string) {
 		if size <= maxEvent {
 			line = append(line, piece...)
 		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
+		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
-		case err != nil: // the line is still being written
+		}
+		l.bytes += size
+		if err != nil && size <= maxEvent { // the line is still being written
 			return
 		}
 		l.offsets[name] += size
-		l.bytes += size
+		if err != nil {
+			return
+		}
 		if size <= maxEvent && bytes.Contains(line, []byte(l.files.mark)) {
 			l.files.line(name, bytes.TrimSpace(line), &l.Tally)
 		}
