@@ -60,12 +60,20 @@ type ignoreRules struct {
 	// dir is the directory of the rules: empty or ending in a slash.
 	dir   string
 	rules []ignoreRule
+	// total counts the rules with those above.
+	total int
 }
+
+// maxIgnoreRules bounds the rules that apply to one directory: each file is compared with all.
+const maxIgnoreRules = 10_000
 
 // parseIgnore parses a .gitignore in dir ("." for the top). Lines that are not valid patterns are
 // skipped, as git does.
 func parseIgnore(above *ignoreRules, dir, text string) *ignoreRules {
 	r := &ignoreRules{above: above}
+	if above != nil {
+		r.total = above.total
+	}
 	if dir != "." {
 		r.dir = dir + "/"
 	}
@@ -74,7 +82,17 @@ func parseIgnore(above *ignoreRules, dir, text string) *ignoreRules {
 			r.rules = append(r.rules, rule)
 		}
 	}
+	r.total += len(r.rules)
 	return r
+}
+
+// parseIgnoreFile parses the .gitignore at a path. It refuses more than maxIgnoreRules.
+func parseIgnoreFile(above *ignoreRules, p, text string) (*ignoreRules, error) {
+	r := parseIgnore(above, path.Dir(p), text)
+	if r.total > maxIgnoreRules {
+		return nil, &RefusedError{p, fmt.Sprintf("makes %d rules with those above it; at most %d are allowed", r.total, maxIgnoreRules)}
+	}
+	return r, nil
 }
 
 func parseIgnoreLine(line string) (ignoreRule, bool) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // gitFiles lists what git would add of a directory.
@@ -128,4 +129,27 @@ func TestIgnoresAsGitDoesAtRandom(t *testing.T) {
 		writeTree(t, dir, files)
 		require.Equal(t, gitFiles(t, dir), snapshotPaths(t, s, dir), "seed %d: %q", seed, files)
 	}
+}
+
+// TestTooManyIgnoreRulesAreRefused: each file of a directory is compared with all that apply.
+func TestTooManyIgnoreRulesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	below := dir
+	for range 3 {
+		require.NoError(t, os.WriteFile(filepath.Join(below, ".gitignore"), []byte(strings.Repeat("q\n", 4000)), 0o600))
+		_, err = s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
+		if below == filepath.Join(dir, "a/a") {
+			require.ErrorContains(t, err, `a/a/.gitignore`)
+			require.ErrorContains(t, err, "12000 rules")
+			return
+		}
+		require.NoError(t, err)
+		below = filepath.Join(below, "a")
+		require.NoError(t, os.Mkdir(below, 0o700))
+	}
+	t.Fatal("it was not refused")
 }

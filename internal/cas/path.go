@@ -11,7 +11,9 @@ import (
 // The limits of names in a tree, in bytes.
 const (
 	MaxPath = 1024
-	MaxName = 255
+	// maxPaths is how long the paths of all files of a tree may be together, in bytes: documents list them.
+	maxPaths = 64 << 20
+	MaxName  = 255
 )
 
 // CheckPath returns an error if a tree cannot hold the path: it is absolute, not clean, leaves

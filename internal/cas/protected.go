@@ -8,12 +8,12 @@ import (
 )
 
 // matching lists the paths of the delta that match a glob, sorted.
-func (d Delta) matching(globs patterns) (paths []string) {
+func (d Delta) matching(globs []string) (paths []string) {
 	if len(globs) == 0 {
 		return nil
 	}
 	for p := range d {
-		if globs.match(p) {
+		if slices.ContainsFunc(globs, func(glob string) bool { return globMatches(glob, p) }) {
 			paths = append(paths, p)
 		}
 	}

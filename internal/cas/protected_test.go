@@ -24,20 +24,21 @@ func TestProtectedFilesStayAsTheyWere(t *testing.T) {
 	}
 	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
-	for path, text := range map[string]string{"tests/a": "a", "tests/b": "b", "tests/deep/c": "c", "main": "1"} {
+	for path, text := range map[string]string{"tests/a": "a", "tests/b": "b", "tests/deep/c": "c", "main": "1", ".gitignore": "!target", "target/tests/a": "a"} {
 		put(path, text)
 	}
 	before, err := s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
 	require.NoError(t, err)
 	put("tests/a", "changed")
 	put("tests/new", "new")
+	put("target/tests/a", "changed")
 	put("main", "2")
 	require.NoError(t, os.Remove(filepath.Join(dir, "tests/b")))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "tests/deep")))
 	put("tests/deep", "a file in place of a directory")
-	after, err := s.Collect(t.Context(), session.Collect{Base: before.Output, Dir: dir, Protected: []string{"tests/**"}})
+	after, err := s.Collect(t.Context(), session.Collect{Base: before.Output, Dir: dir, Protected: []string{"tests/**", "**/tests/a"}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"main"}, after.Changed)
 	require.Empty(t, after.Deleted)
-	require.Equal(t, []string{"tests/a", "tests/b", "tests/deep", "tests/deep/c", "tests/new"}, after.Protected)
+	require.Equal(t, []string{"target/tests/a", "tests/a", "tests/b", "tests/deep", "tests/deep/c", "tests/new"}, after.Protected)
 }

@@ -101,6 +101,8 @@ type scanner struct {
 	// fixModes allows the scan to make files readable and directories accessible for their owner.
 	fixModes bool
 	count    atomic.Int64
+	// names is the length of the paths of these files, in bytes.
+	names atomic.Int64
 	// bytes is the total size of the files, and most its limit; zero: no limit.
 	bytes atomic.Int64
 	most  int64
@@ -251,7 +253,7 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
-	return parseIgnore(at.rules, dir, string(text)), nil
+	return parseIgnoreFile(at.rules, p, string(text))
 }
 
 func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) bool {
@@ -317,6 +319,9 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 	}
 	if sc.count.Add(1) > int64(sc.limits.Files) {
 		return tooManyFiles(p, sc.limits.Files)
+	}
+	if sc.names.Add(int64(len(p))) > maxPaths {
+		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some", maxPaths>>20)}
 	}
 	f := found{path: p, listed: now, old: old}
 	f.SHA256, f.stampValid = at.index.digest(now)

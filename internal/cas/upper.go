@@ -60,7 +60,7 @@ func (l *lowerTree) rulesOf(ctx context.Context, p string, at scope) (*ignoreRul
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", p, err)
 	}
-	return parseIgnore(at.rules, path.Dir(p), string(text)), nil
+	return parseIgnoreFile(at.rules, p, string(text))
 }
 
 // check returns an error if the merged tree has too many files or more bytes than most. The error
