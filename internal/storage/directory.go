@@ -204,7 +204,12 @@ func (d *Directory) Quarantine(key string, version Version, copied bool) (string
 	}
 	to := d.quarantined(path)
 	if !copied {
-		return d.Rel(to), d.install(path, to, UntilPowerLoss)
+		return d.Rel(to), d.withLock(key, func() error {
+			if err := hasVersion(path, version); err != nil {
+				return err
+			}
+			return d.install(path, to, UntilPowerLoss)
+		})
 	}
 	data, now, err := d.Read(key)
 	if err != nil {

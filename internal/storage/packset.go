@@ -122,7 +122,7 @@ func (k *packCache) list(d *Directory, reload bool) (*packSet, error) {
 // packs changed during the call, so that the listing may be incomplete.
 func (k *packCache) read(d *Directory) error {
 	dir := filepath.Join(d.root, filepath.FromSlash(packsDir))
-	before, err := os.Lstat(dir)
+	before, err := statDirectory(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		k.known, k.listed = &packSet{}, false
 		return nil
@@ -245,4 +245,15 @@ func (d *Directory) inPacks(digest spec.Digest, cached bool, do func(p *pack, at
 		}
 	}
 	return ErrNotFound
+}
+
+// statDirectory describes a directory. It opens it, because a network file system may otherwise answer
+// from a cache that is a minute old.
+func statDirectory(dir string) (_ os.FileInfo, err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(f, &err)
+	return f.Stat()
 }

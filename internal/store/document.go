@@ -32,11 +32,13 @@ const (
 // seal encodes an object as a document: one line of JSON whose last field, sha256, is the SHA-256
 // of the line with that field empty. So any change is detected.
 func seal(object any) ([]byte, error) {
-	data, err := json.Marshal(object)
-	if err != nil {
+	var line bytes.Buffer
+	to := json.NewEncoder(&line)
+	to.SetEscapeHTML(false) // it makes paths six times as long
+	if err := to.Encode(object); err != nil {
 		return nil, err
 	}
-	data = slices.Grow(bytes.TrimSuffix(data, []byte("}")), len(sealStart)+digestLength+len(sealEnd))
+	data := slices.Grow(bytes.TrimSuffix(line.Bytes(), []byte("}\n")), len(sealStart)+digestLength+len(sealEnd))
 	data = append(data, sealStart+sealEnd...)
 	digest := cas.DigestOf(data)
 	return append(append(data[:len(data)-len(sealEnd)], digest...), sealEnd...), nil
@@ -82,6 +84,9 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 		return version, nil
 	}
 	moved, err := s.docs.Quarantine(key, version, false)
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) { // another process has moved or replaced it
+		return s.readDocument(key, what, parse)
+	}
 	if err != nil {
 		return version, &cas.Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
 	}

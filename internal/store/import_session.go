@@ -202,6 +202,9 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 		}
 		key, ok := archivedSession(h.Name)
 		isDocument := key != session.Key{}
+		if h.Size > maxArchiveBytes-total { // the sum could overflow
+			return from, archiveFault(h.Name, "is more than a session can have: %d bytes", h.Size)
+		}
 		switch entries, total = entries+1, total+h.Size; {
 		case h.Typeflag != tar.TypeReg:
 			return from, archiveFault(h.Name, "is no plain file; an archive holds nothing else")
@@ -217,7 +220,7 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err 
 		if isDocument {
 			documents += h.Size
 		}
-		if isDocument && h.Size > maxArchiveDocument || documents > maxArchiveDocuments || entries > maxArchiveEntries || total > maxArchiveBytes {
+		if isDocument && h.Size > maxArchiveDocument || documents > maxArchiveDocuments || entries > maxArchiveEntries {
 			return from, archiveFault(h.Name, "is more than a session can have: %d bytes in %d files", total, entries)
 		}
 		seen[h.Name] = true

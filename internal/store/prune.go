@@ -66,7 +66,7 @@ func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.Prun
 	defer held.Unlock()
 	o = withDefaults(o)
 	p := &pruning{
-		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),
+		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young), listed: s.now(),
 		report: session.PruneReport{DryRun: o.DryRun, Pruned: []session.PrunedSession{}, Spared: []session.SparedSession{}},
 	}
 	for _, step := range []func(context.Context) error{p.plan, p.clear, p.days, p.mark, p.drop, p.sweep} {
@@ -86,6 +86,8 @@ type pruning struct {
 	marks *verification
 	// horizon: blobs that were stored or used since then are kept.
 	horizon time.Time
+	// listed is when the running sessions were listed, or somewhat later.
+	listed  time.Time
 	keys    []session.Key
 	dropped map[session.Key][]StoredCheckpoint
 	// ended are ended sessions, whose working directories can be removed.
@@ -153,7 +155,7 @@ func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
 		return false
 	}
 	asked := p.options.Namespace != "" && p.options.Namespace == key.Namespace
-	return e.Status.Status.Closed() || asked && e.UpdatedAt.Before(p.store.now().Add(-unlisted))
+	return e.Status.Status.Closed() || asked && e.UpdatedAt.Before(p.listed.Add(-unlisted))
 }
 
 // keepAll keeps everything of a session, and all blobs stored since before it began, because only

@@ -333,6 +333,8 @@ func quarantine(t *testing.T, open Opener) {
 	s := open()
 	version, err := s.Write("a/doc", []byte("damaged"), "", storage.UntilPowerLoss)
 	require.NoError(t, err)
+	_, err = s.Quarantine("a/doc", storage.VersionOf([]byte("replaced")), false)
+	require.ErrorIs(t, err, storage.ErrConflict, "it is another document")
 	moved, err := s.Quarantine("a/doc", version, false)
 	require.NoError(t, err)
 	_, _, err = s.Read("a/doc")
