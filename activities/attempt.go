@@ -117,6 +117,9 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 		if dir, err = a.exec.dir.openWithSpace(); err != nil {
 			return err
 		}
+		if dir.New { // what was left is on another host, or was removed
+			s.asLeft = false
+		}
 		if dir, err = a.fill(ctx, dir, s); err != nil {
 			return err
 		}

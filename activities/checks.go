@@ -39,7 +39,7 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 	if f := missing(contract.Produces, work.Changed); f != nil {
 		return work, f
 	}
-	if len(contract.Checks) > 0 && c.exec.dir.workDirs.HasLayers() {
+	if len(contract.Checks) > 0 {
 		defer func() { _ = c.exec.dir.workDirs.ClearCheckDir(dir) }() // the next check clears it otherwise
 	}
 	for _, name := range contract.Checks {
@@ -64,15 +64,12 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 
 // run runs one check on a tree. dir also has the tree. at is the directory of the check.
 func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) (outcome session.Outcome, at session.WorkDir, err error) {
-	at = dir
-	if c.exec.dir.workDirs.HasLayers() {
-		err = c.exec.retryStore(ctx, func() (err error) {
-			at, err = c.exec.dir.hold(c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower()))
-			return err
-		})
-		if err != nil {
-			return outcome, at, err
-		}
+	err = c.exec.retryStore(ctx, func() (err error) {
+		at, err = c.exec.dir.hold(c.exec.dir.workDirs.MakeCheckDir(ctx, dir, tree, dir.Lower()))
+		return err
+	})
+	if err != nil {
+		return outcome, at, err
 	}
 	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
 		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{Check: name, WorkDir: at, Lock: c.exec.lock(), Progress: c.exec.setProgress})

@@ -74,7 +74,8 @@ type WorkDirs interface {
 	// NoteCollected notes which tree was collected from a directory.
 	NoteCollected(dir session.WorkDir, tree spec.Digest)
 	// MakeCheckDir makes directories for one check, with a manifest's tree as layers, an empty
-	// HOME and an empty TMPDIR. ClearCheckDir removes them. The layers are held until release is called.
+	// HOME and an empty TMPDIR; without layers, with the tree of dir. ClearCheckDir removes them. The
+	// layers are held until release is called.
 	MakeCheckDir(ctx context.Context, dir session.WorkDir, manifest spec.Digest, near ...spec.Digest) (laid session.WorkDir, release func(), err error)
 	ClearCheckDir(dir session.WorkDir) error
 	// FreeDisk removes from a full disk what can be made again, such as unused layers, and reports

@@ -108,15 +108,22 @@ func (d *Dirs) ForgetLayers(w session.WorkDir) error {
 }
 
 // MakeCheckDir makes directories for one check: a manifest's tree in layers, with nothing
-// above them, an empty HOME and an empty TMPDIR. The layers are held until release is called.
+// above them, an empty HOME and an empty TMPDIR. The layers are held until release is called. Without
+// layers, the tree is that of w.
 func (d *Dirs) MakeCheckDir(ctx context.Context, w session.WorkDir, manifest spec.Digest, near ...spec.Digest) (_ session.WorkDir, release func(), err error) {
 	if err := clearDir(w, checkDir); err != nil {
 		return session.WorkDir{}, nil, err
 	}
 	dir := filepath.Join(filepath.Dir(w.Tree), checkDir)
-	fresh := session.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	fresh := session.WorkDir{Tree: w.Tree, Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	if d.HasLayers() {
+		fresh.Tree = filepath.Join(dir, "tree")
+	}
 	if err := errors.Join(d.makeParents(dir), makeAll(fresh)); err != nil {
 		return fresh, nil, fmt.Errorf("create the directories of a check: %w", err)
+	}
+	if !d.HasLayers() {
+		return fresh, func() {}, nil
 	}
 	return d.addLayers(ctx, fresh, manifest, near...)
 }

@@ -87,3 +87,25 @@ func TestWhatAnAgentLeftAboveLayers(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, plain.Layers)
 }
+
+// TestACheckWithoutLayers sees the agent's tree, and nothing of its HOME and TMPDIR.
+func TestACheckWithoutLayers(t *testing.T) {
+	t.Parallel()
+	d := workdir.New(workdir.Options{Root: t.TempDir()})
+	w, err := d.Make(web, backend)
+	require.NoError(t, err)
+	for _, dir := range []string{w.Tree, w.Home, w.Tmp} {
+		write(t, filepath.Join(dir, "left"), nil)
+	}
+	fresh, release, err := d.MakeCheckDir(t.Context(), w, first)
+	require.NoError(t, err)
+	defer release()
+	require.Equal(t, w.Tree, fresh.Tree)
+	for _, dir := range []string{fresh.Home, fresh.Tmp} {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, entries)
+	}
+	require.NoError(t, d.ClearCheckDir(w))
+	require.FileExists(t, filepath.Join(w.Tree, "left"))
+}
