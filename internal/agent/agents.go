@@ -67,6 +67,30 @@ const minMaxFile = 16 * textfmt.Gigabyte
 // to root.
 const maxThreads = 8192
 
+// minThreads is the smallest such number, and workerThreads is how many threads are left for the
+// worker, where its host or container permits few.
+const minThreads, workerThreads = 256, 512
+
+// threadsOf returns how many threads an attempt may have if the host permits so many in all, zero for
+// any number, and so many attempts run side by side: one of them must not stop the others.
+func threadsOf(host, attempts int) int {
+	if host == 0 {
+		return maxThreads
+	}
+	share := (host - workerThreads) / max(attempts, 1)
+	return max(minThreads, min(maxThreads, room.ThreadsWithin(share)))
+}
+
+// attempts is how many attempts a worker runs side by side.
+func (c Config) attempts() (sum int) {
+	for _, a := range c.Agents {
+		if len(a.Argv) > 0 { // a model has no process
+			sum += a.Concurrency
+		}
+	}
+	return sum
+}
+
 // memoryShare is the default memory limit of an attempt: 1/memoryShare of the host's memory.
 const memoryShare = 2
 
@@ -143,7 +167,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 		Executable: opts.Executable, User: account, Secrets: s.secrets,
 		Grace:      opts.Grace,
 		MaxOutput:  int64(s.config.Limits.OutputBytes),
-		MaxThreads: maxThreads,
+		MaxThreads: threadsOf(procgroup.HostThreads(), s.config.attempts()),
 		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
 		MaxMemory:  int64(cmp.Or(s.config.Limits.Memory, textfmt.ByteSize(procgroup.HostMemory()/memoryShare))),
 	}

@@ -229,6 +229,9 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("x"), 0o600))
+	// Git refuses these: an encoding that the files do not have, and a link with this name.
+	require.NoError(t, os.WriteFile(b.path(".gitattributes"), []byte("* working-tree-encoding=UTF-16\n"), 0o600))
+	require.NoError(t, os.Symlink("input.txt", b.path(".gitmodules")))
 	s := b.set(Config{Agents: map[string]Definition{"x": {
 		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
 	}}})
@@ -236,7 +239,7 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	require.NoError(t, err)
 	listed, err := os.ReadFile(b.path("listed"))
 	require.NoError(t, err)
-	require.Equal(t, "input.txt\n", string(listed))
+	require.Equal(t, ".gitattributes\ninput.txt\n", string(listed))
 }
 
 func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {

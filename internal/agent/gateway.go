@@ -14,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/gateway"
@@ -264,10 +266,13 @@ func writeSettings(home string, program preset.Program) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // a directory
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
+	f, err := createBelow(root, name)
+	if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		first, _, _ := strings.Cut(name, "/")
+		if err = bounded.RemoveAll(root, first); err == nil { // an agent has put something else there
+			f, err = createBelow(root, name)
+		}
 	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}
@@ -276,4 +281,12 @@ func writeSettings(home string, program preset.Program) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
+}
+
+// createBelow creates a file and the directories above it.
+func createBelow(root *os.Root, name string) (*os.File, error) {
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }

@@ -17,11 +17,13 @@ import (
 const (
 	gitTimeout = 5 * time.Minute
 	// gitScript makes the directory a repository and commits everything. It ignores git's
-	// configuration in HOME, which an agent may have changed.
+	// configuration in HOME, which an agent may have changed, and encodings that files do not have.
+	// Files that git refuses, like a .gitmodules that is a link, are not committed.
 	gitScript = `git init --quiet --initial-branch=main --template= &&
 git config user.name Maestro &&
 git config user.email maestro@localhost &&
-git add --all --force &&
+mkdir -p .git/info && echo '* !working-tree-encoding' >.git/info/attributes &&
+{ git add --all --force --ignore-errors || [ $? -eq 1 ]; } &&
 git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-empty --no-verify --message 'The input of this assignment'`
 )
 

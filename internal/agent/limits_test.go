@@ -336,3 +336,16 @@ func TestAgentsCannotLimitTheirWorker(t *testing.T) {
 	}
 	require.Equal(t, 2, strings.Count(string(out.Log), "Operation not permitted"), string(out.Log))
 }
+
+// TestThreadsOfAnAttempt leave enough for the attempts beside it and for the worker.
+func TestThreadsOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, maxThreads, threadsOf(0, 10))
+	require.Equal(t, maxThreads, threadsOf(1<<20, 10))
+	for _, host := range []int{4096, 32768} {
+		most := threadsOf(host, 8)
+		require.Less(t, 8*int(room.HardThreads(most)), host)
+		require.Greater(t, 10*most, host/2)
+	}
+	require.Equal(t, minThreads, threadsOf(1000, 8))
+}

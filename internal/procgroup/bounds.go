@@ -48,6 +48,31 @@ func (l *Launcher) Bounds(rooms bool, noCgroups error) []spec.Limit {
 // mostOpenFiles is how many files a process of an agent may have open, by the limit of this process: it can give no more.
 func mostOpenFiles(own uint64) uint64 { return min(own, room.MaxOpenFiles) }
 
+// HostThreads is how many threads the cgroups of this process permit in all; zero: no limit is
+// known.
+func HostThreads() int {
+	least := 0
+	for _, dir := range ownCgroups() {
+		data, _ := os.ReadFile(filepath.Join(dir, "pids.max"))
+		if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && (least == 0 || n < least) { // not "max"
+			least = n
+		}
+	}
+	return least
+}
+
+// ownCgroups are the directories of this process's cgroup of version 2 and of those above it.
+func ownCgroups() (dirs []string) {
+	dir, err := ownCgroup("/proc/self")
+	if err != nil {
+		return nil
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
 // HostMemory is how many bytes of memory this process can use: those of the host, or of its
 // container.
 func HostMemory() int64 {
@@ -57,10 +82,8 @@ func HostMemory() int64 {
 		most = int64(info.Totalram) * int64(info.Unit) //nolint:gosec // the types differ by platform
 	}
 	files := []string{"/sys/fs/cgroup/memory/memory.limit_in_bytes"} // of version 1, in a container
-	if dir, err := ownCgroup("/proc/self"); err == nil {
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			files = append(files, filepath.Join(dir, "memory.max"))
-		}
+	for _, dir := range ownCgroups() {
+		files = append(files, filepath.Join(dir, "memory.max"))
 	}
 	for _, file := range files {
 		data, _ := os.ReadFile(file)

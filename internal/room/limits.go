@@ -31,6 +31,9 @@ const (
 // HardThreads returns the kernel's limit for an argv that may have this many threads.
 func HardThreads(most int) uint64 { return uint64(most + most*threadSlack/100) } //nolint:gosec // not negative
 
+// ThreadsWithin returns the largest number of threads whose [HardThreads] is within a limit.
+func ThreadsWithin(hard int) int { return hard * 100 / (100 + threadSlack) }
+
 // limit sets the limits that the argv inherits from the calling thread.
 func (o *Orders) limit() error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: o.MaxFile, unix.RLIMIT_NOFILE: MaxOpenFiles}

@@ -40,7 +40,14 @@ func (s Setup) reloadPlan(now *plan) (*plan, error) {
 			return nil, err
 		}
 	}
-	return s.plan(cfg, files)
+	p, err := s.plan(cfg, files)
+	if err != nil {
+		return nil, err
+	}
+	if before, after := now.agents.Isolation(), p.agents.Isolation(); before.Rooms && !after.Rooms && after.WithoutRooms != "" {
+		return nil, fmt.Errorf("agents would run without rooms now: %s; try again, or restart the worker", after.WithoutRooms)
+	}
+	return p, nil
 }
 
 // trees returns the limits of trees, which the store enforces.
