@@ -308,3 +308,27 @@ func TestFilesOfAnAttemptInAnOutageAreOnAnotherHost(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, []string{"half.txt"}, h.tree)
 }
+
+// TestFilesThatOnlyALostHostHasAreNotTakenForRemoved: what an attempt has left was not stored, and the
+// next one is on another host.
+func TestFilesThatOnlyALostHostHasAreNotTakenForRemoved(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, spec.OutageWait)
+	d.input = d.manifest(map[string]string{"old.md": "old"})
+	d.holdSlot = time.Nanosecond
+	d.agents.run = limited(time.Millisecond)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	d.changeOutage(func(o *session.Outage) { o.Files, o.Until = "", time.Now() })
+	require.True(t, d.record().Rounds[0].Outage.Left)
+	d.on(newHost(t))
+	h := d.hears(leave("a.txt", "x"))
+	var result session.RoundResult
+	require.Eventually(t, func() bool {
+		result, err = d.round(activities.Heartbeat{})
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	require.Equal(t, []string{"old.md"}, h.tree)
+	require.Equal(t, 1, result.Files, "it has added one, and removed none")
+}

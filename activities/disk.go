@@ -99,14 +99,15 @@ func (d *directory) make() (session.WorkDir, error) {
 	return dir, err
 }
 
-// open makes the directory, and ends what earlier attempts left at work there.
+// open makes the directory, and ends what earlier attempts left at work there. The directory is New
+// until something works there.
 func (d *directory) open() (session.WorkDir, error) {
 	dir, err := d.make()
-	if err == nil && !d.now().fresh { // reading all processes of the host takes long
+	if dir.New = d.now().fresh; err == nil && !dir.New { // reading all processes of the host takes long
 		err = d.agents.Sweep(dir)
 	}
 	if err == nil {
-		d.change(func(s *directoryState) { *s = directoryState{dir: dir} })
+		d.change(func(s *directoryState) { *s = directoryState{dir: dir, fresh: dir.New} })
 	}
 	return dir, err
 }
@@ -145,7 +146,7 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	ctx, stop := context.WithCancelCause(ctx)
 	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	before := d.change(func(s *directoryState) {
-		s.busy, s.stop, s.tmpCleared = process, stop, false
+		s.busy, s.stop, s.tmpCleared, s.fresh = process, stop, false, false
 		s.since, s.start = cmp.Or(s.since, begun, d.clock()), cmp.Or(s.start, start)
 	})
 	filled := make(chan *failures.Failure, 1)
