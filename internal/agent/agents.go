@@ -81,12 +81,11 @@ func threadsOf(host, attempts int) int {
 	return max(minThreads, min(maxThreads, room.ThreadsWithin(share)))
 }
 
-// attempts is how many attempts a worker runs side by side.
+// attempts is how many attempts a worker runs side by side. Those of a model have processes, too: its
+// checks.
 func (c Config) attempts() (sum int) {
 	for _, a := range c.Agents {
-		if len(a.Argv) > 0 { // a model has no process
-			sum += a.Concurrency
-		}
+		sum += a.Concurrency
 	}
 	return sum
 }

@@ -283,9 +283,14 @@ func writeSettings(home string, program preset.Program) error {
 	return errors.Join(err, f.Close())
 }
 
-// createBelow creates a file and the directories above it.
+// createBelow creates a file and the directories above it. The error is [os.ErrExist] only if the
+// file exists.
 func createBelow(root *os.Root, name string) (*os.File, error) {
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	err := root.MkdirAll(filepath.Dir(name), 0o755)
+	if errors.Is(err, os.ErrExist) { // a link that leads nowhere
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
 		return nil, err
 	}
 	return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
