@@ -198,8 +198,8 @@ func (d *directory) watchDisk(ctx context.Context, who string, s directoryState,
 		why := disk.HiddenBy(w, start)
 		// Browsers and package managers map removed files, too: these count only where the disk is low.
 		removed, hidden := d.agents.Removed(s.dir)
-		w.Bytes, w.Hidden = w.Bytes+removed, (w.Hidden || hidden) && disk.HasLost(start)
-		if why = cmp.Or(disk.FilledBy(w), why); why != "" {
+		w.Bytes, w.Hidden = w.Bytes+removed, w.Hidden || hidden
+		if why = cmp.Or(disk.FilledBy(w, start), why); why != "" {
 			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)
 			return f
@@ -288,10 +288,7 @@ func (d *directory) howFilled(ctx context.Context, since time.Time, full error) 
 	if err != nil {
 		return ""
 	}
-	if now.start != (session.Disk{}) {
-		w.Hidden = w.Hidden && disk.HasLost(now.start)
-	}
-	return disk.FilledBy(w)
+	return disk.FilledBy(w, now.start)
 }
 
 // clear removes everything in the directory.

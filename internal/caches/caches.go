@@ -146,9 +146,11 @@ func (c *Caches) trimOne(ctx context.Context, root *os.Root, name string, full b
 		}
 		return has, less
 	}
-	defer dir.Close()                                               //nolint:errcheck // only read
-	if info, err := dir.Stat("."); err == nil && isReadOnly(info) { // an agent has taken away the right
-		_ = dir.Chmod(".", info.Mode()|0o700) // another user's: what is in it can be removed nevertheless
+	defer dir.Close() //nolint:errcheck // only read
+
+	// An agent may have taken away the right. In another user's directory root needs none.
+	if info, err := dir.Stat("."); err == nil && isReadOnly(info) {
+		_ = dir.Chmod(".", info.Mode()|0o700)
 	}
 	u, err := measure(ctx, dir, c.options.Clock())
 	if err != nil {

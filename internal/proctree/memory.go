@@ -189,9 +189,6 @@ func (o *objects) addFiles(links []string) {
 		return
 	}
 	for _, link := range links {
-		if target, err := os.Readlink(link); err != nil || !strings.HasPrefix(target, "/") {
-			continue // a pipe or a socket
-		}
 		o.addHeld(link, func(f *HeldFile) {
 			switch {
 			case f.isMemfd():
@@ -205,7 +202,7 @@ func (o *objects) addFiles(links []string) {
 
 // addSaturated adds without overflow.
 func addSaturated(a, b int64) int64 {
-	if a > 0 && b > math.MaxInt64-a {
+	if b > math.MaxInt64-a {
 		return math.MaxInt64
 	}
 	return a + b

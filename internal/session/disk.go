@@ -51,8 +51,10 @@ func (d Disk) MayExceed(before Disk, had Written) bool {
 
 // FilledBy describes that an attempt which has written so much has filled the disk, or has passed
 // its limit; empty: neither. An attempt has not filled a full disk if it has written little, or
-// less than is free.
-func (d Disk) FilledBy(w Written) string {
+// less than is free. What it hides counts only if the disk has lost much since start, the disk when the
+// attempt started; zero: unknown.
+func (d Disk) FilledBy(w Written, start Disk) string {
+	w.Hidden = w.Hidden && (start == Disk{} || d.hasLost(start))
 	switch {
 	case d.MaxWritten > 0 && w.Bytes > d.MaxWritten:
 		return fmt.Sprintf("exceeds limits.disk_bytes: its tree, HOME and TMPDIR use %s; at most %s are allowed",
@@ -67,8 +69,8 @@ func (d Disk) FilledBy(w Written) string {
 	return ""
 }
 
-// HasLost reports whether the disk has lost much since a start.
-func (d Disk) HasLost(start Disk) bool {
+// hasLost reports whether the disk has lost much since a start.
+func (d Disk) hasLost(start Disk) bool {
 	return d.Low > 0 && start.Free-d.Free >= d.Low || d.LowFiles > 0 && start.FreeFiles-d.FreeFiles >= d.LowFiles
 }
 

@@ -166,10 +166,9 @@ func (l *UsageLog) file(root *os.Root, name string) {
 			continue
 		}
 		l.bytes += size
-		if err != nil && size <= maxEvent { // the line is still being written
-			return
+		if err == nil || size > maxEvent { // else the line is read again when it has an end
+			l.offsets[name] += size
 		}
-		l.offsets[name] += size
 		if err != nil {
 			return
 		}
