@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // browser is a Chromium that one test looks at Temporal's Web UI with. It does what
@@ -33,27 +34,7 @@ type browser struct {
 // machine.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	require.NoError(t, err, "install Debian's package chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1366, 900),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), chromedp.Flag("no-proxy-server", true))
-	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium's sandbox is not for root
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*limit)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
-	b := &browser{t: t, ctx: ctx}
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Log("Chromium has not ended well:", err)
-		}
-	})
-	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
-	return b
+	return &browser{t, webtest.Start(t, 1366, 900)}
 }
 
 // check fails the test with a picture of what the browser shows.
@@ -160,7 +141,7 @@ func (b *browser) clickWithin(patience time.Duration, selector, text string) err
 }
 
 func (b *browser) place(selector, text string, press bool) ([]float64, error) {
-	return chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](fmt.Sprintf(place, quoted(selector), quoted(text), press)))
+	return webtest.Evaluate[[]float64](b.ctx, fmt.Sprintf(place, quoted(selector), quoted(text), press))
 }
 
 func quoted(s string) string {
@@ -171,8 +152,8 @@ func quoted(s string) string {
 // shown returns what the visible elements of a selector say, frames included.
 func (b *browser) shown(selector string) string {
 	b.t.Helper()
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](fmt.Sprintf(
-		`[...document.querySelectorAll(%s)].filter(e => e.checkVisibility()).map(e => (e.contentDocument?.body ?? e).innerText).join("\n")`, quoted(selector))))
+	text, err := webtest.Evaluate[string](b.ctx, fmt.Sprintf(
+		`[...document.querySelectorAll(%s)].filter(e => e.checkVisibility()).map(e => (e.contentDocument?.body ?? e).innerText).join("\n")`, quoted(selector)))
 	b.check(err, "read "+selector)
 	return text
 }
@@ -189,8 +170,8 @@ func (b *browser) reads(selector, text string) {
 // script finds it as d.
 func frame[T any](b *browser, script string) T {
 	b.t.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](
-		`(d => `+script+`)(document.querySelector("#user-metadata-current-details")?.contentDocument ?? new Document())`))
+	value, err := webtest.Evaluate[T](b.ctx,
+		`(d => `+script+`)(document.querySelector("#user-metadata-current-details")?.contentDocument ?? new Document())`)
 	b.check(err, "read the current details")
 	return value
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // twoAgents work without a model: one writes a design, the other builds from it.
@@ -44,7 +45,7 @@ help: {mode: ask}
 func (b *browser) replace(selector, text string) {
 	b.t.Helper()
 	b.click(selector, "")
-	_, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%s).value = %s`, quoted(selector), quoted(text))))
+	_, err := webtest.Evaluate[string](b.ctx, fmt.Sprintf(`document.querySelector(%s).value = %s`, quoted(selector), quoted(text)))
 	b.check(err, "replace "+selector)
 }
 

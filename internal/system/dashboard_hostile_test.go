@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // hostileAgent writes markup, control characters and marks of direction wherever an agent can write,
@@ -68,7 +68,7 @@ func TestAHostileAgentInTheDashboard(t *testing.T) {
 	d.must("approve", "web-1", "build")
 	d.completes("web-1")
 	d.harmless(b, "/sessions/web-1/phases/build/builder")
-	attempts, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](`[...new Set([...document.querySelectorAll('main a[href*="/attempts/"]')].map(a => new URL(a.href).pathname))]`))
+	attempts, err := webtest.Evaluate[[]string](b.ctx, `[...new Set([...document.querySelectorAll('main a[href*="/attempts/"]')].map(a => new URL(a.href).pathname))]`)
 	b.check(err, "find the attempts")
 	require.Len(t, attempts, 2)
 	attempt := d.harmless(b, attempts[0], attempts[1], attempts[1]+"?q=needle")
@@ -101,13 +101,13 @@ func (d *dashboard) harmless(b *browser, pages ...string) (shown string) {
 	d.t.Helper()
 	for _, page := range pages {
 		b.visit("http://" + d.at + page)
-		status, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`performance.getEntriesByType("navigation")[0].responseStatus`))
+		status, err := webtest.Evaluate[int](b.ctx, `performance.getEntriesByType("navigation")[0].responseStatus`)
 		b.check(err, page)
 		require.Equal(d.t, http.StatusOK, status, page)
-		taken, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`window.taken !== undefined || document.querySelector("main script, main img[src=x], main a[href^='javascript']") !== null`))
+		taken, err := webtest.Evaluate[bool](b.ctx, `window.taken !== undefined || document.querySelector("main script, main img[src=x], main a[href^='javascript']") !== null`)
 		b.check(err, page)
 		require.False(d.t, taken, page)
-		wide, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
+		wide, err := webtest.Evaluate[bool](b.ctx, `document.documentElement.scrollWidth > innerWidth`)
 		b.check(err, page)
 		require.False(d.t, wide, "%s is wider than the window", page)
 		shown = b.shown("main")

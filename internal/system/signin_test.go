@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/clitest"
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // installedProvider installs the provider of sign-ins, and returns its directory.
@@ -56,7 +56,7 @@ func TestSignInByAProvider(t *testing.T) {
 	}
 	signIn("ann.leads.web")
 	b.until("the person is signed in", func() (bool, error) {
-		page, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.href + ' ' + document.title"))
+		page, err := webtest.Evaluate[string](b.ctx, "location.href + ' ' + document.title")
 		return strings.HasPrefix(page, at+"/") && !strings.Contains(page, "Sign in") && !strings.Contains(page, "callback"), err
 	})
 	b.click("footer button", "Sign out")

@@ -8,16 +8,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // screen is a Chromium that one test looks at pages with.
@@ -28,25 +28,7 @@ type screen struct {
 
 func newScreen(t *testing.T) screen {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	require.NoError(t, err, "install Debian's package chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1440, 900),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true))
-	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium's sandbox is not for root
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Log("Chromium has not ended well:", err)
-		}
-	})
-	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
-	return screen{t, ctx}
+	return screen{t, webtest.Start(t, 1440, 900)}
 }
 
 // look sets the width of the window and the colours.
@@ -70,7 +52,7 @@ func (s screen) fits(name, url string) {
 		for _, dark := range []bool{false, true} {
 			s.look(width, dark)
 			require.NoError(s.t, chromedp.Do(s.ctx, chromedp.Navigate(url)))
-			wide, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll("body *")].filter(e => document.documentElement.scrollWidth > innerWidth && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest("svg *, .scroll, .body-scroll")).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`))
+			wide, err := webtest.Evaluate[[]string](s.ctx, `[...document.querySelectorAll("body *")].filter(e => document.documentElement.scrollWidth > innerWidth && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest("svg *, .scroll, .body-scroll")).slice(0, 5).map(e => e.outerHTML.slice(0, 120))`)
 			require.NoError(s.t, err)
 			require.Empty(s.t, wide, "%s is wider than %d pixels", name, width)
 			s.keep(fmt.Sprintf("%s-%d-%s.png", name, width, map[bool]string{false: "light", true: "dark"}[dark]))
@@ -118,11 +100,11 @@ func (s screen) accessible(name string) {
 	s.t.Helper()
 	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")
 	require.NoError(s.t, err, "run npm ci in internal/web/testdata/axe")
-	_, err = chromedp.Run(s.ctx, chromedp.Evaluate[bool](string(axe)+"; true"))
+	_, err = webtest.Evaluate[bool](s.ctx, string(axe)+"; true")
 	require.NoError(s.t, err)
-	found, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]violation](
+	found, err := webtest.Evaluate[[]violation](s.ctx,
 		`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v => ({id: v.id, impact: v.impact, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 160) + " " + (n.failureSummary ?? "").slice(0, 200))})))`,
-		chromedp.EvalAwaitPromise))
+		chromedp.EvalAwaitPromise)
 	require.NoError(s.t, err)
 	require.Empty(s.t, found, "%s is not accessible", name)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/webtest"
 )
 
 // liveDashboard is a dashboard whose events a test sends.
@@ -47,7 +48,7 @@ func liveDashboard(t *testing.T, p *plane) (url string, changed func()) {
 // eval runs a script on the page.
 func eval[T any](s screen, script string) T {
 	s.t.Helper()
-	value, err := chromedp.Run(s.ctx, chromedp.Evaluate[T](script))
+	value, err := webtest.Evaluate[T](s.ctx, script)
 	require.NoError(s.t, err, script)
 	return value
 }
