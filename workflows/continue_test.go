@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -112,6 +114,26 @@ func TestContinuesAsNewWithOpenRequests(t *testing.T) {
 	got := status(t, second)
 	require.Equal(t, 2, got.Phases[3].Assignments[0].Rounds)
 	require.Equal(t, session.Skipped, got.Phases[0].Assignments[0].Status)
+}
+
+// TestARunThatCannotContinueEndsItsSession: people are told, and the store knows that it has ended.
+func TestARunThatCannotContinueEndsItsSession(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("one", "a")), webhook: true}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
+	}
+	in := next(t, s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { suggest(env) }, time.Hour)
+	}))
+	second := s.playFrom(t, in, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnActivity(string(activities.AdmitName), mock.Anything, mock.Anything).
+			Return(activities.Admission{}, temporal.NewNonRetryableApplicationError("the checkpoint is damaged", session.UnrecoverableError, nil))
+	})
+	require.ErrorContains(t, second.GetWorkflowError(), "the checkpoint is damaged")
+	require.Len(t, s.closed, 1)
+	require.Equal(t, session.Failed, s.closed[0].Status.Status)
+	require.Equal(t, session.SessionFailed, s.told[len(s.told)-1].Notice.Event)
 }
 
 // TestAnswerBeforeContinuingAsNew has a person answer while the session only waits for the

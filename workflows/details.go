@@ -175,13 +175,27 @@ func (p *publisher) state() session.State {
 	return p.status.Status
 }
 
-func (p *publisher) setAttributes(ctx workflow.Context, state session.State) {
+// maxAttribute bounds the names in a search attribute, in bytes. Temporal terminates a session with an attribute
+// of more than 2,048.
+const maxAttribute = 2000
+
+// openPhases names the phases that are at work or ready, as many as an attribute can have.
+func (p *publisher) openPhases() []string {
 	var open []string
+	size := 0
 	for _, ps := range p.status.Phases {
 		if ph := p.schedule.byName[ps.Name]; ph != nil && p.schedule.open(ph) {
+			if size += len(ps.Name) + len(`"",`); size > maxAttribute {
+				break
+			}
 			open = append(open, ps.Name)
 		}
 	}
+	return open
+}
+
+func (p *publisher) setAttributes(ctx workflow.Context, state session.State) {
+	open := p.openPhases()
 	phases := AttributePhase.ValueSet(open)
 	if len(open) == 0 {
 		phases = AttributePhase.ValueUnset()

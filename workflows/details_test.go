@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -56,6 +58,28 @@ func TestPhasesArePublishedEveryTenSeconds(t *testing.T) {
 			require.Equal(t, expected.published, published)
 		})
 	}
+}
+
+// TestManyOpenPhasesFitIntoTheirAttribute: Temporal terminates a session with one of more than 2,048 bytes.
+func TestManyOpenPhasesFitIntoTheirAttribute(t *testing.T) {
+	t.Parallel()
+	var wide []spec.Phase
+	for i := range 45 {
+		wide = append(wide, spec.Phase{Name: fmt.Sprintf("p%02d%s", i, strings.Repeat("x", 60)), Needs: []string{}, Personas: []string{"a"}})
+	}
+	s := &stage{team: newTeam(wide...), attributes: true}
+	most := 0
+	env := s.playFrom(t, workflows.SessionInput{Version: workflows.LogicVersion, Store: "s", Workspace: "input-root"}, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+			phases, _ := args.Get(0).(temporal.SearchAttributes).GetKeywordList(workflows.AttributePhase)
+			list, err := json.Marshal(phases)
+			require.NoError(t, err)
+			most = max(most, len(list))
+		}).Return(nil)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Greater(t, most, 1500)
+	require.LessOrEqual(t, most, 2048)
 }
 
 // TestPageShowsWhereTheWorkStands of each phase, while it is done and after it.

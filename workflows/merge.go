@@ -113,7 +113,7 @@ func (m *merges) executeOnce(ctx workflow.Context, p *phase, integrator *assignm
 	p.merges++
 	queue := spec.AgentQueue(m.rounds.store, m.rounds.team.Personas[in.Integrator].Agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, m.rounds.team.Retry,
-		fmt.Sprintf("%s.merge.%d", in.Phase, p.merges), "merge and check phase "+in.Phase))
+		fmt.Sprintf("%s.%s.%d", in.Phase, spec.ReservedPersona, p.merges), "merge and check phase "+in.Phase))
 	defer cancel()
 	started := mergePhase.start(working, in)
 	if err := m.rounds.outages.await(ctx, integrator, started, cancel); err != nil {

@@ -143,8 +143,12 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 	err := workflow.Await(ctx, func() bool {
 		return doing.IsReady() || r.closed || r.answer != nil || o.ending.stopping() || timer.IsReady()
 	})
-	if err != nil || doing.IsReady() || r.closed {
+	if err != nil || doing.IsReady() {
 		return nil //nolint:nilerr // the activity is cancelled, too
+	}
+	if r.closed { // the outage has ended; another may follow
+		cancel()
+		return o.awaitUnnoticed(ctx, a, doing, stop)
 	}
 	ended := stopped(ctx, doing, stop)
 	if ended == nil || !temporal.IsCanceledError(ended) && r.answer == nil {

@@ -220,7 +220,7 @@ func (s *schedule) undo(to string) []*phase {
 			continue
 		}
 		p.input, p.conflict = "", nil
-		if !p.todo || p.cancel != nil || s.hasWork(p) {
+		if !p.todo || p.cancel != nil || p.work != nil || s.hasWork(p) {
 			begun = append(begun, p)
 		}
 	}

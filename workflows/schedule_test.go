@@ -142,6 +142,9 @@ func TestWhatIsDoneAgain(t *testing.T) {
 	require.Empty(t, s.byName["bottom"].input, "it starts from the new work")
 	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).series)
 	require.Equal(t, []string{"left"}, names(finished("top", "left").undo("left")), "bottom has not begun")
+	paused := finished("top")
+	paused.byName["left"].work = []*assignment{{}} // it waits for a person, or for the next run
+	require.Equal(t, []string{"top", "left"}, names(paused.undo("top")))
 
 	atEnd := finished("top", "left", "right", "bottom")
 	atEnd.byName["right"].conflict = &mergeConflict{}

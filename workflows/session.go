@@ -28,10 +28,16 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	if err := s.register(ctx); err != nil {
 		return SessionResult{}, err
 	}
-	if err := s.admit(ctx); err != nil {
+	switch err := s.admit(ctx); {
+	case err == nil:
+		return s.run(ctx)
+	case in.Continued != nil: // it has been at work
+		s.ending.fault = err
+		patient, _ := workflow.NewDisconnectedContext(ctx)
+		return s.end(ctx, patient)
+	default:
 		return SessionResult{}, err
 	}
-	return s.run(ctx)
 }
 
 // teamSession is a running session: its team, its status, and its parts, which share both.
@@ -174,6 +180,11 @@ func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	if next := s.nextRun(ctx, patient); next != nil {
 		return SessionResult{}, workflow.NewContinueAsNewError(ctx, TeamSessionName, *next)
 	}
+	return s.end(ctx, patient)
+}
+
+// end ends the session once all handlers of updates and signals have ended.
+func (s *teamSession) end(ctx, patient workflow.Context) (SessionResult, error) {
 	s.requests.close()
 	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
 		return SessionResult{}, err

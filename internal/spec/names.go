@@ -29,7 +29,7 @@ var (
 const ReservedPhase = "init"
 
 // ReservedPersona names the activities that merge a phase, so no persona may have it.
-const ReservedPersona = "seal"
+const ReservedPersona = "merge"
 
 // CheckName rejects names of phases, personas, agents and checks that are not safe as file names
 // and queue names.

@@ -52,9 +52,9 @@ func TestFaults(t *testing.T) {
 	}{
 		"reserved": {phase(1, func(p *Phase) { p.Name = "Init" }), "$.phases[1].name", "the checkpoint before the first phase"},
 		"reserved persona": {func(tm *Team) {
-			tm.Personas["Seal"] = tm.Personas["tester"]
-			tm.Phases[0].Personas = append(tm.Phases[0].Personas, "Seal")
-		}, "$.personas.Seal", "reserved for the step that merges a phase"},
+			tm.Personas["Merge"] = tm.Personas["tester"]
+			tm.Phases[0].Personas = append(tm.Phases[0].Personas, "Merge")
+		}, "$.personas.Merge", "reserved for the step that merges a phase"},
 		"same phase":       {phase(2, func(p *Phase) { p.Name = "build" }), "$.phases[2].name", "an earlier phase, too"},
 		"phase's case":     {phase(2, func(p *Phase) { p.Name = "BUILD" }), "$.phases[2].name", `from the phase "build" only by case`},
 		"unknown persona":  {phase(0, func(p *Phase) { p.Personas = []string{"analist"} }), "$.phases[0].personas[0]", `did you mean "analyst"?`},
