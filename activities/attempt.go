@@ -43,7 +43,11 @@ type attemptEnd struct {
 // run does the attempt with an agent.
 func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
 	var end attemptEnd
-	start := a.startFacts(ctx).decide()
+	basis, err := a.basis(ctx)
+	if err != nil {
+		return nil, end, err
+	}
+	start := a.startFacts(ctx, basis).decide()
 	end.from = start.from()
 	dir, brief, err := a.prepare(ctx, start)
 	if err != nil {
@@ -53,7 +57,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if !start.continues {
 		a.log.setConversation(nil)
 	}
-	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.hasConversation()); err != nil {
+	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.hasConversation(), basis); err != nil {
 		return nil, end, err
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)
@@ -61,7 +65,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	collect := a.collection(dir)
 	persona := a.session.team.Personas[a.in.Persona]
 	end.outcome, err = a.work(ctx, session.Job{
-		Brief: brief, Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
+		Brief: brief, Basis: basis.Digest(), Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Continues: start.continues,
 		Breaker: a.breaker.forCalls(ctx),
@@ -88,11 +92,6 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
 		return nil, end, a.exec.dir.blame(ctx, err)
 	}
-	own, err := a.ownAgent(ctx, persona.Agent)
-	if err != nil {
-		return nil, end, err
-	}
-	basis := session.BasisOf(a.in.AssignmentID, persona, own, brief.Requirement, a.in.Input, brief.Decisions)
 	return &session.RoundResult{
 		BasedWork: session.BasedWork{Input: a.in.Input, Basis: &basis, Work: session.Work{Delta: collected.Delta}},
 		Output:    collected.Output,
@@ -176,13 +175,28 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 	}
 	persona := a.session.team.Personas[a.in.Persona]
 	phase, _ := a.session.team.Phase(a.in.Phase)
-	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
 	return session.Brief{
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
-		Decisions: base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside)), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
+		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
 		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
+}
+
+// basis returns what the attempt is based on.
+func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
+	persona := a.session.team.Personas[a.in.Persona]
+	own, err := a.ownAgent(ctx, persona.Agent)
+	if err != nil {
+		return session.Basis{}, err
+	}
+	return session.BasisOf(a.in.AssignmentID, persona, own, a.session.checkpoint.Requirement, a.in.Input, a.decisions()), nil
+}
+
+// decisions returns the decisions that are passed to the attempt.
+func (a *attempt) decisions() map[string]string {
+	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
+	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside))
 }
 
 // resetToCollected makes the directory equal to the collected tree. They differ only in

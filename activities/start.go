@@ -54,11 +54,15 @@ func (s start) from() failures.Start {
 type tried struct {
 	key    session.CallKey
 	report session.AttemptReport
+	// input is the manifest that it started from.
+	input spec.Digest
 }
 
 // startFacts are the facts that decide the start of an attempt.
 type startFacts struct {
 	in RoundInput
+	// basis is what the attempt is based on.
+	basis session.Basis
 	// round is the round's entry in the record.
 	round session.RoundKey
 	// rounds are those of the record, began is the epoch that the incarnation began with, and
@@ -82,9 +86,9 @@ type startFacts struct {
 }
 
 // startFacts collects the facts that decide the start of the attempt.
-func (a *attempt) startFacts(ctx context.Context) startFacts {
+func (a *attempt) startFacts(ctx context.Context, basis session.Basis) startFacts {
 	f := startFacts{
-		in: a.in, round: a.log.round, log: a.log.get(), agent: a.log.agent, conversation: a.exec.agents.Offered(a.log.agent).Conversation,
+		in: a.in, basis: basis, round: a.log.round, log: a.log.get(), agent: a.log.agent, conversation: a.exec.agents.Offered(a.log.agent).Conversation,
 		outage: a.log.outage(), former: a.formerWork(ctx),
 		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },
 	}
@@ -134,7 +138,7 @@ func (f startFacts) decide() start {
 	if len(history) > 0 {
 		s.failure = &history[len(history)-1]
 		last := s.failure.report
-		s.kept = f.keeps(last)
+		s.kept = s.failure.input == f.in.Input && f.keeps(last)
 		if s.kept {
 			s.files, s.former = last.Left, false
 		}
@@ -173,7 +177,8 @@ func (f startFacts) inherits() (begun time.Time, ok bool) {
 		case round.Key.Run == f.round.Run:
 			return begun, false // a round of this run has already continued it
 		default:
-			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == f.epoch && round.Begun == len(round.Attempts)+1
+			same := round.Epoch == f.epoch && round.Basis != nil && *round.Basis == f.basis // its files are changes to this input
+			return round.AttemptAt, same && round.Result == nil && !round.GaveUp && round.Begun == len(round.Attempts)+1
 		}
 	}
 	return begun, false
@@ -216,14 +221,16 @@ search:
 		}
 	}
 	var out []tried
-	add := func(epoch, round int, attempts []session.AttemptReport) {
+	add := func(epoch, round int, input spec.Digest, attempts []session.AttemptReport) {
 		for _, a := range attempts {
-			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a})
+			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a, input})
 		}
 	}
 	for _, round := range slices.Backward(before) {
-		add(round.Epoch, round.Round, round.Attempts)
+		if round.Basis != nil { // otherwise none was started
+			add(round.Epoch, round.Round, round.Basis.Input, round.Attempts)
+		}
 	}
-	add(f.epoch, f.in.Round, f.log.Attempts)
+	add(f.epoch, f.in.Round, f.in.Input, f.log.Attempts)
 	return out
 }

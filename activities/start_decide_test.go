@@ -15,6 +15,10 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 	after := func(c failures.Category) session.RoundLog {
 		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Left: "left", Failure: failures.Failure{Category: c}}}}
 	}
+	earlier := func(input spec.Digest, log session.RoundLog) []session.RoundRecord {
+		log.Basis = &session.Basis{Input: input}
+		return []session.RoundRecord{{Key: session.RoundKey{Run: "before"}, Round: 1, Epoch: 1, RoundLog: log, GaveUp: len(log.Attempts) > 0}}
+	}
 	for _, test := range []struct {
 		name  string
 		facts startFacts
@@ -30,12 +34,16 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{Left: true, Files: "stored"}}, "stored", failures.FromFiles},
 		{"cut off, with a conversation in the store", startFacts{log: session.RoundLog{Begun: 1}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
 		{"after a failing check, with a conversation in the store", startFacts{log: after(failures.TestFailure), conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "left"}}, "left", failures.FromConversation},
+		{"after a failing check in an earlier incarnation", startFacts{rounds: earlier("input", after(failures.TestFailure)), epoch: 2}, "left", failures.FromFiles},
+		{"after one on another input, whose files would undo its changes", startFacts{rounds: earlier("old", after(failures.TestFailure)), epoch: 2}, "input", failures.FromInput},
+		{"cut off in an earlier incarnation", startFacts{rounds: earlier("input", session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"cut off on another input", startFacts{rounds: earlier("old", session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
 		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{Left: true}}, "input", failures.FromFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := test.facts
-			f.in.Input, f.in.Round, f.agent, f.epoch = "input", 1, "a", 1
+			f.in.Input, f.in.Round, f.agent, f.epoch, f.round.Run, f.basis = "input", 1, "a", max(f.epoch, 1), "now", session.Basis{Input: "input"}
 			f.intact = func(spec.Digest) bool { return true }
 			s := f.decide()
 			require.Equal(t, test.files, s.files)

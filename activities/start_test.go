@@ -20,18 +20,25 @@ func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
 	cutOff := session.RoundRecord{Key: session.RoundKey{Run: "before", Activity: "1"}, Round: 1, Epoch: 1, RoundLog: session.RoundLog{Begun: 1}}
 	gaveUp := session.RoundRecord{Key: session.RoundKey{Run: run, Activity: "failed"}, Round: 1, Epoch: 1, GaveUp: true}
 	for _, test := range []struct {
-		name   string
-		rounds []session.RoundRecord
-		goesOn bool
+		name        string
+		rounds      []session.RoundRecord
+		requirement string
+		goesOn      bool
 	}{
-		{"at the beginning", []session.RoundRecord{cutOff}, true},
-		{"not in the round after a failed one", []session.RoundRecord{cutOff, gaveUp}, false},
+		{"at the beginning", []session.RoundRecord{cutOff}, "why", true},
+		{"not in the round after a failed one", []session.RoundRecord{cutOff, gaveUp}, "why", false},
+		{"not for another requirement", []session.RoundRecord{cutOff}, "why not", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
-			_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(r *session.Record) {
+			id, persona := spec.AssignmentID{Phase: "build", Persona: "dev"}, d.team.Personas["dev"]
+			basis := session.BasisOf(id, persona, d.agents.Offered(persona.Agent), test.requirement, d.input, nil)
+			for i := range test.rounds {
+				test.rounds[i].Basis = &basis
+			}
+			_, err := d.store.UpdateRecord(d.key(), id, 1, func(r *session.Record) {
 				r.Epoch, r.Rounds = 1, test.rounds
 			})
 			require.NoError(t, err)

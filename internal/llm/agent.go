@@ -104,7 +104,7 @@ type run struct {
 func (a *Agent) begin(job session.Job, t tree) *run {
 	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript.New(cmp.Or(a.Log, io.Discard), a.Mask)}
 	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
-	r.talk = newConversation(a.Kind, a.Model, system, toolsFor(job), first)
+	r.talk = newConversation(job.Basis, a.Kind, a.Model, system, toolsFor(job), first)
 	return r
 }
 

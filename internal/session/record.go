@@ -220,6 +220,8 @@ type RoundLog struct {
 	// Begun is the last started attempt of an agent whose conversation can continue; zero: there is
 	// none.
 	Begun int `json:"begun,omitempty"`
+	// Basis is what the last started attempt was based on; nil: none was started.
+	Basis *Basis `json:"basis,omitempty"`
 	// Outage is the outage that the attempt in progress waits out; nil: there is none.
 	Outage *Outage `json:"outage,omitempty"`
 	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
