@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -65,8 +66,10 @@ type agentBreaker struct {
 	// activity names the round's activity; holder is the holder of its lease: the wait's
 	// activity, if the lease is from a wait.
 	activity, holder string
-	clock            Clock
-	setProgress      func(string)
+	// updates counts the updates that were sent, for their ids.
+	updates     atomic.Int64
+	clock       Clock
+	setProgress func(string)
 }
 
 // allow permits the round to begin, or returns the open breaker. A round that has counted an
@@ -136,9 +139,9 @@ func activityKey(info activity.Info) string {
 	return info.WorkflowExecution.ID + "/" + info.WorkflowExecution.RunID + "/" + info.ActivityID
 }
 
-// updateID returns the id of an update that may be sent several times.
+// updateID returns the id of an update that may be sent several times: each call returns another one.
 func (b *agentBreaker) updateID(what string) string {
-	return fmt.Sprintf("%s/%s/%d", b.activity, what, b.clock().UnixNano())
+	return fmt.Sprintf("%s/%s/%d/%d", b.activity, what, b.clock().UnixNano(), b.updates.Add(1))
 }
 
 // keepLease renews a probe's lease while the round works.
@@ -204,7 +207,11 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFail
 	if f.Category != "" {
 		b.log.setPermit(nil)
 	}
-	report := b.outcome(fmt.Sprintf("%s/%d", b.activity, log.Revision), log.Permit, f)
+	id := b.updateID("answer")
+	if f.Category != "" { // a further execution of the round may report the same failure
+		id = fmt.Sprintf("%s/%d", b.activity, log.Revision)
+	}
+	report := b.outcome(id, log.Permit, f)
 	if report == nil {
 		return nil
 	}

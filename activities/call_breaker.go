@@ -2,9 +2,7 @@ package activities
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/maestro-hive/maestro/breaker"
@@ -24,8 +22,7 @@ const (
 // [session.CallBreaker].
 type callBreaker struct {
 	*agentBreaker
-	ctx     context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
-	reports atomic.Int64
+	ctx context.Context //nolint:containedctx // the attempt's context; reports outlive their calls
 
 	mu     sync.Mutex
 	seen   breaker.View
@@ -73,7 +70,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 		return
 	}
 	b.setView(b.send(b.ctx, session.BreakerReport{
-		ID: fmt.Sprintf("%s/%d", b.updateID("call"), b.reports.Add(1)), Breaker: b.settings, Outcome: failures.CountsAsFailure,
+		ID: b.updateID("call"), Breaker: b.settings, Outcome: failures.CountsAsFailure,
 		// The call began after the breaker was read, which may have been long after the round began.
 		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, state.Generation), Holder: permit.Holder},
 		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage),
