@@ -57,10 +57,10 @@ func (q *request) send(body []byte) *upstream {
 	u.detach = context.AfterFunc(q.r.Context(), func() { cancel(errDisconnected) })
 	request, err := q.outgoing(ctx, body, u)
 	if err != nil {
-		u.err = wire.Unsent{Failure: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
+		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
 	}
-	response, err := q.gateway.o.Transport.RoundTrip(request)
+	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport}.RoundTrip(request)
 	if err != nil {
 		u.err = cause(ctx, err)
 		return u
@@ -84,6 +84,9 @@ func (q *request) send(body []byte) *upstream {
 // cause returns the cause of a cancelled call, or the error of one that was not cancelled.
 func cause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); why != nil {
+		if unsent := (wire.Unsent{}); errors.As(err, &unsent) {
+			return wire.Unsent{Err: why}
+		}
 		return why
 	}
 	if err == nil || errors.Is(err, io.EOF) {
@@ -107,11 +110,15 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 	to.RawQuery = query(q.r.URL)
 	request := &http.Request{
 		Method: q.r.Method, URL: to, Host: to.Host, Header: passedHeaders(q.r.Header), ContentLength: int64(len(body)),
-		Body: io.NopCloser(bytes.NewReader(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
-	if len(body) == 0 {
-		request.Body = http.NoBody
+	request.GetBody = func() (io.ReadCloser, error) { // a server that shuts down may refuse a call that it has not begun
+		if len(body) == 0 {
+			return http.NoBody, nil
+		}
+		return io.NopCloser(bytes.NewReader(body)), nil
 	}
+	request.Body, _ = request.GetBody()
 	request.Header.Set("Accept-Encoding", "identity") // the meter reads the bytes as they are
 	q.provider.API.Authorize(request.Header, u.key)
 	return request.WithContext(ctx), nil

@@ -60,7 +60,7 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	defer idle.Stop()
 	h := &receiver{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
 	client := &http.Client{
-		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
+		Transport: meter{wire.Transport{RoundTripper: r.Transport}, func() { idle.Reset(r.IdleTimeout) }},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},

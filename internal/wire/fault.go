@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -80,20 +79,17 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// Unsent is the failure of a call that was not sent.
-type Unsent struct{ *failures.Failure }
-
-// Failure classifies the error of a call: a *[Fault], an [Unsent], an error of a JSON decoder, or
-// one of the network. provider names the provider in messages; may be empty. now is needed for a
+// Failure classifies the error of a call: a *[Fault], a *[failures.Failure], an error of a JSON decoder,
+// or one of the network. provider names the provider in messages; may be empty. now is needed for a
 // wait that is given as a date.
 func Failure(err error, provider string, now time.Time) *failures.Failure {
 	who := "the provider"
 	if provider != "" {
 		who = "provider " + provider
 	}
-	var unsent Unsent
-	if errors.As(err, &unsent) {
-		return unsent.Failure
+	var failure *failures.Failure
+	if errors.As(err, &failure) {
+		return failure
 	}
 	var fault *Fault
 	if errors.As(err, &fault) {
@@ -181,14 +177,13 @@ func (f *Fault) overflow() bool {
 	return false
 }
 
-// Unbilled reports whether a failed call cannot have cost anything: it was not sent, no server
-// was reached, or the provider rejected it before it began to answer.
+// Unbilled reports whether a failed call cannot have cost anything: it is [Unsent], or the
+// provider rejected it before it began to answer.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		return fault.Status >= 300
 	}
 	var unsent Unsent
-	var dialling *net.OpError
-	return errors.As(err, &unsent) || errors.As(err, &dialling) && dialling.Op == "dial"
+	return errors.As(err, &unsent)
 }
