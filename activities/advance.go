@@ -164,7 +164,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 
 // ended reports how a session has ended.
 func (b *Boundaries) ended(ctx context.Context, s session.Status) {
-	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status, s.Help)
+	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status)
 	used := s.Usage
 	if ledger, err := b.Ledgers.Ledger(sessionKey(activity.GetInfo(ctx))); err == nil {
 		used = ledger.Usage()

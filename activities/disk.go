@@ -74,11 +74,6 @@ type diskFilledError struct{ failure *failures.Failure }
 func (e diskFilledError) Error() string { return e.failure.Error() }
 func (e diskFilledError) Unwrap() error { return e.failure }
 
-// diskFull reports whether an error means that the disk or a quota is full.
-func diskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
 // change changes the state and returns it as it was.
 func (d *directory) change(change func(*directoryState)) directoryState {
 	d.mu.Lock()

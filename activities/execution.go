@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -197,10 +198,10 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case diskFull(err) && !freed && e.dir.workDirs.FreeDisk(ctx):
+		case diskspace.IsFull(err) && !freed && e.dir.workDirs.FreeDisk(ctx):
 			freed = true // until the next wait: a try may leave an unused layer each time
 			continue
-		case diskFull(err) && e.dir.makeRoom(ctx, err):
+		case diskspace.IsFull(err) && e.dir.makeRoom(ctx, err):
 			continue
 		}
 		activity.GetLogger(ctx).Warn("the store cannot be used; retrying", "error", err, "wait", wait)

@@ -25,9 +25,8 @@ func (w *witness) hear(format string, args ...any) {
 }
 
 func (w *witness) SessionStarted(name string) { w.hear("%s started", name) }
-func (w *witness) SessionEnded(name string, state session.State, help []session.Request) {
-	w.hear("%s %s, %d help", name, state, len(help))
-}
+func (w *witness) SessionEnded(name string, state session.State) { w.hear("%s %s", name, state) }
+func (w *witness) HelpRequested(c failures.Category)             { w.hear("help with %s requested", c) }
 
 func (w *witness) AssignmentEnded(name string, state session.State) {
 	w.hear("assignment of %s %s", name, state)

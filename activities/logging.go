@@ -59,21 +59,16 @@ func logAttempt(ctx context.Context, f *failures.Failure, interrupted bool, took
 	activity.GetLogger(ctx).Info("attempt ended", slices.Concat(outcome, []any{"duration_seconds", took.Seconds()}, spending(u))...)
 }
 
-// logHelp logs what a person is needed for and was not before.
-func logHelp(ctx context.Context, before, now []session.Request) {
-	for _, h := range now {
-		if slices.ContainsFunc(before, func(b session.Request) bool { return b.ID == h.ID }) {
-			continue
-		}
-		about := []any{"request", h.ID, "why", h.Message, logs.Phase, h.Phase}
-		if h.Category != "" {
-			about = append(about, "category", h.Category)
-		}
-		if h.Persona != "" {
-			about = append(about, logs.Persona, h.Persona)
-		}
-		activity.GetLogger(ctx).Info("request to a person opened", append(about, "go_on_with", h.Command)...)
+// logRequest logs that a person is needed.
+func logRequest(ctx context.Context, r session.Request) {
+	about := []any{"request", r.ID, "why", r.Message, logs.Phase, r.Phase}
+	if r.Category != "" {
+		about = append(about, "category", r.Category)
 	}
+	if r.Persona != "" {
+		about = append(about, logs.Persona, r.Persona)
+	}
+	activity.GetLogger(ctx).Info("request to a person opened", append(about, "go_on_with", r.Command)...)
 }
 
 // logEnd logs how a session has ended.

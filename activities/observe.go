@@ -16,9 +16,11 @@ import (
 type Observer interface {
 	// SessionStarted: a session, or a further incarnation of one, is admitted.
 	SessionStarted(teamName string)
-	// SessionEnded: it is completed, failed or cancelled. help lists what it
-	// failed of, where a person has to help.
-	SessionEnded(teamName string, state session.State, help []session.Request)
+	// SessionEnded: it is completed, failed or cancelled.
+	SessionEnded(teamName string, state session.State)
+	// HelpRequested: an assignment is given up until a person helps, because of
+	// failures of a category.
+	HelpRequested(category failures.Category)
 	// AssignmentEnded: its work is done, or given up. One that is restored,
 	// supplied or skipped has ended when its session starts.
 	AssignmentEnded(teamName string, state session.State)
@@ -120,7 +122,8 @@ func observerOrNone(o Observer) Observer {
 type noObserver struct{}
 
 func (noObserver) SessionStarted(string)                                 {}
-func (noObserver) SessionEnded(string, session.State, []session.Request) {}
+func (noObserver) SessionEnded(string, session.State)                    {}
+func (noObserver) HelpRequested(failures.Category)                       {}
 func (noObserver) AssignmentEnded(string, session.State)                 {}
 func (noObserver) RoundEnded(string, failures.Category)                  {}
 func (noObserver) WorkerLost(string)                                     {}

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 
 	"go.temporal.io/sdk/activity"
 
@@ -24,13 +25,22 @@ func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before sess
 	return before, err
 }
 
-// write writes the status of a boundary, and logs the requests that are new in it.
+// write writes the status of a boundary, and reports the requests that are new in it.
 func (b *Boundaries) write(ctx context.Context, at Boundary) error {
 	before, err := writeStatus(b.Sessions, activity.GetInfo(ctx), at)
-	if err == nil {
-		logHelp(ctx, before.Help, at.Status.Help)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, r := range at.Status.Help {
+		if slices.ContainsFunc(before.Help, func(known session.Request) bool { return known.ID == r.ID }) {
+			continue
+		}
+		logRequest(ctx, r)
+		if r.Kind != session.ForApproval {
+			observerOrNone(b.Observer).HelpRequested(r.Category)
+		}
+	}
+	return nil
 }
 
 // failed returns the error of a boundary. It is retried after a wait if the store cannot be

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/procgroup"
@@ -267,7 +268,7 @@ func writeSettings(home string, program preset.Program) error {
 	}
 	defer root.Close() //nolint:errcheck // a directory
 	f, err := createBelow(root, name)
-	if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+	if err != nil && !errors.Is(err, os.ErrExist) && !diskspace.IsFull(err) {
 		first, _, _ := strings.Cut(name, "/")
 		if err = bounded.RemoveAll(root, first); err == nil { // an agent has put something else there
 			f, err = createBelow(root, name)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -377,7 +378,7 @@ func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
 	var unflushed []spec.Digest
 	err := t.store(ctx, t.top, nil, func(doc document) error {
 		made, err := s.backend.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
-		if storage.IsFull(err) { // a durable write may use the reserve
+		if diskspace.IsFull(err) { // a durable write may use the reserve
 			made, err = s.backend.PutBlob(doc.name, doc.data, storage.Durable)
 		}
 		if made || !s.knownDurable(doc.name) {

@@ -187,7 +187,7 @@ func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serv
 		server, err = serve.Start(ctx, o)
 	}
 	if err != nil {
-		return nil, usagef("--dashboard-port: %w", err)
+		return nil, startError("--dashboard-port", err)
 	}
 	link, err := server.LoginURL()
 	if err != nil {

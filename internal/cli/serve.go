@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
+	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/serve"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -101,7 +103,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	o.Store, o.Namespace, o.Dial = s, namespace, c.dial
 	server, err := serve.Start(ctx, c.env.serving(o))
 	if err != nil {
-		return usagef("--listen: %w", err)
+		return startError("--listen", err)
 	}
 	defer server.Stop(ctx)
 	if err := c.describe(server); err != nil {
@@ -109,6 +111,14 @@ func (c *serveCommand) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// startError returns the error of a server that does not start. The flag is the one of its address.
+func startError(flag string, err error) error {
+	if errors.Is(err, httpserver.ErrListen) {
+		return usagef("%s: %w", flag, err)
+	}
+	return err
 }
 
 // directories are those that sessions may start from.

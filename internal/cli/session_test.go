@@ -270,10 +270,13 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	got := d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
 	require.Equal(t, 2, got.code, "standard input is empty")
 	d.stdin = "Build it."
-	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch")
+	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
 	require.Equal(t, 1, got.code, got.stderr.String())
+	var started struct{ Session string }
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &started), "the progress is no part of the document")
+	require.Equal(t, "s-2", started.Session)
 	for _, want := range []string{
-		"build/dev failed: unknown:", "  attempt 1-2: unknown:",
+		"design", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
 		"its output: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)

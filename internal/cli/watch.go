@@ -157,6 +157,11 @@ type lineObserver struct {
 }
 
 func newLineObserver(out *console, w *lookout) *lineObserver {
+	if out.output == outputJSON { // standard output has the result only
+		progress := *out
+		progress.stdout = out.stderr
+		out = &progress
+	}
 	return &lineObserver{console: out, detail: &sessionDetail{lookout: w}, sentBack: map[string]int{}}
 }
 

@@ -2,8 +2,10 @@
 package diskspace
 
 import (
+	"errors"
 	"math"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +27,11 @@ type Left struct {
 
 // IsLow reports whether the file system counts as full.
 func (l Left) IsLow() bool { return l.Bytes < l.LowBytes || l.Files < l.LowFiles }
+
+// IsFull reports whether an error says that a disk or a quota is full.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // Of returns the free space of the file system of a directory.
 func Of(dir string) (Left, error) {

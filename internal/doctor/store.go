@@ -19,7 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/layers"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -204,7 +203,7 @@ func (d *examination) unwritable(dir string, err error) {
 	switch {
 	case errors.Is(err, unix.EROFS):
 		remedy, command = "mount it writable", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
-	case storage.IsFull(err):
+	case diskspace.IsFull(err):
 		remedy, command = "free space: remove old checkpoints and unused blobs", d.options.Again("checkpoints prune --dry-run")
 	case errors.Is(err, fs.ErrPermission):
 		remedy, command = "give its owner write permission", "chmod -R u+rwX "+agent.ShellWord(dir)

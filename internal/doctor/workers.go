@@ -14,9 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
-// longDead is the age of an offer whose worker is considered gone.
-const longDead = 24 * time.Hour
-
 // workers checks the offers of the store's workers.
 func (d *examination) workers(ctx context.Context) {
 	if d.store == nil {
@@ -76,7 +73,7 @@ func (d *examination) deadWorker(o spec.Offer) {
 	age := d.options.Now().Sub(o.RenewedAt)
 	switch {
 	case err != nil: // it has just ended
-	case age > longDead:
+	case age > spec.OfferForgotten:
 		d.add("worker "+o.Worker, Warning, "restart it on its machine, or remove its offer", "on %s, no heartbeat for %s", o.Host, brief(age.Truncate(time.Hour))).
 			Command = "rm " + agent.ShellWord(path)
 	default:

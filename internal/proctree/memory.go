@@ -34,8 +34,9 @@ const sharedMemory = "/dev/shm"
 // [Immeasurable]: it would take minutes.
 const maxFiles = 1 << 17
 
-// Own estimates the processes' own pages, in bytes. It takes less time than [Gauge.Memory], which also looks at open files.
-func (Gauge) Own(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
+// OwnPages estimates how much memory the own pages of the descendants of this process use, in bytes. It takes less time
+// than [Gauge.Memory], which also looks at open files.
+func OwnPages(most int64) int64 { return estimate(Below(os.Getpid()), 0, most) }
 
 // Memory estimates the use in bytes.
 func (g Gauge) Memory(most int64) int64 {

@@ -124,11 +124,10 @@ func (u *resourceUse) exceeded(now time.Time) bool {
 	if u.orders.MaxMemory == 0 {
 		return false
 	}
-	gauge := proctree.Gauge{Room: u.orders.Room != nil}
 	if now.Before(u.next) { // an agent can make the other measurement slow
-		return u.measure(now, &u.nextOwn, gauge.Own)
+		return u.measure(now, &u.nextOwn, proctree.OwnPages)
 	}
-	return u.measure(now, &u.next, gauge.Memory)
+	return u.measure(now, &u.next, proctree.Gauge{Room: u.orders.Room != nil}.Memory)
 }
 
 // measure measures memory if it is due, and reports whether the limit is exceeded. The next measurement is due after a

@@ -104,10 +104,12 @@ const (
 )
 
 // OfferLifetime is how long an offer is valid after its last renewal; OfferRenewal is how often a
-// worker renews it.
+// worker renews it. A worker that has not renewed it for OfferForgotten is considered gone: another
+// one has its work, under another name.
 const (
-	OfferLifetime = 30 * time.Second
-	OfferRenewal  = 5 * time.Second
+	OfferLifetime  = 30 * time.Second
+	OfferRenewal   = 5 * time.Second
+	OfferForgotten = 24 * time.Hour
 )
 
 // Live reports whether the offer is still valid, so that its worker counts as live.

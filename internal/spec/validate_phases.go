@@ -15,6 +15,7 @@ func (v *validator) phases() {
 		v.phaseName(path+".name", p.Name, folded)
 		v.crew(path, p)
 		v.ranges(path+".produces", p.Produces)
+		v.ranges(path+".protected", p.Protected)
 	}
 	before := len(v.problems)
 	v.needs()

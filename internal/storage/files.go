@@ -19,11 +19,6 @@ const (
 	tempDir = "tmp"
 )
 
-// IsFull reports whether an error says that a disk or a quota is full.
-func IsFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
 // WriteFile replaces the file at path atomically. It makes the file's directory if it does not
 // exist.
 func (d *Directory) WriteFile(path string, data []byte, durability Durability) error {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -189,7 +190,7 @@ func (d *Directory) compact() error {
 			continue
 		}
 		// Keep the pack if the disk is full or its data is truncated.
-		if err := d.rewrite(p); err != nil && !IsFull(err) && !errors.Is(err, io.EOF) && !isReplaced(err) {
+		if err := d.rewrite(p); err != nil && !diskspace.IsFull(err) && !errors.Is(err, io.EOF) && !isReplaced(err) {
 			return fmt.Errorf("rewrite a pack of blobs: %w", err)
 		}
 	}

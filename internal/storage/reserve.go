@@ -48,7 +48,7 @@ func (d *Directory) KeepReserve() (err error) {
 // withReserve calls write. If the disk is full, it frees the reserve and calls write again.
 func (d *Directory) withReserve(write func() error) error {
 	err := write()
-	if IsFull(err) {
+	if diskspace.IsFull(err) {
 		if gone := os.Remove(filepath.Join(d.root, reserveFile)); gone == nil || errors.Is(gone, fs.ErrNotExist) {
 			err = write()
 		}

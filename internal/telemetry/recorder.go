@@ -188,13 +188,14 @@ func (r *Recorder) SessionStarted(name string) {
 	r.sessionsStarted.Add(context.Background(), 1, metric.WithAttributes(teamKey.String(name)))
 }
 
-// SessionEnded counts an end, and the help that it asks for.
-func (r *Recorder) SessionEnded(name string, state session.State, help []session.Request) {
-	ctx := context.Background()
-	r.sessionsEnded.Add(ctx, 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
-	for _, h := range help {
-		r.help.Add(ctx, 1, metric.WithAttributes(categoryKey.String(string(h.Category))))
-	}
+// SessionEnded counts an end.
+func (r *Recorder) SessionEnded(name string, state session.State) {
+	r.sessionsEnded.Add(context.Background(), 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
+}
+
+// HelpRequested counts an assignment that is given up until a person helps.
+func (r *Recorder) HelpRequested(c failures.Category) {
+	r.help.Add(context.Background(), 1, metric.WithAttributes(categoryKey.String(string(c))))
 }
 
 // AssignmentEnded counts an assignment.

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,6 +40,9 @@ type fraction struct {
 
 // Fleet is the state of the store's sessions and workers.
 type Fleet struct {
+	// Breakers names the breakers of the worker's agents. Others are not shown: it would not
+	// learn of their changes.
+	Breakers map[string]bool
 	// Sessions counts those that are open, by state; nil: it is not known.
 	Sessions map[session.State]int64
 	// Workers counts, for each agent of the store, the live workers that offer it.
@@ -70,6 +74,7 @@ func (r *Recorder) Look(f Fleet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.workers, r.sessions = f.Workers, f.Sessions
+	maps.DeleteFunc(r.breakers, func(name string, _ session.BreakerStatus) bool { return !f.Breakers[name] })
 }
 
 // BudgetFraction records a budget's fraction. Of a team's sessions, the one with the highest

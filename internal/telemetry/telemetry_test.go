@@ -269,6 +269,13 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Generation: 2, Revision: 9})
 	require.Zero(t, state())
 	require.InDelta(t, 2, m.value("maestro_breaker_transitions_total", "breaker", "p"), 0)
+	open.Revision = 10
+	m.Breaker(open)
+	m.Look(telemetry.Fleet{Breakers: map[string]bool{"p": true}})
+	require.NotZero(t, state())
+	m.Look(telemetry.Fleet{Breakers: map[string]bool{"q": true}})
+	_, there := telemetrytest.Scrape(t, m.url).Value(t, "maestro_breaker_state")
+	require.False(t, there, "no agent of the worker has it any more: nobody would say that it is closed")
 }
 
 func TestSlotsAndTheFleet(t *testing.T) {

@@ -68,14 +68,14 @@ func (g *gauges) update(ctx context.Context) {
 func (g *gauges) collect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, gaugesLimit)
 	defer cancel()
-	names := map[string]bool{}
+	breakers := map[string]bool{}
 	for _, a := range g.agents() {
-		if a.Breaker != "" && !names[a.Breaker] {
-			names[a.Breaker] = true
+		if a.Breaker != "" && !breakers[a.Breaker] {
+			breakers[a.Breaker] = true
 			_, _ = g.breakers.Read(ctx, a.Breaker) // updates the metric
 		}
 	}
-	g.recorder.Look(telemetry.Fleet{Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: g.polls(ctx)})
+	g.recorder.Look(telemetry.Fleet{Breakers: breakers, Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: g.polls(ctx)})
 }
 
 // openSessions counts the store's open sessions; nil if Temporal does not answer.
@@ -105,8 +105,8 @@ func (g *gauges) count(ctx context.Context, query string) (int64, error) {
 	return answer.GetCount(), err
 }
 
-// liveWorkers counts the live workers that offer each agent. Agents of dead workers
-// have the count 0.
+// liveWorkers counts the live workers that offer each agent. Agents of workers that died
+// lately have the count 0.
 func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
 	offers, err := g.offers(ctx)
 	if err != nil {
@@ -115,9 +115,10 @@ func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
 	now, live := g.clock(), map[string]int{}
 	for _, o := range offers {
 		for agent := range o.Agents {
-			if o.Live(now) {
+			switch {
+			case o.Live(now):
 				live[agent]++
-			} else {
+			case now.Sub(o.RenewedAt) < spec.OfferForgotten:
 				live[agent] += 0
 			}
 		}

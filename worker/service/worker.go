@@ -20,9 +20,9 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
@@ -163,7 +163,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
 	switch err := w.offer.publish(ctx); {
-	case storage.IsFull(err): // the worker may have to free space
+	case diskspace.IsFull(err): // the worker may have to free space
 		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
