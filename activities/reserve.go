@@ -93,8 +93,12 @@ func withEstimate(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 }
 
 // capEstimate limits an estimate to the reservation of the call, so that it exceeds no
-// cap. It reduces the answer first: the cost of the prompt is better known.
+// cap. It reduces the answer first: the cost of the prompt is better known. Money is estimated only
+// if it is limited; tokens are always estimated.
 func capEstimate(estimate cost.Usage, granted cost.Amount) cost.Usage {
+	if granted.Tokens == 0 {
+		granted.Tokens = estimate.Tokens()
+	}
 	for _, part := range []*int64{&estimate.OutputTokens, &estimate.InputTokens, &estimate.CacheWriteTokens, &estimate.CacheReadTokens} {
 		over := estimate.Tokens() - granted.Tokens
 		*part -= max(0, min(*part, over))

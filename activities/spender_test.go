@@ -362,6 +362,26 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 	}
 }
 
+// TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney, in which their number is not limited.
+func TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.USD = 20_000_000_000
+	d.admit()
+	d.agents.conversation = spec.InJournal
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		_, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 20}})
+		require.NoError(t, err)
+		return session.Outcome{}, errKilled
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.Error(t, err)
+	d.agents.run = leave("a.txt", "x")
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, int64(60), d.ledger().Unsettled().Tokens())
+}
+
 func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -77,14 +77,9 @@ func (d *examination) outside(cfg agent.Config) {
 	if cfg.Webhook == nil {
 		return
 	}
-	missing := 0
-	for _, name := range []string{cfg.Webhook.URLEnv, cfg.Webhook.SecretEnv} {
-		if name != "" && getenv(name) == "" {
-			missing++
-			d.add("webhook", Warning, "set "+name+" in the worker's environment", "%s is not set", name)
-		}
-	}
-	if missing == 0 {
+	if _, err := service.Webhook(*cfg.Webhook, getenv, "", d.options.Now); err != nil {
+		d.add("webhook", Warning, "set it in the worker's environment", "%s", err)
+	} else {
 		d.add("webhook", OK, "", "its variables are set")
 	}
 }

@@ -2,6 +2,12 @@ package doctor
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -10,28 +16,54 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// storeWaits checks whether running sessions wait for the store.
+const (
+	// sessionsPatience is how long running sessions are looked at, sessionsAtOnce of them at a time. It is less than lookPatience.
+	sessionsPatience = 4 * time.Second
+	sessionsAtOnce   = 16
+)
+
+// storeWaits checks whether running sessions wait for the store. Of very many, it looks at some.
 func (d *examination) storeWaits(ctx context.Context, conn *temporalutil.Connection) {
 	const check = "store writes"
 	if d.store == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, sessionsPatience)
+	defer cancel()
 	open, err := temporalutil.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(d.store.ID()))
 	if err != nil {
 		d.add(check, Warning, "", "running sessions cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
-	waiting := 0
+	waits := map[string]string{}
+	looked := 0
+	var mu sync.Mutex
+	var looks errgroup.Group
+	looks.SetLimit(sessionsAtOnce)
 	for key := range open {
-		w := &sessionstatus.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
-		wait, err := w.StoreWait(ctx)
-		if err != nil || wait == "" { // it may have ended since
-			continue
-		}
-		waiting++
-		d.add(check, Warning, "see that "+d.store.Dir()+" is writable and has free space", "session %s: %s", key.Session, wait)
+		looks.Go(func() error {
+			w := &sessionstatus.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
+			wait, err := w.StoreWait(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if ctx.Err() == nil {
+				looked++
+			}
+			if err == nil && wait != "" { // otherwise it may have ended since
+				waits[key.Session] = wait
+			}
+			return nil
+		})
 	}
-	if waiting == 0 {
-		d.add(check, OK, "", "none of %s waits for the store", textfmt.Count(len(open), "running session"))
+	_ = looks.Wait() // never fails
+	for _, id := range slices.Sorted(maps.Keys(waits)) {
+		d.add(check, Warning, "see that "+d.store.Dir()+" is writable and has free space", "session %s: %s", id, waits[id])
+	}
+	all := textfmt.Count(len(open), "running session")
+	switch {
+	case looked < len(open):
+		d.add(check, Warning, "", "only %d of %s answered within %s", looked, all, sessionsPatience)
+	case len(waits) == 0:
+		d.add(check, OK, "", "none of %s waits for the store", all)
 	}
 }

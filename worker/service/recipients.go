@@ -107,20 +107,27 @@ func (s Setup) clients(cfg agent.Config) (tickets activities.Tickets, hook activ
 		}
 	}
 	if cfg.Webhook != nil {
-		secret := ""
-		if cfg.Webhook.SecretEnv != "" {
-			if secret = s.Getenv(cfg.Webhook.SecretEnv); secret == "" {
-				return nil, nil, fmt.Errorf("worker file: webhook.secret_env names %s, which is not set in the worker's environment", cfg.Webhook.SecretEnv)
-			}
-		}
-		hook, err = webhook.New(webhook.Options{
-			URL: s.Getenv(cfg.Webhook.URLEnv), Secret: secret, Timeout: cfg.Webhook.Timeout.Std(), Version: s.Version, Clock: s.Clock,
-		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("worker file: webhook.url_env names %s: %w", cfg.Webhook.URLEnv, err)
+		if hook, err = Webhook(*cfg.Webhook, s.Getenv, s.Version, s.Clock); err != nil {
+			return nil, nil, fmt.Errorf("worker file: %w", err)
 		}
 	}
 	return tickets, hook, nil
+}
+
+// Webhook returns a client of the webhook that a worker file names, with the address and the
+// secret of the environment.
+func Webhook(w agent.Webhook, getenv func(string) string, version string, clock func() time.Time) (*webhook.Client, error) {
+	secret := ""
+	if w.SecretEnv != "" {
+		if secret = getenv(w.SecretEnv); secret == "" {
+			return nil, fmt.Errorf("webhook.secret_env names %s, which is not set in the worker's environment", w.SecretEnv)
+		}
+	}
+	client, err := webhook.New(webhook.Options{URL: getenv(w.URLEnv), Secret: secret, Timeout: w.Timeout.Std(), Version: version, Clock: clock})
+	if err != nil {
+		return nil, fmt.Errorf("webhook.url_env names %s: %w", w.URLEnv, err)
+	}
+	return client, nil
 }
 
 // Jira returns a client of the Jira that a worker file names, with the credentials of

@@ -190,7 +190,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	refused := w.mainLoop(ctx)
 	end()
 	w.health.enter(Draining)
-	return errors.Join(refused, w.offer.withdraw(), w.drain(), w.options.Slot.release())
+	return errors.Join(refused, w.stop(), w.options.Slot.release())
+}
+
+// stop withdraws the worker's offer and drains it. A store that does not answer delays the first
+// only: agents are stopped in time.
+func (w *Worker) stop() error {
+	withdrawn := make(chan error, 1)
+	go func() { withdrawn <- w.offer.withdraw() }()
+	drained := w.drain()
+	if err := <-withdrawn; err != nil {
+		return errors.Join(drained, fmt.Errorf("%w: withdraw the offer: %w", ErrServing, err))
+	}
+	return drained
 }
 
 // trimEvery is how often the disk of the caches is looked at.
