@@ -67,7 +67,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	end.outcome, err = a.work(ctx, session.Job{
 		Brief: brief, Basis: basis.Digest(), Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
-		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Continues: start.continues,
+		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Waits: a.spender.waits, Continues: start.continues,
 		Breaker: a.breaker.forCalls(ctx),
 	})
 	if err != nil {

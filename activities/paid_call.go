@@ -155,6 +155,7 @@ func (c *paidCall) Unsettle(ctx context.Context, used, estimate cost.Usage) erro
 // end books the call.
 func (c *paidCall) end(ctx context.Context, e budget.Entry) error {
 	s := c.spender
+	defer s.waits.Begin()()
 	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}

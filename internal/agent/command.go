@@ -66,7 +66,7 @@ type stage struct {
 // sent to halt stops the process.
 func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, halt chan *failures.Failure) {
 	p = procgroup.Process{
-		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(),
+		Dir: st.inside.Tree, Room: st.room, Floor: st.floor, Services: st.services, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Waits: job.Waits,
 		Lock: job.Lock, Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	}
 	halt = make(chan *failures.Failure, 1)

@@ -200,6 +200,20 @@ func TestIdleAgentIsStopped(t *testing.T) {
 	require.Contains(t, f.Message, "idle_timeout")
 }
 
+// TestWaitingAgentIsNotStopped: its program hangs because a call of it waits for a budget or for the store.
+func TestWaitingAgentIsNotStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "sleep 1; echo x > a.txt"}, IdleTimeout: textfmt.Duration(100 * time.Millisecond), Timeout: textfmt.Duration(200 * time.Millisecond),
+	}}})
+	job := b.job()
+	job.Waits = session.NewWaits(time.Now)
+	defer job.Waits.Begin()()
+	_, err := s.Run(t.Context(), job)
+	require.NoError(t, err)
+}
+
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

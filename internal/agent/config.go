@@ -92,7 +92,7 @@ type Definition struct {
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true" only:"kind=command"`
 	// Git makes the agent's directory a Git repository in which its input is committed.
 	Git bool `json:"git,omitempty" yaml:"git,omitempty" only:"kind=command"`
-	// Timeout is the longest time that an attempt may take.
+	// Timeout is the longest time that an attempt may take, without waits for a budget or for the store.
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// IdleTimeout is the longest time in which the agent may print nothing or, during a model's
 	// call, in which nothing may be received.

@@ -73,8 +73,9 @@ func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	if d := job.Timeout.Std(); d > 0 && d < timeout {
 		timeout = d
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, failures.Failf(failures.Timeout, "took longer than %s (timeout)", timeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer job.Waits.AfterFunc(timeout, func() { cancel(failures.Failf(failures.Timeout, "took longer than %s (timeout)", timeout)) }).Stop()
 	r := a.begin(job, tree{root})
 	err = r.work(ctx)
 	return r.end(err)

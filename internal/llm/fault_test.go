@@ -148,6 +148,17 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
+// TestWaitsAreNoPartOfTheTimeout: a budget that others have reserved, or a store that is away, fails no attempt.
+func TestWaitsAreNoPartOfTheTimeout(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), nil, func(t *testing.T, b *bench, _ *providertest.Server) {
+		b.job.Timeout, b.job.Waits = textfmt.Duration(time.Millisecond), session.NewWaits(time.Now)
+		defer b.job.Waits.Begin()()
+		_, err := b.run()
+		require.NoError(t, err)
+	})
+}
+
 // TestStoreErrors are not the agent's failures.
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()

@@ -86,6 +86,7 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 	if r.Enter == nil {
 		return func(int64) {}, nil
 	}
+	defer r.job.Waits.Begin()()
 	leave, err = r.Enter(ctx, tokens)
 	if err == nil {
 		return leave, nil

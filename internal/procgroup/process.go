@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,6 +73,8 @@ type Process struct {
 	Stdin []byte
 	// Timeout bounds the whole run, IdleTimeout the time without output; zero: no bound.
 	Timeout, IdleTimeout time.Duration
+	// Waits has times that do not count towards these bounds; nil: there are none.
+	Waits *session.Waits
 	// Lock, if not nil, is held until all of the process's descendants are gone, even when
 	// the worker is killed.
 	Lock session.Lock
@@ -393,8 +396,9 @@ func (s *running) order(o room.Orders) {
 // watch waits for the shim's report. If it stopped the process before, it returns the limit or
 // the cause of the context's end.
 func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *failures.Failure, cancelled error) {
-	timeout, idle := newTimer(p.Timeout), newTimer(p.IdleTimeout)
-	defer timeout.Stop()
+	timedOut, idled := make(chan struct{}), make(chan struct{})
+	defer after(p.Waits, p.Timeout, timedOut).Stop()
+	idle := after(p.Waits, p.IdleTimeout, idled)
 	defer idle.Stop()
 	for stopped == nil && cancelled == nil {
 		select {
@@ -407,9 +411,9 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 		case <-ctx.Done():
 			cancelled = context.Cause(ctx)
 		case stopped = <-p.Halt:
-		case <-timeout.C:
+		case <-timedOut:
 			stopped = failures.Failf(failures.Timeout, "exceeded its timeout of %s", p.Timeout)
-		case <-idle.C:
+		case <-idled:
 			stopped = failures.Failf(failures.Timeout, "printed nothing for %s (idle_timeout)", p.IdleTimeout)
 		case <-c.full:
 			stopped = c.exceeded()
@@ -431,13 +435,12 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 // deadlineIn returns the deadline of a pipe after a time.
 func deadlineIn(d time.Duration) time.Time { return time.Now().Add(d) } //nolint:forbidigo // deadlines of pipes are in real time
 
-// newTimer makes a timer that never fires if d is zero.
-func newTimer(d time.Duration) *time.Timer {
-	t := time.NewTimer(max(d, 1))
-	if d <= 0 {
-		t.Stop()
-	}
-	return t
+// forever is longer than any process runs.
+const forever = time.Duration(math.MaxInt64)
+
+// after closes a channel after a time without waits; zero: never.
+func after(waits *session.Waits, d time.Duration, over chan struct{}) *session.Timer {
+	return waits.AfterFunc(cmp.Or(d, forever), sync.OnceFunc(func() { close(over) }))
 }
 
 // finish waits for the shim to exit and, if the shim was killed, kills its processes.

@@ -127,6 +127,8 @@ type Job struct {
 	Try func(ctx context.Context, check string) (output []byte, err error)
 	// Calls records the paid calls of the attempt. Nil: they are not recorded.
 	Calls Calls
+	// Waits has the time of waits, which is no part of the attempt's time. Nil: there are none.
+	Waits *Waits
 	// Breaker rejects paid calls of the attempt, and counts their failures, if a gateway makes the
 	// calls. Nil: there is none.
 	Breaker CallBreaker
