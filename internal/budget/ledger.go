@@ -82,13 +82,26 @@ type Warning struct {
 	When  time.Time   `json:"when"`
 }
 
+// maxSpending bounds the models, agents and days of a row, except for one of [OtherModels] a day.
+const maxSpending = 500
+
+// OtherModels is the model of calls that have no entry of their own.
+const OtherModels = "(others)"
+
 // book adds a call that has ended.
 func (r *Row) book(c Call) {
-	day := Date(c.EndedAt)
-	i := slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == c.Agent && s.Model == c.Model })
+	of := func(c Call) int {
+		day := Date(c.EndedAt)
+		return slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == c.Agent && s.Model == c.Model })
+	}
+	i := of(c)
+	if i < 0 && len(r.Spent) >= maxSpending { // a program may ask for any names
+		c.Model = OtherModels
+		i = of(c)
+	}
 	if i < 0 {
 		i = len(r.Spent)
-		r.Spent = append(r.Spent, Spending{Date: day, Agent: c.Agent, Model: c.Model})
+		r.Spent = append(r.Spent, Spending{Date: Date(c.EndedAt), Agent: c.Agent, Model: c.Model})
 	}
 	s := &r.Spent[i]
 	s.Calls++

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -125,6 +126,20 @@ func TestCallThatCameToNothingSaysNothingOfWhatTheNextOneCosts(t *testing.T) {
 	add(Entry{Kind: Settled, Key: &session.CallKey{}, Agent: "x", Usage: &cost.Usage{}})
 	want, _ = l.Guess("x")
 	require.Zero(t, want, "it costs nothing")
+}
+
+// TestModelsOfAnyNameFillNoLedger: a program may ask for as many as it likes.
+func TestModelsOfAnyNameFillNoLedger(t *testing.T) {
+	t.Parallel()
+	var r Row
+	const calls = 3 * maxSpending
+	for i := range calls {
+		r.book(Call{State: Settled, Agent: "x", Model: strconv.Itoa(i), Usage: cost.Usage{OutputTokens: 1}, EndedAt: noon})
+	}
+	require.Len(t, r.Spent, maxSpending+1)
+	require.Equal(t, OtherModels, r.Spent[maxSpending].Model)
+	require.Equal(t, calls-maxSpending, r.Spent[maxSpending].Calls)
+	require.Equal(t, int64(calls), r.Usage().Tokens())
 }
 
 func TestABudgetLimitsHoweverMuchItIsRaised(t *testing.T) {

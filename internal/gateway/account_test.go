@@ -68,7 +68,7 @@ func (a *account) Begin(_ context.Context, plan session.CallPlan) (session.Call,
 		grant.Tokens = min(grant.Tokens, a.left)
 	}
 	a.begun++
-	return &bookTimeout{account: a, id: int64(a.begun), plan: plan, grant: grant}, nil
+	return &booking{account: a, id: int64(a.begun), plan: plan, grant: grant}, nil
 }
 
 func (a *account) settledAt(i int) cost.Usage {
@@ -84,7 +84,7 @@ func (a *account) sum() (settled, unsettled cost.Usage, open int) {
 	return a.settled.Add(a.abandoned), a.unsettled.Add(a.estimated), a.begun - a.ended
 }
 
-type bookTimeout struct {
+type booking struct {
 	*account
 	id    int64
 	plan  session.CallPlan
@@ -92,10 +92,10 @@ type bookTimeout struct {
 	over  bool
 }
 
-func (b *bookTimeout) ID() int64            { return b.id }
-func (b *bookTimeout) Granted() cost.Amount { return b.grant }
+func (b *booking) ID() int64            { return b.id }
+func (b *booking) Granted() cost.Amount { return b.grant }
 
-func (b *bookTimeout) end(sum *cost.Usage, used cost.Usage) {
+func (b *booking) end(sum *cost.Usage, used cost.Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.over {
@@ -109,7 +109,7 @@ func (b *bookTimeout) end(sum *cost.Usage, used cost.Usage) {
 	}
 }
 
-func (b *bookTimeout) Settle(_ context.Context, answer []byte, used cost.Usage) error {
+func (b *booking) Settle(_ context.Context, answer []byte, used cost.Usage) error {
 	if b.settling != nil {
 		b.settling()
 	}
@@ -126,12 +126,12 @@ func (b *bookTimeout) Settle(_ context.Context, answer []byte, used cost.Usage) 
 	return nil
 }
 
-func (b *bookTimeout) Abandon(_ context.Context, used cost.Usage) error {
+func (b *booking) Abandon(_ context.Context, used cost.Usage) error {
 	b.end(&b.abandoned, used)
 	return nil
 }
 
-func (b *bookTimeout) Unsettle(_ context.Context, used, estimate cost.Usage) error {
+func (b *booking) Unsettle(_ context.Context, used, estimate cost.Usage) error {
 	b.end(&b.unsettled, used)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,11 +139,11 @@ func (b *bookTimeout) Unsettle(_ context.Context, used, estimate cost.Usage) err
 	return nil
 }
 
-func (b *bookTimeout) Report(used, _ cost.Usage) error { return b.Spending(used) }
+func (b *booking) Report(used, _ cost.Usage) error { return b.Spending(used) }
 
-func (*bookTimeout) Answered(session.CallAnswer) {}
+func (*booking) Answered(session.CallAnswer) {}
 
-func (b *bookTimeout) Spending(used cost.Usage) error {
+func (b *booking) Spending(used cost.Usage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.left >= 0 && used.Tokens() > b.left {

@@ -237,8 +237,7 @@ func (a *answer) settle(facts wire.Facts) {
 			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
 	a.writeTranscript(cmp.Or(facts.Stop, "complete"), used)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), bookTimeout)
-	defer cancel()
+	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	a.call.Answered(facts.Answer())
 	a.stopReason = a.call.Settle(ctx, document, used)
 	a.booked = true
@@ -269,8 +268,7 @@ func (a *answer) unsettle(facts wire.Facts) {
 		how += ": " + a.stopReason.Error()
 	}
 	a.writeTranscript(how, spent)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), bookTimeout)
-	defer cancel()
+	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	said := facts.Answer()
 	if said.Category == "" {
 		said.Category = failures.APIError

@@ -21,9 +21,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// bookTimeout bounds the booking of a call. It also applies after the attempt has ended.
-const bookTimeout = time.Minute
-
 // paidCall is a call in flight that is paid for.
 type paidCall struct {
 	*request
@@ -121,14 +118,27 @@ func (p *paidCall) serveStored(ctx context.Context) bool {
 	p.w.Header().Set("Content-Type", answer.ContentType)
 	p.w.Header().Set(StoredHeader, "true")
 	p.w.WriteHeader(http.StatusOK)
-	_, err = p.w.Write(answer.Body)
-	if err == nil {
+	if err = p.writeStored(answer.Body); err == nil {
 		err = http.NewResponseController(p.w).Flush()
 	}
 	if err != nil {
 		p.attempt.Account.Undelivered(turn.Call)
 	}
 	return true
+}
+
+// writeStored passes on a stored answer like one of the provider: without a usage that the program
+// has not requested.
+func (p *paidCall) writeStored(body []byte) error {
+	if _, added := p.parsed.Body(0); !added {
+		_, err := p.w.Write(body)
+		return err
+	}
+	out := &wire.UsageStripper{To: p.w}
+	if _, err := out.Write(body); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 // unavailable refuses a call that cannot be reserved, and ends the attempt.
@@ -254,8 +264,7 @@ func (p *paidCall) begin(ctx context.Context) (session.Call, error) {
 	if least.Tokens <= granted.Tokens && least.USD <= granted.USD {
 		return call, nil
 	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), bookTimeout)
-	defer cancel()
+	noting := context.WithoutCancel(p.ctx) // booked also after the end of the attempt
 	if err := call.Abandon(noting, cost.Usage{}); err != nil {
 		return nil, err
 	}
@@ -290,8 +299,7 @@ func (p *paidCall) measure() bool {
 
 // bookFailure books a call without an answer, and reports to the breaker.
 func (p *paidCall) bookFailure(call session.Call, u *upstream, f wire.Forecast) *failures.Failure {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), bookTimeout)
-	defer cancel()
+	ctx := context.WithoutCancel(p.ctx) // booked also after the end of the attempt
 	failure := wire.Failure(u.err, p.provider.Name, p.gateway.o.Now())
 	call.Answered(session.CallAnswer{Category: failure.Category})
 	var err error

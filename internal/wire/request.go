@@ -20,6 +20,9 @@ const maxOutput = 1 << 30
 // maxKeys is the largest number of keys of a body, not counting those of its parts.
 const maxKeys = 1000
 
+// maxModel is the longest name of a model, in bytes.
+const maxModel = 200
+
 // Request is a parsed paid call.
 type Request struct {
 	Route
@@ -117,6 +120,8 @@ func ReadRequest(to Route, publicOpenAI bool, body []byte) (*Request, error) {
 		return nil, fmt.Errorf("the body has the key %q twice", q.twice)
 	case q.Refused != "":
 		return nil, errors.New(q.Refused)
+	case len(q.Model) > maxModel:
+		return nil, fmt.Errorf("the name of the model has %d bytes, and at most %d are allowed", len(q.Model), maxModel)
 	case q.Choices < 1 || q.Choices > 128:
 		return nil, errors.New("the body asks for no answers or too many; use 1 to 128")
 	}

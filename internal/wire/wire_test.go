@@ -280,6 +280,7 @@ func TestRequestsThatReadInTwoWaysAreRefused(t *testing.T) {
 		{wire.Anthropic, "/v1/messages", `[]`},
 		{wire.OpenAI, "/v1/chat/completions", `{"stream":true,"stream_options":{},"stream_options":{}}`},
 		{wire.OpenAI, "/v1/chat/completions", `{"n":1000000}`},
+		{wire.OpenAI, "/v1/chat/completions", `{"model":"` + strings.Repeat("m", 201) + `"}`},
 		{wire.OpenAI, "/v1/chat/completions", `{"MAX_TOKENS":100000}`},
 		{wire.OpenAI, "/v1/responses", `{"background":true}`},
 		{wire.OpenAI, "/v1/responses", `{"Service_Tier":"priority"}`},
