@@ -24,7 +24,7 @@ func (w *witness) hear(format string, args ...any) {
 	w.heard = append(w.heard, fmt.Sprintf(format, args...))
 }
 
-func (w *witness) SessionStarted(name string) { w.hear("%s started", name) }
+func (w *witness) SessionStarted(name string)                    { w.hear("%s started", name) }
 func (w *witness) SessionEnded(name string, state session.State) { w.hear("%s %s", name, state) }
 func (w *witness) HelpRequested(c failures.Category)             { w.hear("help with %s requested", c) }
 

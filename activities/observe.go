@@ -121,16 +121,16 @@ func observerOrNone(o Observer) Observer {
 // noObserver is an observer that records nothing.
 type noObserver struct{}
 
-func (noObserver) SessionStarted(string)                                 {}
-func (noObserver) SessionEnded(string, session.State)                    {}
-func (noObserver) HelpRequested(failures.Category)                       {}
-func (noObserver) AssignmentEnded(string, session.State)                 {}
-func (noObserver) RoundEnded(string, failures.Category)                  {}
-func (noObserver) WorkerLost(string)                                     {}
-func (noObserver) StoreWaited(time.Duration)                             {}
-func (noObserver) ExternalCalled(ExternalSystem, string)                 {}
-func (noObserver) CallReplayed(Call)                                     {}
-func (noObserver) BudgetFraction(string, string, float64)                {}
+func (noObserver) SessionStarted(string)                  {}
+func (noObserver) SessionEnded(string, session.State)     {}
+func (noObserver) HelpRequested(failures.Category)        {}
+func (noObserver) AssignmentEnded(string, session.State)  {}
+func (noObserver) RoundEnded(string, failures.Category)   {}
+func (noObserver) WorkerLost(string)                      {}
+func (noObserver) StoreWaited(time.Duration)              {}
+func (noObserver) ExternalCalled(ExternalSystem, string)  {}
+func (noObserver) CallReplayed(Call)                      {}
+func (noObserver) BudgetFraction(string, string, float64) {}
 
 func (noObserver) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
 	return ctx, func(AttemptEnd) {}
