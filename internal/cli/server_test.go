@@ -183,6 +183,7 @@ func TestAServerThatRefusesOrIsAway(t *testing.T) {
 	says(viewer, 1, "the role approver or admin for team pair is missing", "approve", "s")
 	says(viewer, 2, "`maestro team list` works with Temporal and the store themselves", "team", "list", "--server", "http://127.0.0.1:1")
 	says(viewer, 2, "excludes --state-dir", "list", "--server", "http://127.0.0.1:1", "--state-dir", d.state)
+	says(viewer, 2, "excludes --api-key", "list", "--server", "http://127.0.0.1:1", "--api-key", "k")
 	says(viewer, 2, "without encryption", "list", "--server", "http://192.0.2.1")
 	says(viewer, 2, "is not the address of a server", "list", "--server", "ftp://example.org")
 	says(viewer, 4, "cannot be reached", "list", "--server", "http://127.0.0.1:1")

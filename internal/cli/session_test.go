@@ -276,7 +276,7 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &started), "the progress is no part of the document")
 	require.Equal(t, "s-2", started.Session)
 	for _, want := range []string{
-		"design", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
+		"think: completed", "build/dev failed: unknown:", "  attempt 1-2: unknown:",
 		"its output: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)
@@ -292,6 +292,28 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
 	require.Equal(t, 1, d.run("watch", "s-2").code)
 	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
+}
+
+// TestWorkIsDoneOnWhatWasDoneAgain: files of an attempt that failed on the old input are not kept.
+func TestWorkIsDoneOnWhatWasDoneAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	word := d.file("word", "old")
+	d.withWorker(map[string]string{
+		"writer": "mkdir -p docs; cat " + word + " > docs/plan.md",
+		"coder":  "cat docs/plan.md > built.txt; if grep -q new docs/plan.md; then touch code.txt; fi",
+	})
+	require.Equal(t, 1, d.run("run", d.file("team.yaml", twoTeam), "Build it.", "--session", "s", "--watch").code)
+	d.file("word", "new")
+	got := d.run("resume", "s", "--force", "think", "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	out := filepath.Join(d.dir, "out")
+	d.must(0, "artifacts", "get", "s", "--out", out)
+	for _, name := range []string{"docs/plan.md", "built.txt"} {
+		data, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		require.Equal(t, "new", string(data), name)
+	}
 }
 
 func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {

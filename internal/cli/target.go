@@ -47,9 +47,9 @@ func (t *target) namespace() (string, error) {
 // commandLine is a command with this command's connection and store flags.
 func (t *target) commandLine(command string) string {
 	for _, f := range []struct{ name, value string }{
-		{"address", t.temporal.Address}, {"namespace", t.temporal.Namespace}, {"profile", t.temporal.Profile}, {"state-dir", t.stateDir},
+		{"address", t.temporal.Address}, {"namespace", t.temporal.Namespace}, {"profile", t.temporal.Profile}, {"config-file", t.temporal.ConfigFile}, {"state-dir", t.stateDir},
 	} {
-		takesAddress := !strings.HasPrefix(command, "logs ") && !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
+		takesAddress := !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
 		if f.value != "" && (takesAddress || f.name != "address") {
 			command += " --" + f.name + " " + agent.ShellWord(f.value)
 		}
