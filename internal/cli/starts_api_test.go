@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -237,4 +238,40 @@ func TestAStartWhoseCallerLeavesIsNotRepeated(t *testing.T) {
 		return true
 	}, "the first answer is kept")
 	require.Equal(t, 1, sessions())
+}
+
+func TestAChangeWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo '# Design' > docs/design.md", "coder": "cat docs/design.md > code.txt"})
+	c := d.served(nil, "operator:pair")
+	change := func(path string, body any, into any) {
+		c.call("POST", path, body, into, "Idempotency-Key", "k")
+		require.NoError(t, os.RemoveAll(filepath.Join(d.state, "requests")), "the server is killed before it stores the answer")
+	}
+	start := fields{"team": fields{"file": twoTeam + "budget: {tokens: 1000000}\n"}, "requirement": "Make it so.", "pause_after": []string{"think"}}
+	var started, again control.Started
+	change("/sessions", start, &started)
+	change("/sessions", start, &again)
+	require.Equal(t, started, again)
+	c.until(started.Session, session.AwaitingApproval)
+
+	raise := fields{"tokens": 50, "session": true}
+	for range 2 {
+		var raised control.Raised
+		change("/sessions/"+started.Session+"/budget/raise", raise, &raised)
+		require.NotNil(t, raised.Raised)
+	}
+	var budgets control.Budgets
+	c.call("GET", "/sessions/"+started.Session+"/budgets", nil, &budgets)
+	require.Len(t, budgets.Raises, 1)
+
+	fork := fields{"from": "think"}
+	var forked control.Started
+	change("/sessions/"+started.Session+"/fork", fork, &forked)
+	change("/sessions/"+started.Session+"/fork", fork, &again)
+	require.Equal(t, forked.Session, again.Session)
+	var all control.SessionList
+	c.call("GET", "/sessions", nil, &all)
+	require.Len(t, all.Sessions, 2)
 }

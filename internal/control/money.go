@@ -33,7 +33,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 		return doc, err
 	}
 	r.By = cmp.Or(r.By, actor(ctx))
-	r.ID = fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano())
+	r.ID = cmp.Or(changeID(ctx, "raise", sessionID, r), fmt.Sprintf("%s/%d", r.By, m.Now().UnixNano()))
 	event := access.Event{Action: "budget.raise", Subject: strings.TrimSpace(r.Phase + " " + r.Persona), Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
 		if _, err := m.running(ctx, w); err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -125,6 +126,7 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 	if err != nil {
 		return day, err
 	}
+	id := cmp.Or(changeID(ctx, "raise-day", m.Namespace, team, r), rand.Text())
 	event := access.Event{Action: "budget.raise", Team: team, Subject: budget.DayScope, Detail: raiseDetail(r.Tokens, r.USD, r.Note)}
 	err = m.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
 		if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
@@ -138,7 +140,7 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 				return err
 			}
 			d.Raise(budget.Raise{
-				ID: rand.Text(), Scope: budget.DayScope, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: m.Now().UTC(),
+				ID: id, Scope: budget.DayScope, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: m.Now().UTC(),
 				By: textfmt.Shorten(actor(ctx), session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
 			})
 			day = dayOf(*d)

@@ -136,17 +136,23 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 	if err != nil {
 		return doc, err
 	}
-	in.Session = cmp.Or(in.Session, launch.NewID(t.Name, s.Now()))
+	own := ""
+	if in.Session == "" {
+		own = repeatedID(ctx, t.Name, in)
+	}
+	in.Session = cmp.Or(in.Session, own, launch.NewID(t.Name, s.Now()))
 	event := access.Event{Action: "session.start", Session: in.Session, Team: t.Name, Subject: in.Directory}
 	err = s.Audit.Change(ctx, access.Operate, event, func(ctx context.Context) error {
 		if err := CheckRequirement(in.Requirement); err != nil {
 			return err
 		}
 		l, next, err := s.prepared(ctx, t, in)
-		if err != nil {
-			return err
+		if err == nil {
+			doc, err = begin(ctx, l, next, !in.unattended)
 		}
-		doc, err = begin(ctx, l, next, !in.unattended)
+		if isTaken(err, own) {
+			doc, err = s.startedBefore(ctx, l, own)
+		}
 		return startError(err)
 	})
 	return doc, err
@@ -244,10 +250,15 @@ func begin(ctx context.Context, l *launch.Launcher, next launch.Session, wait bo
 	if err != nil {
 		return doc, err
 	}
-	doc = Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
 	if !wait {
-		return doc, nil
+		return Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}, nil
 	}
+	return awaited(ctx, l, run)
+}
+
+// awaited waits until a started session is admitted.
+func awaited(ctx context.Context, l *launch.Launcher, run launch.Started) (doc Started, err error) {
+	doc = Started{Foreseen: Foreseen{Session: run.Session}, RunID: run.RunID, Store: l.Store.ID()}
 	v, err := l.Admitted(ctx, run)
 	doc.Incarnation, doc.Plan, doc.Admitted = max(v.Incarnation, 1), v.Plan, err == nil
 	// The session is started also if its caller has disconnected.

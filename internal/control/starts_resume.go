@@ -201,8 +201,9 @@ func (s Starts) lastGood(ctx context.Context, sessionID string, team TeamInput) 
 // Fork starts a new session with the finished work of another one. With an error, the document
 // names a session only if it was started.
 func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Started, err error) {
+	own := ""
 	if in.As == "" {
-		in.As = s.newID(ctx, sessionID, in.Team)
+		own, in.As = s.forkID(ctx, sessionID, in)
 	}
 	event := access.Event{Action: "session.fork", Subject: in.As, Detail: "from phase " + in.From}
 	err = s.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
@@ -210,22 +211,27 @@ func (s Starts) Fork(ctx context.Context, sessionID string, in Fork) (doc Starte
 		if err == nil {
 			doc, err = begin(ctx, l, next, true)
 		}
+		if isTaken(err, own) {
+			doc, err = s.startedBefore(ctx, l, own)
+		}
 		doc.Faults = faults
 		return startError(err)
 	})
 	return doc, err
 }
 
-// newID chooses the id of a fork; empty: its team is unknown.
-func (s Starts) newID(ctx context.Context, sessionID string, team TeamInput) string {
+// forkID chooses the id of a fork, and returns the same one as own if it is that of each try; empty:
+// its team is unknown.
+func (s Starts) forkID(ctx context.Context, sessionID string, in Fork) (own, id string) {
 	name := s.teamName(ctx, sessionID)
-	if t, err := s.team(ctx, team); err == nil {
+	if t, err := s.team(ctx, in.Team); err == nil {
 		name = t.Name
 	}
 	if name == access.AllTeams {
-		return ""
+		return "", ""
 	}
-	return launch.NewID(name, s.Now())
+	own = repeatedID(ctx, name, sessionID, in)
+	return own, cmp.Or(own, launch.NewID(name, s.Now()))
 }
 
 // PreviewFork describes what Fork would do.

@@ -54,10 +54,11 @@ type kept struct {
 }
 
 // repeatable repeats the first answer for a change that comes again with its key. After a server
-// error nothing is stored.
+// error nothing is stored: the operation gets the key, and knows by it what it has done already.
 func repeatable(base *control.Base, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
+		r = r.WithContext(control.Repeatable(r.Context(), key))
 		hasSecret := strings.HasPrefix(r.URL.Path, Prefix+tokensPath) || strings.HasPrefix(r.URL.Path, Prefix+hooksPath)
 		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || hasSecret {
 			next.ServeHTTP(w, r)

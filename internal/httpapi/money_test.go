@@ -84,6 +84,29 @@ func TestADayIsRaisedByWhoOperatesTheTeam(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, h.call("POST", "/budgets/api/raise", map[string]any{"tokens": 5}).status)
 }
 
+func TestARaiseWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	h.session("one", "web", time.Now(), nil)
+	h.unsettled("one", 1)
+	raise := func(tokens int) (day control.Day) {
+		h.call("POST", "/budgets/web/raise", map[string]any{"tokens": tokens}, "Idempotency-Key", "k").read(t, &day)
+		docs := h.base.Store.Storage()
+		names, err := docs.List("requests")
+		require.NoError(t, err)
+		require.Len(t, names, 1)
+		_, version, err := docs.Read("requests/" + names[0])
+		require.NoError(t, err)
+		require.NoError(t, docs.Delete("requests/"+names[0], version)) // as after a server error
+		return day
+	}
+	require.Equal(t, spec.Cap{Tokens: 150}, raise(50).Limit)
+	require.Equal(t, spec.Cap{Tokens: 150}, raise(50).Limit)
+	require.Equal(t, spec.Cap{Tokens: 157}, raise(7).Limit, "another raise")
+	h.actor = access.Local("bob@host")
+	require.Equal(t, spec.Cap{Tokens: 207}, raise(50).Limit, "of another person")
+}
+
 func TestCallsAreSettled(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
