@@ -49,7 +49,7 @@ func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	case a.Action == session.AnswerSkip && !a.CountsAsDone:
 		a.Work = c.WorkOf("")
 	}
-	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request && b.Person == a.Person })
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request && a.SamePerson(b) })
 	return append(earlier, a)
 }
 

@@ -20,7 +20,7 @@ func (r *restoration) approvals() {
 			work = append(work, r.done[spec.AssignmentID{Phase: p.Name, Persona: persona}])
 		}
 		found := r.approvalsOf(p.Name, session.WorkOf(p.Name, work))
-		q := session.NewQuorum(p.Approve, r.in.StartedBy, found)
+		q := session.NewQuorum(p.Approve, r.in.StartedBy, r.in.StartedByID, found)
 		if q == nil && len(found) > 0 || q != nil && q.Left() == 0 {
 			continue
 		}
@@ -40,7 +40,7 @@ func (r *restoration) approvalsOf(phase string, work spec.Digest) (found []sessi
 		case a.Action == session.AnswerReject:
 			found = nil
 		case a.Action == session.AnswerApprove && a.Work == work:
-			found = append(found, session.Approval{Person: a.Person, Group: a.Group, Note: textfmt.Shorten(a.Note, session.MaxMessage), At: a.At})
+			found = append(found, session.Approval{Person: a.Person, PersonID: a.PersonID, Group: a.Group, Note: textfmt.Shorten(a.Note, session.MaxMessage), At: a.At})
 		}
 	}
 	return found

@@ -18,7 +18,7 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	}
 	r := &request{Request: session.Request{
 		Kind: session.ForApproval, Phase: p.Name, Usage: used, Actions: session.ForApproval.Rule().Actions,
-		Quorum: session.NewQuorum(p.Approve, ps.status.StartedBy, p.approvals),
+		Quorum: session.NewQuorum(p.Approve, ps.status.StartedBy, ps.status.StartedByID, p.approvals),
 	}}
 	r.Message = approvalMessage(r)
 	return ps.requests.add(ctx, r)

@@ -99,6 +99,35 @@ func TestStarterDoesNotApproveAlone(t *testing.T) {
 	require.NoError(t, other.refused, "who can write the store's files is taken for a member")
 }
 
+// TestAPersonWithAnotherNameIsTheSamePerson has the starter and an approver change their names at the
+// provider of sign-ins.
+func TestAPersonWithAnotherNameIsTheSamePerson(t *testing.T) {
+	t.Parallel()
+	renamed := func(person, id string) session.Answer {
+		a := approval(person, "")
+		a.PersonID = id
+		return a
+	}
+	s, in := ruled(spec.Approval{By: []string{"leads"}, Count: 1})
+	in.StartedByID = "1"
+	own := &reply{}
+	env := s.playFrom(t, in, at(time.Hour, func(env *testsuite.TestWorkflowEnvironment) {
+		a := renamed("anna", "1")
+		a.Group = "leads"
+		own = resolve(env, a)
+	}), says(2*time.Hour, approval("bob", "leads")))
+	require.NoError(t, env.GetWorkflowError())
+	require.ErrorContains(t, own.refused, "anna started the session; it needs another person")
+
+	s, in = ruled(spec.Approval{Count: 2})
+	again := &reply{}
+	env = s.playFrom(t, in, says(time.Hour, renamed("ana", "1")),
+		at(2*time.Hour, func(env *testsuite.TestWorkflowEnvironment) { again = resolve(env, renamed("anna", "1")) }),
+		says(3*time.Hour, renamed("bob", "2")))
+	require.NoError(t, env.GetWorkflowError())
+	require.ErrorContains(t, again.refused, "anna has approved already; it needs another person")
+}
+
 // TestOneRejectionIsEnough has a member reject what another one has approved. The work that is
 // done again is approved by two persons anew.
 func TestOneRejectionIsEnough(t *testing.T) {

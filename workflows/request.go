@@ -57,7 +57,7 @@ type request struct {
 
 // hasUnsaved reports whether the store does not have an approval yet.
 func (r *request) hasUnsaved(a session.Answer) bool {
-	return slices.ContainsFunc(r.unsaved, func(b session.Answer) bool { return b.Person == a.Person })
+	return slices.ContainsFunc(r.unsaved, func(b session.Answer) bool { return a.SamePerson(b) })
 }
 
 // answered is the error of a round that ends because a person has decided on the
@@ -75,7 +75,7 @@ func (r *request) checkAnswer(a session.Answer, sessionID string) error {
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
-	case len(a.Person) > session.MaxMessage || len(a.Group) > session.MaxMessage:
+	case max(len(a.Person), len(a.PersonID), len(a.Group)) > session.MaxMessage:
 		return notAwaited("person or group is longer than %d bytes", session.MaxMessage)
 	case a.Action.LacksNote(a.Note):
 		return notAwaited("a rejection needs a note: the personas get this text")

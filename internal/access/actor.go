@@ -30,7 +30,10 @@ type Actor struct {
 	// Owner is the person who made the token, where the actor is one; empty: the actor is
 	// that person.
 	Owner string `json:"owner,omitempty"`
-	Via   Via    `json:"via"`
+	// PersonID identifies the person of the actor also under another name: it is computed from the
+	// issuer and the subject of a provider of sign-ins. Empty: only the name identifies the person.
+	PersonID string `json:"person_id,omitempty"`
+	Via      Via    `json:"via"`
 	// From is the client address of a request; empty: the actor is in this process.
 	From  string `json:"from,omitempty"`
 	Roles Roles  `json:"roles"`
@@ -46,8 +49,11 @@ func Local(name string) Actor {
 	return Actor{Name: name, Via: ViaCLI, Roles: Roles{AllTeams: {RoleAdmin}}}
 }
 
-// Person returns the person of an actor: the owner of a token, otherwise the actor.
+// Person returns the name of the person of an actor: the owner of a token, otherwise the actor.
 func (a Actor) Person() string { return cmp.Or(a.Owner, a.Name) }
+
+// Identity returns what identifies the person of an actor: PersonID, otherwise the name.
+func (a Actor) Identity() string { return cmp.Or(a.PersonID, a.Person()) }
 
 // OnHost reports whether an actor is a user of a host of the store, who can write its files: by
 // the command line, or by a one-time link, which only such a user can make.

@@ -26,9 +26,11 @@ const (
 
 // browser is somebody who is signed in with a browser.
 type browser struct {
-	Name   string   `json:"name"`
-	Via    Via      `json:"via"`
-	Groups []string `json:"groups,omitempty"`
+	Name string `json:"name"`
+	// PersonID is as in [Actor].
+	PersonID string   `json:"person_id,omitempty"`
+	Via      Via      `json:"via"`
+	Groups   []string `json:"groups,omitempty"`
 	// Roles are those of a one-time link; for others the groups count.
 	Roles   Roles     `json:"roles,omitempty"`
 	Created time.Time `json:"created"`

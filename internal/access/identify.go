@@ -76,7 +76,7 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 	if !ok {
 		return credential{}, errInvalid
 	}
-	actor := Actor{Name: token.Name, Owner: token.By, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
+	actor := Actor{Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
 	return credential{actor: actor, recheck: func() bool {
 		_, ok, err := g.tokens.find(secret)
 		return ok || err != nil
@@ -117,7 +117,7 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {
-	a := Actor{Name: who.Name, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+	a := Actor{Name: who.Name, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
 	if who.Via == ViaOIDC {
 		a.Roles = g.oidc.roles(who.Groups)
 	}

@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,7 +205,15 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 			return who, err
 		}
 	}
-	return browser{Name: nameOf(id.Subject, claims), Via: ViaOIDC, Groups: groupsOf(claims[p.options.GroupsClaim])}, nil
+	return browser{
+		Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: groupsOf(claims[p.options.GroupsClaim]),
+	}, nil
+}
+
+// personID identifies a person of a provider. The name may change, and the person may choose it.
+func personID(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return hex.EncodeToString(sum[:16])
 }
 
 // more adds the claims that the provider states on request only.

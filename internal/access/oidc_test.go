@@ -103,6 +103,28 @@ func TestNamesAndGroupsOfAProvider(t *testing.T) {
 	require.Equal(t, access.Denied, eventsOf(t, s.audit, access.EventFilter{Actor: "5"})[0].Outcome)
 }
 
+func TestAPersonOfAProviderIsKnownUnderEachName(t *testing.T) {
+	t.Parallel()
+	s, p := newOIDCSite(t)
+	as := func(subject, name string) access.Actor {
+		p.set(func() {
+			p.person = map[string]any{"sub": subject, "preferred_username": name, "groups": []string{"eng"}}
+		})
+		u := s.user()
+		require.Equal(t, 303, u.signIn(p, "/").StatusCode)
+		return u.get("/").seen(t).Actor
+	}
+	ann, renamed, other := as("1", "ann"), as("1", "anna"), as("2", "ann")
+	require.Equal(t, []string{"ann (1)", "anna (1)", "ann (2)"}, []string{ann.Name, renamed.Name, other.Name})
+	require.NotEmpty(t, ann.PersonID)
+	require.Equal(t, ann.Identity(), renamed.Identity())
+	require.NotEqual(t, ann.Identity(), other.Identity())
+
+	ann.Roles = roles(t, "admin")
+	secret, _ := s.token(access.With(t.Context(), ann), "ci", time.Hour, "viewer")
+	require.Equal(t, ann.Identity(), s.user().get("/api/x", "Authorization: Bearer "+secret).seen(t).Actor.Identity())
+}
+
 func TestWrongTokensOfAProviderAreRefused(t *testing.T) {
 	t.Parallel()
 	s, p := newOIDCSite(t)

@@ -38,8 +38,9 @@ type Token struct {
 	Roles Roles  `json:"roles"`
 	// Groups are those that the token is a member of.
 	Groups []string `json:"groups,omitempty"`
-	// By is who created it.
+	// By is who created it, and ByID identifies this person also under another name.
 	By        string    `json:"by"`
+	ByID      string    `json:"by_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// ExpiresAt is null for a token that does not expire.
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -162,7 +163,7 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 	actor, _ := Of(ctx)
 	now := t.now().UTC()
 	secret = TokenPrefix + newSecret()
-	made = Token{ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), CreatedAt: now}
+	made = Token{ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID, CreatedAt: now}
 	if n.Lifetime > 0 {
 		expires := now.Add(n.Lifetime)
 		made.ExpiresAt = &expires

@@ -26,7 +26,7 @@ func changeID(ctx context.Context, change ...any) string {
 		return ""
 	}
 	who, _ := access.Of(ctx)
-	data, _ := json.Marshal([]any{who.Via, who.Person(), who.Name, key, change}) // texts and numbers only
+	data, _ := json.Marshal([]any{who.Via, who.Identity(), who.Name, key, change}) // texts and numbers only
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
 }

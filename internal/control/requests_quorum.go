@@ -12,7 +12,7 @@ import (
 // identify adds the sender's person and group to an answer to a request with a quorum. It rejects a
 // sender who is not a member of a group that the request needs. The session counts the persons.
 func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) error {
-	answer.Person, answer.Group = "", ""
+	answer.Person, answer.PersonID, answer.Group = "", "", ""
 	if !answer.Action.OfPhase() {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	switch {
 	case !known && who.OnHost():
-		answer.Person, answer.Group = who.Person(), session.AnyGroup
+		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
 		return nil
 	case !known:
 		return unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
@@ -36,7 +36,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	if !ok {
 		return &access.DeniedError{Actor: who.Name, Permission: access.Approve, Groups: q.By}
 	}
-	answer.Person, answer.Group = who.Person(), group
+	answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, group
 	if why := q.Refuses(*answer); why != "" {
 		return conflictf(w.Session, "request %s: %s", answer.Request, why)
 	}
@@ -68,6 +68,6 @@ func ChoicesFor(ctx context.Context, q *session.Quorum, choices []session.Choice
 	who, _ := access.Of(ctx)
 	group, ok := groupFor(who, q)
 	return slices.DeleteFunc(slices.Clone(choices), func(c session.Choice) bool {
-		return !ok || q.Refuses(session.Answer{Action: c.Action, Person: who.Person(), Group: group}) != ""
+		return !ok || q.Refuses(session.Answer{Action: c.Action, Person: who.Person(), PersonID: who.PersonID, Group: group}) != ""
 	})
 }

@@ -80,7 +80,7 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 			return
 		}
 		who, _ := access.Of(r.Context())
-		answers := keptAnswers{base.Store.Storage(), keptKey(string(who.Via)+"\x00"+who.Person()+"\x00"+who.Name, key), base.Now}
+		answers := keptAnswers{base.Store.Storage(), keptKey(string(who.Via)+"\x00"+who.Identity()+"\x00"+who.Name, key), base.Now}
 		claim, first, err := answers.claim(request)
 		switch {
 		case err != nil:

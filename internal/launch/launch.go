@@ -30,8 +30,8 @@ const (
 type Launcher struct {
 	Conn  *temporalutil.Connection
 	Store *store.Store
-	// By is the person who starts sessions.
-	By string
+	// By is the person who starts sessions, and ByID identifies the person under another name.
+	By, ByID string
 	// Now returns the current time.
 	Now func() time.Time
 }
@@ -57,8 +57,9 @@ type Session struct {
 	incarnation int
 	// origin is set for a fork.
 	origin *session.Origin
-	// startedBy is the person who started the session that is resumed.
-	startedBy string
+	// startedBy is the person who started the session that is resumed, and startedByID identifies
+	// the person under another name.
+	startedBy, startedByID string
 }
 
 // resumes reports whether the session has run before, with the same id.
@@ -147,7 +148,10 @@ func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.Session
 	in := workflows.SessionInput{
 		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
 		Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
-		StartedBy: cmp.Or(s.startedBy, l.By),
+		StartedBy: s.startedBy, StartedByID: s.startedByID,
+	}
+	if in.StartedBy == "" {
+		in.StartedBy, in.StartedByID = l.By, l.ByID
 	}
 	data, err := json.Marshal(s.Team)
 	if err != nil {

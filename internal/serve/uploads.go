@@ -57,7 +57,7 @@ func (u *uploads) body(r *http.Request) (limit int64, done func(), err error) {
 	if size < 0 || size > control.MaxUpload { // nobody knows it, or no more of it is read
 		size = control.MaxUpload
 	}
-	done, err = u.begin(actor.Person(), size*copies)
+	done, err = u.begin(actor.Identity(), size*copies)
 	return control.MaxUpload, done, err
 }
 

@@ -20,8 +20,10 @@ type Quorum struct {
 	// have to be members; empty: any person can approve.
 	Count int      `json:"count"`
 	By    []string `json:"by,omitempty"`
-	// Starter is the person who started the session, and cannot approve alone.
-	Starter string `json:"starter,omitempty"`
+	// Starter is the person who started the session, and cannot approve alone; StarterID identifies
+	// the person under another name.
+	Starter   string `json:"starter,omitempty"`
+	StarterID string `json:"starter_id,omitempty"`
 	// Approvals are those so far, oldest first.
 	Approvals []Approval `json:"approvals"`
 }
@@ -29,6 +31,8 @@ type Quorum struct {
 // Approval is the approval of one person.
 type Approval struct {
 	Person string `json:"person"`
+	// PersonID identifies the person under another name; empty: only the name does.
+	PersonID string `json:"person_id,omitempty"`
 	// Group is the group that the person is a member of; empty: none is needed.
 	Group string    `json:"group,omitempty"`
 	Note  string    `json:"note,omitempty"`
@@ -40,13 +44,13 @@ const maxPerson = 100
 
 // NewQuorum is the quorum of a finished phase, with the approvals that are valid for its work; nil:
 // any one person approves. An approval by a member of another group does not count.
-func NewQuorum(a spec.Approval, starter string, before []Approval) *Quorum {
+func NewQuorum(a spec.Approval, starter, starterID string, before []Approval) *Quorum {
 	if !a.Ruled() {
 		return nil
 	}
-	q := &Quorum{Count: a.Count, By: a.By, Starter: starter, Approvals: []Approval{}}
+	q := &Quorum{Count: a.Count, By: a.By, Starter: starter, StarterID: starterID, Approvals: []Approval{}}
 	for _, b := range before {
-		if q.Refuses(Answer{Action: AnswerApprove, Person: b.Person, Group: b.Group}) == "" {
+		if q.Refuses(Answer{Action: AnswerApprove, Person: b.Person, PersonID: b.PersonID, Group: b.Group}) == "" {
 			q.Approvals = append(q.Approvals, b)
 		}
 	}
@@ -61,6 +65,13 @@ func (q *Quorum) Admits(group string) bool {
 	return len(q.By) == 0 || group == AnyGroup || slices.Contains(q.By, group)
 }
 
+// SamePerson reports whether two answers are by one person.
+func (a Answer) SamePerson(b Answer) bool { return a.isBy(b.Person, b.PersonID) }
+
+// isBy reports whether an answer is by a person. Persons with the same name count as one, because
+// not all of them have an id.
+func (a Answer) isBy(name, id string) bool { return a.Person == name || id != "" && a.PersonID == id }
+
 // Refuses is the reason why an answer does not count; empty: it counts.
 func (q *Quorum) Refuses(a Answer) string {
 	who := textfmt.Shorten(a.Person, maxPerson)
@@ -71,9 +82,9 @@ func (q *Quorum) Refuses(a Answer) string {
 		return fmt.Sprintf("%s is not a member of %s", who, q.groups())
 	case a.Action != AnswerApprove:
 		return ""
-	case slices.ContainsFunc(q.Approvals, func(b Approval) bool { return b.Person == a.Person }):
+	case slices.ContainsFunc(q.Approvals, func(b Approval) bool { return a.isBy(b.Person, b.PersonID) }):
 		return fmt.Sprintf("%s has approved already; it needs another person", who)
-	case q.Count == 1 && a.Person == q.Starter:
+	case q.Count == 1 && a.isBy(q.Starter, q.StarterID):
 		return who + " started the session; it needs another person"
 	}
 	return ""
@@ -83,7 +94,7 @@ func (q *Quorum) Refuses(a Answer) string {
 func (q *Quorum) With(a Answer) *Quorum {
 	more := *q
 	more.Approvals = append(slices.Clone(q.Approvals), Approval{
-		Person: a.Person, Group: a.Group, Note: textfmt.Shorten(a.Note, MaxMessage), At: a.At,
+		Person: a.Person, PersonID: a.PersonID, Group: a.Group, Note: textfmt.Shorten(a.Note, MaxMessage), At: a.At,
 	})
 	return &more
 }

@@ -140,11 +140,12 @@ type Answer struct {
 	Note string `json:"note,omitempty"`
 	// By is the name that the person gives.
 	By string `json:"by,omitempty"`
-	// Person is the verified person, the same under all names, and Group is the group that the
-	// request needs and the person is a member of. The sender of the answer verifies both; answers
-	// to requests without a quorum do not need them.
-	Person string `json:"person,omitempty"`
-	Group  string `json:"group,omitempty"`
+	// Person is the verified person, PersonID identifies the same person under another name, and
+	// Group is the group that the request needs and the person is a member of. The sender of the
+	// answer verifies them; answers to requests without a quorum do not need them.
+	Person   string `json:"person,omitempty"`
+	PersonID string `json:"person_id,omitempty"`
+	Group    string `json:"group,omitempty"`
 	// Files is the manifest of the supplied files. They are added to the input or, if Whole is set,
 	// replace it.
 	Files spec.Digest `json:"files,omitempty"`

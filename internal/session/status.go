@@ -80,9 +80,11 @@ type Status struct {
 	// Reason is one sentence on why the session failed or what it waits for.
 	Reason string `json:"reason,omitempty"`
 	// StartedBy is the person who started the session; empty: unknown.
-	StartedBy string     `json:"started_by,omitempty"`
-	StartedAt *time.Time `json:"started_at"`
-	ClosedAt  *time.Time `json:"closed_at"`
+	StartedBy string `json:"started_by,omitempty"`
+	// StartedByID identifies this person under another name; empty: only the name does.
+	StartedByID string     `json:"started_by_id,omitempty"`
+	StartedAt   *time.Time `json:"started_at"`
+	ClosedAt    *time.Time `json:"closed_at"`
 	// Plan lists what happened to each assignment when the session was resumed, forked, or started
 	// on a part of its team's work.
 	Plan []PlanEntry `json:"plan,omitempty"`
