@@ -57,22 +57,32 @@ func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, 
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
 		WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
-	if err == nil { // the session has accepted it, and may have to stop agents before it has applied it
-		applying, cancel := context.WithTimeout(ctx, ApplyTimeout)
-		defer cancel()
-		if err = handle.Get(applying, answer); unanswered(applying, err) && ctx.Err() == nil {
-			return true, &Error{Kind: Unavailable, Session: sessionID, err: &SlowError{sessionID}}
-		}
-	}
 	switch {
 	case err == nil:
-		return true, nil
+		return true, applied(ctx, sessionID, handle, answer)
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case !unanswered(bounded, err):
 		return false, refusal(sessionID, err)
 	}
 	return false, conn.SignalWorkflow(ctx, sessionID, "", m.update, m.argument)
+}
+
+// applied waits until a session that has accepted a message has applied it. The session may have to
+// stop agents first.
+func applied(ctx context.Context, sessionID string, handle client.WorkflowUpdateHandle, answer any) error {
+	bounded, cancel := context.WithTimeout(ctx, ApplyTimeout)
+	defer cancel()
+	err := handle.Get(bounded, answer)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case unanswered(bounded, err):
+		return &Error{Kind: Unavailable, Session: sessionID, err: &SlowError{sessionID}}
+	}
+	return refusal(sessionID, err)
 }
 
 // SlowError reports that a session accepted a message, and has not applied it in time. It will.
