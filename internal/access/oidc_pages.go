@@ -58,6 +58,9 @@ func (g *Guard) beginOIDC(w http.ResponseWriter, r *http.Request, v visit) {
 		http.Redirect(w, r, base+oidcPath+"?"+url.Values{"return": {to}}.Encode(), http.StatusSeeOther)
 		return
 	}
+	if !g.mayBeSent(w, r, v) {
+		return
+	}
 	a := attempt{State: newSecret(), Nonce: newSecret(), Verifier: oauth2.GenerateVerifier(), Return: to}
 	address, err := g.oidc.begin(a, base+callbackPath)
 	if err != nil {

@@ -245,6 +245,21 @@ func TestTheFirstNameIsTheProvidersAddress(t *testing.T) {
 	require.True(t, got.Cookies()[0].Secure)
 }
 
+func TestNobodySignsInByAProviderWithoutHTTPSFromAnotherHost(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	p := newProvider(t, c)
+	s := startSite(t, t.TempDir(), c, "127.0.0.1:0", func(o *access.Options) {
+		o.OIDC = &access.OIDCOptions{Issuer: p.server.URL, ClientID: "maestro", Secret: "s3cret"}
+		o.Hosts = []string{"maestro.example"}
+	})
+	_, port, _ := strings.Cut(s.address, ":")
+	got := s.user().get("/login/oidc", "Host: maestro.example:"+port)
+	require.Equal(t, 403, got.StatusCode, got.text)
+	require.Contains(t, got.text, "by https")
+	require.Empty(t, got.Cookies())
+}
+
 func TestGroupsHaveRoles(t *testing.T) {
 	t.Parallel()
 	g, err := access.ParseGroupRole("cn=web,dc=example=operator:web")

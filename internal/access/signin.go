@@ -79,8 +79,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	case r.Method == http.MethodHead || r.Header.Get("Sec-Purpose") != "": // nobody has followed the link yet
 		w.WriteHeader(http.StatusNoContent)
 		return
-	case !v.secure && !v.loopback():
-		g.answer(w, r, fault{status: http.StatusForbidden, title: "Not encrypted", text: "browsers can sign in by https, or on the server's own host only"})
+	case !g.mayBeSent(w, r, v): // the code stays good
 		return
 	}
 	user, err := g.links.use(code)
@@ -96,9 +95,22 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	g.signIn(w, r, v, browser{Name: user, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
 }
 
+// mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request:
+// without https it could be read on the way from another host.
+func (g *Guard) mayBeSent(w http.ResponseWriter, r *http.Request, v visit) bool {
+	if v.secure || v.loopback() {
+		return true
+	}
+	g.answer(w, r, fault{status: http.StatusForbidden, title: "Not encrypted", text: "browsers can sign in by https, or on the server's own host only"})
+	return false
+}
+
 // signIn begins a session of a browser, in place of the one that it had, and leads it to a
 // path.
 func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who browser, lifetime time.Duration, to string) {
+	if !g.mayBeSent(w, r, v) {
+		return
+	}
 	err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done})
 	var id string
 	if err == nil {
