@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,32 @@ func TestAChangeWithAKeyIsMadeOnce(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, away.status)
 	require.Empty(t, h.call("POST", "/sessions/one/cancel", nil, "Idempotency-Key", "k2").header.Get("Idempotent-Replayed"), "what failed on the server can be tried again")
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", path, bad, "Idempotency-Key", strings.Repeat("k", 256)).status)
+}
+
+// torn is a body that ends with an error.
+type torn struct{ error }
+
+func (b torn) Read([]byte) (int, error) { return 0, b.error }
+
+func TestAKeyCanBeUsedAgainForAnUploadThatWasTooSlow(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	start := strings.Repeat("x", 1<<20)
+	upload := func(key, rest string, body io.Reader) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, httpapi.Prefix+"/workspaces?team=web", io.MultiReader(strings.NewReader(start), body))
+		r.ContentLength = int64(len(start) + len(rest))
+		r.Header.Set("Idempotency-Key", key)
+		w := httptest.NewRecorder()
+		h.api.ServeHTTP(w, r.WithContext(access.With(t.Context(), h.actor)))
+		return w
+	}
+	for _, status := range []int{http.StatusRequestTimeout, http.StatusTooManyRequests} {
+		key := strconv.Itoa(status)
+		require.Equal(t, status, upload(key, "rest", torn{&access.RefusedError{Status: status, Title: "Later"}}).Code)
+		require.Equal(t, http.StatusUnprocessableEntity, upload(key, "rest", strings.NewReader("rest")).Code, "it is no archive")
+		require.Equal(t, "true", upload(key, "rest", strings.NewReader("rest")).Header().Get("Idempotent-Replayed"))
+		require.Contains(t, upload(key, "longer", strings.NewReader("longer")).Body.String(), "was used for another request")
+	}
 }
 
 // TestAnswersAreAsDescribed holds the answers of all operations that read against the OpenAPI

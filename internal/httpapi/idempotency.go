@@ -107,7 +107,7 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 // digestRequest is the digest of a request. Its body can be read again.
 func digestRequest(r *http.Request) (string, error) {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%s %s %s\n", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"))
+	_, _ = fmt.Fprintf(h, "%s %s %s %d\n", r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type"), r.ContentLength)
 	start, err := io.ReadAll(io.LimitReader(r.Body, maxCompared))
 	if err != nil {
 		return "", err
@@ -154,9 +154,11 @@ func (k keptAnswers) claim(request string) (claim storage.Version, first *kept, 
 	return claim, nil, err
 }
 
-// keep stores an answer, or releases the key.
+// keep stores an answer, or releases the key where another try may have another answer.
 func (k keptAnswers) keep(claim storage.Version, request string, answer *heldAnswer) {
-	if answer.passed || answer.status == 0 || answer.status >= http.StatusInternalServerError {
+	failed := answer.status == 0 || answer.status >= http.StatusInternalServerError
+	early := answer.status == http.StatusRequestTimeout || answer.status == http.StatusTooManyRequests
+	if answer.passed || failed || early {
 		_ = k.docs.Delete(k.key, claim)
 		return
 	}
