@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"slices"
 
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -57,8 +56,7 @@ func (s Starts) paused(ctx context.Context, w *sessionstatus.Watcher, in Resume)
 func (s Starts) pausedAfter(ctx context.Context, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h session.Request) bool { return h.Kind.OfPhase() && h.Phase == p.Name })
-		if p.Status == session.AwaitingApproval && (!asked || !s.needsApproval(ctx, v.Session, p.Name)) {
+		if p.Status == session.AwaitingApproval && !s.needsApproval(ctx, v.Session, p.Name) {
 			parked = append(parked, p.Name)
 		}
 	}
