@@ -65,6 +65,10 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	require.InDelta(t, 2, groups[1].Assignments.AttemptsEach(), 0)
 	require.InDelta(t, 0, groups[0].Assignments.SuccessRate(), 0)
 
+	var denied *access.DeniedError
+	_, err = sessions.Statistics(one, []string{"team"}, index.Filter{Teams: []string{""}})
+	require.ErrorAs(t, err, &denied, "sessions of an unknown team")
+
 	var wrong *Error
 	_, err = sessions.Statistics(ctx, []string{"session"}, index.Filter{})
 	require.ErrorAs(t, err, &wrong)
