@@ -79,6 +79,29 @@ func TestARefreshReadsWhatHasChanged(t *testing.T) {
 	w.agrees(x)
 }
 
+func TestASessionThatCannotBeReadIsSkipped(t *testing.T) {
+	t.Parallel()
+	w := filledStand(t)
+	x := w.open()
+	w.settled(x)
+	directory := w.file(key("s00007"), "assignments")
+	require.NoError(t, os.Rename(directory, directory+".kept"))
+	require.NoError(t, os.WriteFile(directory, nil, 0o600)) // its journals are below it
+	require.NoError(t, w.store.UpdateExecution(key("s00009"), func(e *session.Execution) { e.Reason = "changed" }))
+	done := w.refresh(x)
+	require.Equal(t, []int{60, 1, 1, 0}, []int{done.Sessions, done.Skipped, done.Changed, done.Removed})
+	require.Len(t, done.Faults, 1)
+	require.ErrorContains(t, done.Faults[0], "s00007")
+	all, err := x.Sessions(t.Context(), index.Filter{Namespace: namespace})
+	require.NoError(t, err)
+	require.Len(t, all, 60, "its previous data stays")
+
+	require.NoError(t, os.Remove(directory))
+	require.NoError(t, os.Rename(directory+".kept", directory))
+	require.Zero(t, w.refresh(x).Skipped)
+	w.agrees(x)
+}
+
 func TestListsAreFilteredAndComeInPages(t *testing.T) {
 	t.Parallel()
 	w := filledStand(t)

@@ -36,6 +36,13 @@ type Refreshed struct {
 	Faults []error
 }
 
+// addFault adds a fault; nil: there is none.
+func (r *Refreshed) addFault(err error) {
+	if err != nil && len(r.Faults) < maxFaults {
+		r.Faults = append(r.Faults, err)
+	}
+}
+
 const (
 	// maxFaults limits the faults that are returned.
 	maxFaults = 100
@@ -107,8 +114,13 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 		last, ok := known[s.Session] // a new session's records are looked at
 		delete(gone, s.Session)
 		now, err := r.look(session.Key{Namespace: namespace, Session: s.Session}, nanoseconds(s.At), last)
-		if err != nil {
+		if err != nil && (damaged(err) || ctx.Err() != nil) {
 			return done, err
+		}
+		if err != nil {
+			done.Skipped++
+			done.addFault(fmt.Errorf("session %s: %w", s.Session, err))
+			continue
 		}
 		if !ok || last.again || now.modified != last.modified || now.records != last.records || !maps.Equal(now.journals, last.journals) {
 			stale[s.Session] = now
@@ -162,9 +174,7 @@ func (x *Index) readAll(ctx context.Context, r reading, namespace string, stale,
 			return err
 		}
 		for i, e := range entries {
-			if faults[i] != nil && len(done.Faults) < maxFaults {
-				done.Faults = append(done.Faults, faults[i])
-			}
+			done.addFault(faults[i])
 			if e == nil {
 				done.Skipped++
 			}
