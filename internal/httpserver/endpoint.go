@@ -18,6 +18,9 @@ var ErrListen = errors.New("the address cannot be served")
 // headerLimit bounds how long a client may take to say what it wants.
 const headerLimit = 5 * time.Second
 
+// idleLimit bounds how long a connection stays open between requests.
+const idleLimit = 2 * time.Minute
+
 // Server answers on one address until it is closed. What it answers may be added
 // at any time.
 type Server struct {
@@ -36,17 +39,22 @@ func Listen(ctx context.Context, address string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
+	return serve(listener), nil
+}
+
+// serve answers the connections of a listener.
+func serve(listener net.Listener) *Server {
 	mux := http.NewServeMux()
 	s := &Server{
 		address: listener.Addr().(*net.TCPAddr), mux: mux, ended: make(chan struct{}),
-		http: &http.Server{ReadHeaderTimeout: headerLimit},
+		http: &http.Server{ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit},
 	}
 	s.http.Handler = http.HandlerFunc(s.answer)
 	go func() {
 		defer close(s.ended)
 		_ = s.http.Serve(listener) // until Close
 	}()
-	return s, nil
+	return s
 }
 
 // Handle answers a pattern of [http.ServeMux]; each may be given once.
