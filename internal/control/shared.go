@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh 
 		return ask(ctx)
 	}
 	caller, _ := access.Of(ctx)
+	kept.drop(func(about viewOf) bool { return about.at != found.Position })
 	value, _, err := kept.get(viewOf{strings.Join(caller.Roles.Grants(), " "), found.Position}).get(ctx, b.Now, fresh, ask)
 	return value, err
 }
@@ -97,6 +99,13 @@ const maxShares = 1000
 type shares[K comparable, T any] struct {
 	mu sync.Mutex
 	of map[K]*shared[T]
+}
+
+// drop removes the answers for some subjects.
+func (s *shares[K, T]) drop(isOld func(about K) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.of, func(about K, _ *shared[T]) bool { return isOld(about) })
 }
 
 // get is the answer for a subject. Old answers are removed when there are many.

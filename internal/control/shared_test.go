@@ -3,12 +3,19 @@ package control
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // TestCallersShareAnAnswer has many callers ask at once, and later ones while the answer is fresh.
@@ -52,4 +59,23 @@ func TestCallersShareAnAnswer(t *testing.T) {
 	n, _, err = s.get(t.Context(), now, time.Second, ask)
 	require.NoError(t, err)
 	require.Equal(t, 7, n, "it was made all the same")
+}
+
+func TestAnswersAboutAnEarlierStateOfTheStoreAreDropped(t *testing.T) {
+	t.Parallel()
+	s, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	x, err := index.Open(t.Context(), s, index.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	b := &Base{Store: s, Index: x, Namespace: "default", Now: time.Now}
+	for i := range 5 {
+		require.NoError(t, s.UpdateExecution(b.key("one"), func(e *session.Execution) { e.Team, e.Reason = "web", strconv.Itoa(i) }))
+		for _, name := range []string{"ann", "bob"} {
+			ctx := access.With(t.Context(), access.Actor{Name: name, Roles: access.Roles{name: {access.RoleViewer}}})
+			_, err := seenBy(ctx, b, &b.inboxes, time.Minute, func(context.Context) (Inbox, error) { return Inbox{}, nil })
+			require.NoError(t, err)
+		}
+	}
+	require.Len(t, b.inboxes.of, 2)
 }
