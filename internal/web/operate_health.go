@@ -119,7 +119,7 @@ func (s *site) raiseDay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	team := r.PathValue("team")
-	_, err := s.Money.RaiseDay(r.Context(), team, control.DayRaise{Tokens: amount.Tokens, USD: amount.USD, Note: strings.TrimSpace(r.PostFormValue("note"))})
+	_, err := s.Money.RaiseDay(repeatable(r), team, control.DayRaise{Tokens: amount.Tokens, USD: amount.USD, Note: strings.TrimSpace(r.PostFormValue("note"))})
 	if err != nil {
 		s.failed(w, r, err, "/operate")
 		return

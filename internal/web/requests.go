@@ -219,7 +219,7 @@ func (s *site) raise(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the amount", Text: err.Error(), Back: back})
 		return
 	}
-	if _, err := s.Money.Raise(r.Context(), id, raise); err != nil {
+	if _, err := s.Money.Raise(repeatable(r), id, raise); err != nil {
 		s.failed(w, r, err, back)
 		return
 	}

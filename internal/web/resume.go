@@ -126,7 +126,7 @@ func (s *site) resumeNow(w http.ResponseWriter, r *http.Request) {
 // forkNow starts a fork of a session.
 func (s *site) forkNow(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("session")
-	doc, err := s.Starts.Fork(r.Context(), id, nextOf(r).fork())
+	doc, err := s.Starts.Fork(repeatable(r), id, nextOf(r).fork())
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id)+"/fork")
 		return

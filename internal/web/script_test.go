@@ -115,6 +115,38 @@ func TestTheSecondOfTwoAnswersIsAConflict(t *testing.T) {
 	s.until("the page says who was first", `document.getElementById("toasts").textContent.includes("bob chose retry 3 s ago")`)
 }
 
+// TestAnAnswerThatIsLostIsNoSecondRaise has a connection end after the server got a raise.
+func TestAnAnswerThatIsLostIsNoSecondRaise(t *testing.T) {
+	t.Parallel()
+	pages := New(testOptions(), samplePlane().operations())
+	admin := as(access.Local("alice"))
+	keys := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+			return
+		}
+		keys <- r.PostFormValue("once")
+		if len(keys) == 1 {
+			fmt.Fprint(w, "the beginning of an answer")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		pages.ServeHTTP(w, r.WithContext(admin(r.Context())))
+	}))
+	t.Cleanup(server.CloseClientConnections)
+	s := newScreen(t)
+	s.visit(server.URL + "/inbox")
+	const raise = `(() => { const f = document.querySelector("form[action$='/raise']"); f.querySelector("[name=usd]").value = "5"; f.requestSubmit(); return true; })()`
+	eval[bool](s, raise)
+	s.until("the page says what is known", `document.querySelector("form[action$='/raise'] [role=alert]")?.textContent.includes("may have been done") ?? false`)
+	eval[bool](s, raise)
+	s.until("it is done", `document.getElementById("toasts").textContent.includes("is raised")`)
+	first := <-keys
+	require.Len(t, first, 32)
+	require.Equal(t, first, <-keys)
+}
+
 // TestALongConversationIsUsable opens an attempt with ten megabytes of output.
 func TestALongConversationIsUsable(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -58,7 +59,9 @@ type startPage struct {
 	Problem string
 	// Errors are what is wrong with fields, by their names.
 	Errors map[string]string
-	CSRF   string
+	// Once is the key of the form's session: a form that is sent again starts no other one.
+	Once string
+	CSRF string
 }
 
 // start shows the form of a team, or asks for the team.
@@ -93,7 +96,7 @@ func (s *site) showStart(w http.ResponseWriter, r *http.Request, p startPage) {
 		s.noForm(w, r, p.startForm, err)
 		return
 	}
-	p.Form, p.CSRF = form, s.csrf(r.Context())
+	p.Form, p.Once, p.CSRF = form, rand.Text(), s.csrf(r.Context())
 	p.layOut()
 	status := http.StatusOK
 	if p.Problem != "" || len(p.Errors) > 0 {
@@ -174,7 +177,7 @@ func (s *site) begin(r *http.Request, form control.TeamForm, p *startPage) (star
 		return "", nil
 	}
 	if action == "start" {
-		doc, err := s.Starts.Start(r.Context(), in)
+		doc, err := s.Starts.Start(repeatable(r), in)
 		return doc.Session, err
 	}
 	plan, err := s.Starts.Preview(r.Context(), in)

@@ -5,15 +5,22 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // submit sends the form that starts a session, with files.
@@ -71,6 +78,45 @@ func TestASessionIsPreviewedAndStarted(t *testing.T) {
 		Team: control.TeamInput{Name: "web"}, Requirement: "Build <b>it</b>.\nSoon.", Workspace: spec.Digest(digest), Decisions: map[string]string{"port": "8081"}, Labels: map[string]string{"area": "web"},
 		PhaseSelection: control.PhaseSelection{PauseAfter: []string{"design"}, From: "frontend"}, Supplied: map[string]spec.Digest{"design": spec.Digest(digest)},
 	}}, p.started)
+}
+
+// TestAFormThatIsSentAgainIsDoneOnce sends forms twice, as after a second click or a lost answer.
+func TestAFormThatIsSentAgainIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	st, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.Storage(), time.Now)}
+	require.NoError(t, st.UpdateLedger(session.Key{Namespace: "default", Session: "one"}, func(l *budget.Ledger) error {
+		l.Limit("web", budget.Limits{Daily: spec.Cap{Tokens: 100}})
+		l.SetRow(spec.AssignmentID{Phase: "design", Persona: "ann"}, budget.Row{}, time.Now())
+		return nil
+	}))
+	p := samplePlane()
+	operations := p.operations()
+	operations.Money, operations.Starts = control.Money{Base: base}, control.Starts{Base: base}
+	pages, admin := New(testOptions(), operations), as(access.Local("alice"))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { pages.ServeHTTP(w, r.WithContext(admin(r.Context()))) }))
+	t.Cleanup(server.Close)
+
+	for _, once := range []string{"k1", "k1", "k2"} {
+		answer := post(t, server.URL+"/operate/budgets/web/raise", url.Values{"tokens": {"50"}, "once": {once}})
+		require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	}
+	day, err := control.Money{Base: base}.Day(admin(t.Context()), "web")
+	require.NoError(t, err)
+	require.Equal(t, spec.Cap{Tokens: 200}, day.Limit)
+
+	keys := regexp.MustCompile(`name="once" value="([A-Z2-7]{26})"`)
+	_, first := visit(t, server.URL+"/start?team=web")
+	_, other := visit(t, server.URL+"/start?team=web")
+	for _, page := range []string{first, first, other} { // without Temporal, each start fails
+		submit(t, server.URL+"/start", map[string]string{"file": webTeam, "requirement": "Build it.", "action": "start", "once": keys.FindStringSubmatch(page)[1]}, nil)
+	}
+	events, err := base.Audit.Events(t.Context(), access.EventFilter{Action: "session.start"}, "")
+	require.NoError(t, err)
+	require.Len(t, events.Events, 3)
+	require.Equal(t, events.Events[2].Session, events.Events[1].Session)
+	require.NotEqual(t, events.Events[1].Session, events.Events[0].Session)
 }
 
 // What is wrong stands at its field, and the form keeps what was entered.

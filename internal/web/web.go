@@ -137,6 +137,12 @@ func (s *site) csrf(ctx context.Context) string {
 	return s.CSRF(ctx)
 }
 
+// repeatable is the context of a form's change. The form has a key in the field once, so that the
+// change is made once if the form is sent again.
+func repeatable(r *http.Request) context.Context {
+	return control.Repeatable(r.Context(), r.PostFormValue("once"))
+}
+
 // open counts the requests that wait for a person; zero where that is not known.
 func (s *site) open(ctx context.Context) int {
 	doc, err := s.Requests.Inbox(ctx)

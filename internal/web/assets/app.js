@@ -143,15 +143,26 @@ function listen() {
   addEventListener("pagehide", () => events.close());
 }
 
+// keys are those of forms that were sent and not answered: sent again with its key, a form raises or
+// starts nothing twice.
+const keys = new WeakMap();
+
+function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), b => b.toString(16).padStart(2, "0")).join("");
+}
+
 // send posts a form and shows what comes of it without leaving the page.
 async function send(form, button) {
   const body = new URLSearchParams(new FormData(form, button));
+  if (!keys.has(form)) keys.set(form, newKey());
+  body.set("once", keys.get(form));
   const place = form.querySelector("[data-answer]") || form;
   form.setAttribute("aria-busy", "true");
   if (button) button.setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(form.getAttribute("action"), {method: "POST", body, headers: {"Accept": "text/html"}});
     const text = await answer.text();
+    if (answer.status < 500) keys.delete(form);
     if (answer.ok) {
       if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
       form.reset();
@@ -168,7 +179,7 @@ async function send(form, button) {
     toast(alert);
     refresh();
   } catch {
-    const alert = Object.assign(document.createElement("p"), {textContent: "The server cannot be reached. Nothing was sent.", className: "field-error"});
+    const alert = Object.assign(document.createElement("p"), {textContent: "The server did not answer. This may have been done; sending it again does not do it twice.", className: "field-error"});
     alert.setAttribute("role", "alert");
     place.querySelector("[role=alert]")?.remove();
     place.append(alert);
