@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
@@ -178,10 +180,9 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if access.Check(ctx, access.View, access.AllTeams) != nil {
 		f.may = access.Visible(ctx)
 	}
-	known := []ListedSession{}
+	known, most := []ListedSession{}, allSessions
 	if conn := s.conn(); conn != nil {
-		most := allSessions
-		if f.All() {
+		if f.All() && f.may == nil { // else those that count may be the last
 			most = f.Limit + 1
 		}
 		if known, err = visible(ctx, conn, most, f.condition()); err != nil {
@@ -200,6 +201,11 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	for _, m := range stored {
 		of[m.Session] = m
 	}
+	if len(known) >= most {
+		if err := s.complete(ctx, doc.Sessions, of); err != nil {
+			return doc, err
+		}
+	}
 	for i, l := range doc.Sessions {
 		m, ok := of[l.Session]
 		if l.Requirement == "" {
@@ -216,6 +222,30 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 		}
 	}
 	return doc, nil
+}
+
+// complete adds Temporal's state to the sessions of a page that Temporal has not listed. Some servers
+// list all running sessions before those that have ended, however new.
+func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map[string]index.Session) error {
+	for i, l := range page {
+		if l.Temporal {
+			continue
+		}
+		w, err := s.watcher(l.Session)
+		if err != nil {
+			return err
+		}
+		info, err := w.Describe(ctx)
+		var other *sessionstatus.OtherWorkflowError
+		switch {
+		case errors.Is(err, sessionstatus.ErrUnknown), errors.As(err, &other):
+		case err != nil:
+			return err
+		default:
+			page[i] = join([]ListedSession{fromVisibility(info)}, []index.Session{stored[l.Session]})[0]
+		}
+	}
+	return nil
 }
 
 // indexedSessions are those sessions of the store that can be on the page, and those that Temporal
