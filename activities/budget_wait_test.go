@@ -81,10 +81,16 @@ func TestACallWaitsForWhatAnotherSessionHoldsOfTheDay(t *testing.T) {
 	d.other(budget.Row{Reserved: map[int64]cost.Amount{1: {Tokens: 50}}})
 	ends := time.AfterFunc(300*time.Millisecond, func() { d.other(budget.Row{}) })
 	defer ends.Stop()
+	work, waits := d.agents.run, (*session.Waits)(nil)
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		waits = job.Waits
+		return work(ctx, job)
+	}
 	began := time.Now()
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond)
+	require.Greater(t, waits.Total(), 200*time.Millisecond, "it is no part of the attempt's time")
 	require.Equal(t, budget.DayRow{Spent: cost.Amount{Tokens: 50}}, d.day().Sum())
 }
 

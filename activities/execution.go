@@ -31,6 +31,8 @@ type execution struct {
 	id          spec.AssignmentID
 	incarnation int
 	dir         *directory
+	// waits has the time in which the attempt waits for others: the store, and calls of other assignments.
+	waits *session.Waits
 	// background has goroutines that the execution waits for at its end.
 	background sync.WaitGroup
 
@@ -64,7 +66,7 @@ func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID, incarn
 	key := sessionKey(info)
 	return &execution{
 		sessions: rs.Sessions, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
-		info: info, key: key, id: id, incarnation: incarnation,
+		info: info, key: key, id: id, incarnation: incarnation, waits: session.NewWaits(rs.Clock),
 		dir: &directory{workDirs: rs.WorkDirs, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
 	}
 }
@@ -207,7 +209,10 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 		activity.GetLogger(ctx).Warn("the store cannot be used; retrying", "error", err, "wait", wait)
 		e.setProgress(StoreWaitProgress + textfmt.Shorten(err.Error(), session.MaxMessage))
 		e.observer.StoreWaited(wait)
-		if err := sleep(ctx, wait); err != nil {
+		waited := e.waits.Begin()
+		err = sleep(ctx, wait)
+		waited()
+		if err != nil {
 			return err
 		}
 		freed, wait = false, min(2*wait, storeWaitMax)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -46,10 +47,21 @@ func (c *paidCall) reserve(ctx context.Context) error {
 			return nil
 		}
 		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Scope)))
-		if err := sleep(ctx, wait); err != nil {
+		if err := s.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
+}
+
+// sleep waits for others: not for a call of the attempt itself, which could prolong it.
+func (s *spender) sleep(ctx context.Context, d time.Duration) error {
+	s.mu.Lock()
+	own := len(s.open) > 0
+	s.mu.Unlock()
+	if !own {
+		defer s.waits.Begin()()
+	}
+	return sleep(ctx, d)
 }
 
 // tryReserve tries once to reserve in the ledger. It notes a granted call in the journal before
@@ -155,7 +167,6 @@ func (c *paidCall) Unsettle(ctx context.Context, used, estimate cost.Usage) erro
 // end books the call.
 func (c *paidCall) end(ctx context.Context, e budget.Entry) error {
 	s := c.spender
-	defer s.waits.Begin()()
 	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}

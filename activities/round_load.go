@@ -41,7 +41,7 @@ func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	observer := &callObserver{observer: r.exec.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
 	s := &spender{
 		files: ports.Files, agents: ports.Agents, observer: observer, round: r, setProgress: r.exec.setProgress,
-		waits: session.NewWaits(ports.Clock), run: r.log.round.Run, agent: r.agent, free: r.in.Free,
+		waits: r.exec.waits, run: r.log.round.Run, agent: r.agent, free: r.in.Free,
 		journal: &journalWriter{
 			ledgers: ports.Ledgers, clock: ports.Clock, key: r.session.key, id: id, retryStore: r.exec.retryStore, writing: semaphore.NewWeighted(1),
 		},

@@ -24,7 +24,7 @@ type spender struct {
 	round    callListener
 	// setProgress sets the progress line during a wait.
 	setProgress func(line string)
-	// waits has the time that calls wait for budgets and the store.
+	// waits has the time in which the attempt waits for others.
 	waits *session.Waits
 	// run is the session's workflow run, and agent the agent of the round. free: an attempt
 	// without a stated cost needs no reservation.
@@ -63,7 +63,6 @@ func (s *spender) begin(attempt session.CallKey, earlier []session.CallKey) {
 // Stored looks for a turn among those of this attempt, and of the ones whose
 // conversation it continues with.
 func (s *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error) {
-	defer s.waits.Begin()()
 	call := s.find(turn, request)
 	if call == nil {
 		return nil, nil
@@ -121,7 +120,6 @@ func (s *spender) Undelivered(call int64) {
 // Begin waits until the session's budgets permit the possible cost of a call, reserves it,
 // and records durably that the call begins.
 func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
-	defer s.waits.Begin()()
 	s.mu.Lock()
 	c := &paidCall{spender: s, plan: plan, key: s.attempt}
 	s.mu.Unlock()
@@ -139,7 +137,6 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 // KeepTools stores the tool results of a turn. It can be one of an earlier attempt, which
 // ended before its tools had worked.
 func (s *spender) KeepTools(ctx context.Context, call int64, doc []byte) error {
-	defer s.waits.Begin()()
 	name, err := s.Put(ctx, doc)
 	if err != nil {
 		return err
@@ -153,13 +150,11 @@ func (s *spender) KeepTools(ctx context.Context, call int64, doc []byte) error {
 
 // Put stores a blob. It waits while the store cannot be used.
 func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
-	defer s.waits.Begin()()
 	return fromStore(ctx, s.journal.retryStore, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
 }
 
 // Get reads a blob.
 func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
-	defer s.waits.Begin()()
 	return fromStore(ctx, s.journal.retryStore, func() ([]byte, error) { return s.files.Blob(ctx, name) })
 }
 

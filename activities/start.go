@@ -54,8 +54,8 @@ func (s start) from() failures.Start {
 type tried struct {
 	key    session.CallKey
 	report session.AttemptReport
-	// input is the manifest that it started from.
-	input spec.Digest
+	// basis is what it was based on.
+	basis session.Basis
 }
 
 // startFacts are the facts that decide the start of an attempt.
@@ -138,7 +138,7 @@ func (f startFacts) decide() start {
 	if len(history) > 0 {
 		s.failure = &history[len(history)-1]
 		last := s.failure.report
-		s.kept = s.failure.input == f.in.Input && f.keeps(last)
+		s.kept = f.keeps(*s.failure)
 		if s.kept {
 			s.files, s.former = last.Left, false
 		}
@@ -155,7 +155,8 @@ func (f startFacts) decide() start {
 			cutOff, s.begun = true, begun
 		}
 		s.asLeft = cutOff && f.stored == nil
-		if s.continues = cutOff || s.kept || s.former && s.failure == nil; s.continues {
+		same := s.failure == nil || s.failure.basis.SameWork(f.basis) // a conversation is not told of other instructions
+		if s.continues = cutOff || s.kept && same || s.former && s.failure == nil; s.continues {
 			s.restored = f.stored
 		}
 		if cutOff && f.stored != nil { // the files that the conversation is about
@@ -177,7 +178,7 @@ func (f startFacts) inherits() (begun time.Time, ok bool) {
 		case round.Key.Run == f.round.Run:
 			return begun, false // a round of this run has already continued it
 		default:
-			same := round.Epoch == f.epoch && round.Basis != nil && *round.Basis == f.basis // its files are changes to this input
+			same := round.Epoch == f.epoch && round.Basis != nil && round.Basis.SameWork(f.basis) // its files are changes to this input
 			return round.AttemptAt, same && round.Result == nil && !round.GaveUp && round.Begun == len(round.Attempts)+1
 		}
 	}
@@ -193,12 +194,12 @@ func (f startFacts) continuesConversation(last tried) bool {
 		last.key.Epoch >= f.began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
-// keeps reports whether the attempt continues from the files of a failed one. From
-// unfinished work only an agent with its conversation can continue.
-func (f startFacts) keeps(last session.AttemptReport) bool {
-	from := failures.RuleFor(last.Failure.Category).Start
-	may := from == failures.FromFiles || from == failures.FromConversation && f.continuable
-	return may && last.Left != "" && f.intact(last.Left)
+// keeps reports whether the attempt continues from the files of a failed one, which are changes to
+// the same input. From unfinished work only an agent with its conversation can continue.
+func (f startFacts) keeps(last tried) bool {
+	left, from := last.report.Left, failures.RuleFor(last.report.Failure.Category).Start
+	may := from == failures.FromFiles || from == failures.FromConversation && f.continuable && last.basis.SameWork(f.basis)
+	return may && last.basis.Input == f.in.Input && left != "" && f.intact(left)
 }
 
 // tried lists the failed attempts since the assignment last succeeded: those of
@@ -221,16 +222,16 @@ search:
 		}
 	}
 	var out []tried
-	add := func(epoch, round int, input spec.Digest, attempts []session.AttemptReport) {
+	add := func(epoch, round int, basis session.Basis, attempts []session.AttemptReport) {
 		for _, a := range attempts {
-			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a, input})
+			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a, basis})
 		}
 	}
 	for _, round := range slices.Backward(before) {
 		if round.Basis != nil { // otherwise none was started
-			add(round.Epoch, round.Round, round.Basis.Input, round.Attempts)
+			add(round.Epoch, round.Round, *round.Basis, round.Attempts)
 		}
 	}
-	add(f.epoch, f.in.Round, f.in.Input, f.log.Attempts)
+	add(f.epoch, f.in.Round, f.basis, f.log.Attempts)
 	return out
 }

@@ -15,8 +15,9 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 	after := func(c failures.Category) session.RoundLog {
 		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Left: "left", Failure: failures.Failure{Category: c}}}}
 	}
-	earlier := func(input spec.Digest, log session.RoundLog) []session.RoundRecord {
-		log.Basis = &session.Basis{Input: input}
+	same, old, otherwise := session.Basis{Input: "input", Agent: "another"}, session.Basis{Input: "old"}, session.Basis{Input: "input", Instructions: "others"}
+	earlier := func(basis session.Basis, log session.RoundLog) []session.RoundRecord {
+		log.Basis = &basis
 		return []session.RoundRecord{{Key: session.RoundKey{Run: "before"}, Round: 1, Epoch: 1, RoundLog: log, GaveUp: len(log.Attempts) > 0}}
 	}
 	for _, test := range []struct {
@@ -34,10 +35,12 @@ func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
 		{"in an outage, with the files that were stored", startFacts{outage: &session.Outage{Left: true, Files: "stored"}}, "stored", failures.FromFiles},
 		{"cut off, with a conversation in the store", startFacts{log: session.RoundLog{Begun: 1}, conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "stored"}}, "stored", failures.FromConversation},
 		{"after a failing check, with a conversation in the store", startFacts{log: after(failures.TestFailure), conversation: spec.InDirectory, continuable: true, stored: &session.Conversation{Files: "left"}}, "left", failures.FromConversation},
-		{"after a failing check in an earlier incarnation", startFacts{rounds: earlier("input", after(failures.TestFailure)), epoch: 2}, "left", failures.FromFiles},
-		{"after one on another input, whose files would undo its changes", startFacts{rounds: earlier("old", after(failures.TestFailure)), epoch: 2}, "input", failures.FromInput},
-		{"cut off in an earlier incarnation", startFacts{rounds: earlier("input", session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
-		{"cut off on another input", startFacts{rounds: earlier("old", session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
+		{"after a failing check in an earlier incarnation", startFacts{rounds: earlier(same, after(failures.TestFailure)), epoch: 2}, "left", failures.FromFiles},
+		{"after one on another input, whose files would undo its changes", startFacts{rounds: earlier(old, after(failures.TestFailure)), epoch: 2}, "input", failures.FromInput},
+		{"cut off in an earlier incarnation", startFacts{rounds: earlier(same, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"cut off on another input", startFacts{rounds: earlier(old, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
+		{"after a failing check with other instructions, of which its conversation knows nothing", startFacts{rounds: earlier(otherwise, after(failures.TestFailure)), epoch: 2, conversation: spec.InDirectory, continuable: true}, "left", failures.FromFiles},
+		{"cut off with other instructions", startFacts{rounds: earlier(otherwise, session.RoundLog{Begun: 1}), conversation: spec.InDirectory, continuable: true}, "input", failures.FromInput},
 		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{Left: true}}, "input", failures.FromFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func (b *Boundaries) write(ctx context.Context, at Boundary) error {
 			continue
 		}
 		logRequest(ctx, r)
-		if r.Kind != session.ForApproval {
+		if r.Kind == session.ForHelp {
 			observerOrNone(b.Observer).HelpRequested(r.Category)
 		}
 	}

@@ -214,8 +214,15 @@ func (c *connector) client() (*client.Client, error) {
 // namesLocal is a flag that names a Temporal or a store; empty: none is given.
 func (t *target) namesLocal() string {
 	for _, f := range []struct{ name, value string }{
-		{"address", t.temporal.Address}, {"namespace", t.temporal.Namespace}, {"profile", t.temporal.Profile}, {"config-file", t.temporal.ConfigFile}, {"state-dir", t.stateDir},
-		{"api-key", t.temporal.APIKey}, {"tls-cert-path", t.temporal.TLSCertPath}, {"tls-key-path", t.temporal.TLSKeyPath}, {"tls-ca-path", t.temporal.TLSCAPath},
+		{"address", t.temporal.Address},
+		{"namespace", t.temporal.Namespace},
+		{"profile", t.temporal.Profile},
+		{"config-file", t.temporal.ConfigFile},
+		{"state-dir", t.stateDir},
+		{"api-key", t.temporal.APIKey},
+		{"tls-cert-path", t.temporal.TLSCertPath},
+		{"tls-key-path", t.temporal.TLSKeyPath},
+		{"tls-ca-path", t.temporal.TLSCAPath},
 	} {
 		if f.value != "" {
 			return f.name

@@ -11,8 +11,8 @@ import (
 
 type changeKey struct{}
 
-// Repeatable returns a context for a change that its caller may send again with the same key. It is
-// then made once, also if the answer to the first try was lost.
+// Repeatable returns a context for a change that its caller may send again. With the same key it is
+// made once, also if the answer to the first try was lost.
 func Repeatable(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, changeKey{}, key)
 }

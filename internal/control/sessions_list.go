@@ -182,7 +182,7 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	}
 	known, most := []ListedSession{}, allSessions
 	if conn := s.conn(); conn != nil {
-		if f.All() && f.may == nil { // else those that count may be the last
+		if f.All() && (f.may == nil || s.Store != nil) { // else those that count may be the last
 			most = f.Limit + 1
 		}
 		if known, err = visible(ctx, conn, most, f.condition()); err != nil {

@@ -123,6 +123,7 @@ func (q *request) body() ([]byte, bool) {
 var droppedHeaders = []string{
 	"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key", "Cookie", "Forwarded", "Via", "Expect", "Host", "Content-Length", "Accept-Encoding",
 	"Openai-Organization", "Openai-Project", "Set-Cookie", "Location", "Refresh", "Alt-Svc",
+	"Idempotency-Key", "X-Idempotency-Key", // with one, Go's transport would send a call twice, and one would not be booked
 }
 
 // droppedPrefixes are prefixes of headers that are removed: they name another client, method or path, or request a part

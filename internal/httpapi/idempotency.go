@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -47,18 +48,21 @@ type kept struct {
 	// Request is the digest of the request that the key was first used for.
 	Request string    `json:"request"`
 	At      time.Time `json:"at"`
-	// Status is zero while the request is in progress.
+	// Change identifies the change for the operation, in all tries.
+	Change string `json:"change"`
+	// TriedAt is when the try in progress began; zero: none is in progress.
+	TriedAt time.Time `json:"tried_at,omitzero"`
+	// Status is zero without an answer.
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type"`
 	Body        []byte `json:"body"`
 }
 
-// repeatable repeats the first answer for a change that comes again with its key. After a server
-// error nothing is stored: the operation gets the key, and knows by it what it has done already.
+// repeatable repeats the first answer for a change that comes again with its key. A server error is no
+// answer: the operation is tried again, and knows by the change's id what it has done already.
 func repeatable(base *control.Base, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(idempotencyHeader)
-		r = r.WithContext(control.Repeatable(r.Context(), key))
 		hasSecret := strings.HasPrefix(r.URL.Path, Prefix+tokensPath) || strings.HasPrefix(r.URL.Path, Prefix+hooksPath)
 		if key == "" || r.Method == http.MethodGet || r.Method == http.MethodHead || base.Store == nil || hasSecret {
 			next.ServeHTTP(w, r)
@@ -97,8 +101,8 @@ func repeatable(base *control.Base, next http.Handler) http.Handler {
 			_, _ = w.Write(first.Body)
 		default:
 			held := &heldAnswer{ResponseWriter: w, limit: maxKept}
-			next.ServeHTTP(held, r)
-			answers.keep(claim, request, held)
+			next.ServeHTTP(held, r.WithContext(control.Repeatable(r.Context(), claim.document.Change)))
+			answers.keep(claim, held)
 			held.pass()
 		}
 	})
@@ -132,39 +136,46 @@ type keptAnswers struct {
 	now  func() time.Time
 }
 
-// claim records that a request is in progress, and returns the version of the record; or the stored
-// answer to the first request with the key.
-func (k keptAnswers) claim(request string) (claim storage.Version, first *kept, err error) {
-	data, version, err := k.docs.Read(k.key)
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return claim, nil, err
-	}
-	if err == nil {
-		var found kept
-		readable := json.Unmarshal(data, &found) == nil
-		age := k.now().Sub(found.At)
-		if readable && age < repeatableFor && (found.Status != 0 || age < claimFor) {
-			return claim, &found, nil
-		}
-	}
-	claim, err = k.write(kept{Request: request, At: k.now().UTC()}, version)
-	if errors.Is(err, storage.ErrConflict) {
-		return claim, &kept{Request: request}, nil
-	}
-	return claim, nil, err
+// claimed is the document of a request in progress, as it is stored.
+type claimed struct {
+	document kept
+	version  storage.Version
 }
 
-// keep stores an answer, or releases the key where another try may have another answer.
-func (k keptAnswers) keep(claim storage.Version, request string, answer *heldAnswer) {
+// claim records that a request is in progress; or it returns the stored answer to the first request
+// with the key, or the document of another request in progress.
+func (k keptAnswers) claim(request string) (c claimed, first *kept, err error) {
+	data, version, err := k.docs.Read(k.key)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return c, nil, err
+	}
+	now := k.now().UTC()
+	c.document = kept{Request: request, At: now, Change: rand.Text(), TriedAt: now}
+	var found kept
+	if err == nil && json.Unmarshal(data, &found) == nil && now.Sub(found.At) < repeatableFor {
+		switch {
+		case found.Status != 0, now.Sub(found.TriedAt) < claimFor:
+			return c, &found, nil
+		case found.Request == request:
+			c.document.At, c.document.Change = found.At, found.Change
+		}
+	}
+	c.version, err = k.write(c.document, version)
+	if errors.Is(err, storage.ErrConflict) {
+		return c, &kept{Request: request}, nil
+	}
+	return c, nil, err
+}
+
+// keep stores an answer, or that there is none where another try may have another one.
+func (k keptAnswers) keep(c claimed, answer *heldAnswer) {
 	failed := answer.status == 0 || answer.status >= http.StatusInternalServerError
 	early := answer.status == http.StatusRequestTimeout || answer.status == http.StatusTooManyRequests
-	if answer.passed || failed || early {
-		_ = k.docs.Delete(k.key, claim)
-		return
+	c.document.TriedAt = time.Time{}
+	if !answer.passed && !failed && !early {
+		c.document.Status, c.document.ContentType, c.document.Body = answer.status, answer.Header().Get("Content-Type"), answer.body.Bytes()
 	}
-	_, _ = k.write(kept{
-		Request: request, At: k.now().UTC(), Status: answer.status, ContentType: answer.Header().Get("Content-Type"), Body: answer.body.Bytes(),
-	}, claim)
+	_, _ = k.write(c.document, c.version)
 }
 
 func (k keptAnswers) write(document kept, version storage.Version) (storage.Version, error) {

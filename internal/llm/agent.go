@@ -77,6 +77,7 @@ func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	defer cancel(nil)
 	defer job.Waits.AfterFunc(timeout, func() { cancel(failures.Failf(failures.Timeout, "took longer than %s (timeout)", timeout)) }).Stop()
 	r := a.begin(job, tree{root})
+	r.timeout = timeout
 	err = r.work(ctx)
 	return r.end(err)
 }
@@ -84,11 +85,13 @@ func (a *Agent) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 // run is a running attempt.
 type run struct {
 	*Agent
-	job   session.Job
-	tree  tree
-	talk  *conversation
-	log   *transcript.Writer
-	usage cost.Usage
+	job session.Job
+	// timeout is the time that the attempt may take.
+	timeout time.Duration
+	tree    tree
+	talk    *conversation
+	log     *transcript.Writer
+	usage   cost.Usage
 
 	decided   map[string]string
 	summary   string
@@ -105,7 +108,7 @@ type run struct {
 func (a *Agent) begin(job session.Job, t tree) *run {
 	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript.New(cmp.Or(a.Log, io.Discard), a.Mask)}
 	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
-	r.talk = newConversation(job.Basis, a.Kind, a.Model, system, toolsFor(job), first)
+	r.talk = newConversation(job.Input, a.Kind, a.Model, system, toolsFor(job), first)
 	return r
 }
 

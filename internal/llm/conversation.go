@@ -16,8 +16,8 @@ import (
 
 // conversation is the messages so far, and what is known of their length.
 type conversation struct {
-	// basis identifies what the work is based on: files have other contents in other work.
-	basis               spec.Digest
+	// input is the manifest that the work starts from: files of the same names may have other contents.
+	input               spec.Digest
 	kind, model, system string
 	tools               []Tool
 	messages            []Message
@@ -35,8 +35,8 @@ type conversation struct {
 	removed int64
 }
 
-func newConversation(basis spec.Digest, kind, model, system string, tools []Tool, first string) *conversation {
-	c := &conversation{basis: basis, kind: kind, model: model, system: system, tools: tools}
+func newConversation(input spec.Digest, kind, model, system string, tools []Tool, first string) *conversation {
+	c := &conversation{input: input, kind: kind, model: model, system: system, tools: tools}
 	c.head = int64(len(encode(c.request(0))))
 	c.add(Message{Role: User, Text: first})
 	return c
@@ -50,10 +50,10 @@ func (c *conversation) request(maxOutput int64) Request {
 // digest identifies everything that the next answer depends on.
 func (c *conversation) digest() spec.Digest {
 	sum := sha256.Sum256(encode(struct {
-		Basis spec.Digest `json:"basis"`
+		Input spec.Digest `json:"input"`
 		Kind  string      `json:"kind"`
 		Request
-	}{c.basis, c.kind, c.request(0)}))
+	}{c.input, c.kind, c.request(0)}))
 	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 

@@ -176,7 +176,7 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		for _, want := range []string{"test_failure", "check test failed", "Its changes are in the directory", "+a line", "find the cause"} {
 			require.Contains(t, told, want)
 		}
-		b.job.Basis = "files with the same names and other contents"
+		b.job.Input = "files with the same names and other contents"
 		_, err = b.run()
 		require.NoError(t, err)
 		require.Equal(t, 4, s.Count())

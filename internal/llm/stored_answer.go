@@ -81,20 +81,22 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	return answer, &session.StoredTurn{Call: call.ID()}, nil
 }
 
-// enter waits until the provider's limits permit a call.
+// enter waits until the provider's limits permit a call, at most for the time of an attempt.
 func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), err error) {
 	if r.Enter == nil {
 		return func(int64) {}, nil
 	}
 	defer r.job.Waits.Begin()()
-	leave, err = r.Enter(ctx, tokens)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	leave, err = r.Enter(bounded, tokens)
 	if err == nil {
 		return leave, nil
 	}
 	if stopped := ended(ctx); stopped != nil {
 		return nil, stopped
 	}
-	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call in the time left: %v", err)
+	return nil, failures.Failf(failures.RateLimited, "the provider's limits in the worker file permit no call within %s: %v", r.timeout, err)
 }
 
 // abandon records the cost of a call without an answer.

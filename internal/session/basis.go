@@ -41,6 +41,12 @@ func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requ
 	}
 }
 
+// SameWork reports whether two bases differ in the agent at most.
+func (b Basis) SameWork(as Basis) bool {
+	b.Agent = as.Agent
+	return b == as
+}
+
 // Digest names the basis as a whole: an assignment's input digest.
 func (b Basis) Digest() spec.Digest { return digestOf(b) }
 

@@ -107,8 +107,8 @@ type Lock interface {
 // Job is the input of one attempt: the brief, and the directories.
 type Job struct {
 	Brief Brief
-	// Basis identifies what the work is based on: stored answers are used for the same basis only.
-	Basis spec.Digest
+	// Input is the manifest that the work starts from: stored answers are used for the same input only.
+	Input spec.Digest
 	// Agent is the name of the worker-file agent.
 	Agent string
 	// WorkDir is where it works: the agent's changes in its tree are the work.
