@@ -155,8 +155,8 @@ func (f startFacts) decide() start {
 			cutOff, s.begun = true, begun
 		}
 		s.asLeft = cutOff && f.stored == nil
-		same := s.failure == nil || s.failure.basis.SameWork(f.basis) // a conversation is not told of other instructions
-		if s.continues = cutOff || s.kept && same || s.former && s.failure == nil; s.continues {
+		told := s.kept && s.failure.basis.SameWork(f.basis) // a conversation is not told of other instructions
+		if s.continues = cutOff || told || s.former && s.failure == nil; s.continues {
 			s.restored = f.stored
 		}
 		if cutOff && f.stored != nil { // the files that the conversation is about

@@ -211,19 +211,12 @@ func (c *connector) client() (*client.Client, error) {
 	return made, nil
 }
 
-// namesLocal is a flag that names a Temporal or a store; empty: none is given.
+// namesLocal is a flag for a Temporal or a store; empty: none is given.
 func (t *target) namesLocal() string {
-	for _, f := range []struct{ name, value string }{
-		{"address", t.temporal.Address},
-		{"namespace", t.temporal.Namespace},
-		{"profile", t.temporal.Profile},
-		{"config-file", t.temporal.ConfigFile},
-		{"state-dir", t.stateDir},
-		{"api-key", t.temporal.APIKey},
-		{"tls-cert-path", t.temporal.TLSCertPath},
-		{"tls-key-path", t.temporal.TLSKeyPath},
-		{"tls-ca-path", t.temporal.TLSCAPath},
-	} {
+	for _, f := range append(t.places(),
+		namedFlag{"api-key", t.temporal.APIKey}, namedFlag{"tls-cert-path", t.temporal.TLSCertPath},
+		namedFlag{"tls-key-path", t.temporal.TLSKeyPath}, namedFlag{"tls-ca-path", t.temporal.TLSCAPath},
+	) {
 		if f.value != "" {
 			return f.name
 		}
@@ -234,7 +227,7 @@ func (t *target) namesLocal() string {
 // commandLine is the flags as they are written.
 func (f serverFlags) commandLine() string {
 	line := ""
-	for _, g := range []struct{ name, value string }{{serverFlag, f.url}, {"token-file", f.tokenFile}} {
+	for _, g := range []namedFlag{{serverFlag, f.url}, {"token-file", f.tokenFile}} {
 		if g.value != "" {
 			line += " --" + g.name + " " + agent.ShellWord(g.value)
 		}

@@ -44,11 +44,23 @@ func (t *target) namespace() (string, error) {
 	return options.Namespace, err
 }
 
+// namedFlag is a flag with its value; empty: it is not given.
+type namedFlag struct{ name, value string }
+
+// places are the flags that name a Temporal or a store, without credentials.
+func (t *target) places() []namedFlag {
+	return []namedFlag{
+		{"address", t.temporal.Address},
+		{"namespace", t.temporal.Namespace},
+		{"profile", t.temporal.Profile},
+		{"config-file", t.temporal.ConfigFile},
+		{"state-dir", t.stateDir},
+	}
+}
+
 // commandLine is a command with this command's connection and store flags.
 func (t *target) commandLine(command string) string {
-	for _, f := range []struct{ name, value string }{
-		{"address", t.temporal.Address}, {"namespace", t.temporal.Namespace}, {"profile", t.temporal.Profile}, {"config-file", t.temporal.ConfigFile}, {"state-dir", t.stateDir},
-	} {
+	for _, f := range t.places() {
 		takesAddress := !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
 		if f.value != "" && (takesAddress || f.name != "address") {
 			command += " --" + f.name + " " + agent.ShellWord(f.value)

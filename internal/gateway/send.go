@@ -108,20 +108,15 @@ func (q *request) outgoing(ctx context.Context, body []byte, u *upstream) (*http
 		return nil, fmt.Errorf("base_url: %w", err)
 	}
 	to.RawQuery = query(q.r.URL)
-	request := &http.Request{
-		Method: q.r.Method, URL: to, Host: to.Host, Header: passedHeaders(q.r.Header), ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	// The transport can send the body again: a server that shuts down may refuse a call that it has not begun.
+	request, err := http.NewRequestWithContext(ctx, q.r.Method, to.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	request.GetBody = func() (io.ReadCloser, error) { // a server that shuts down may refuse a call that it has not begun
-		if len(body) == 0 {
-			return http.NoBody, nil
-		}
-		return io.NopCloser(bytes.NewReader(body)), nil
-	}
-	request.Body, _ = request.GetBody()
+	request.Header = passedHeaders(q.r.Header)
 	request.Header.Set("Accept-Encoding", "identity") // the meter reads the bytes as they are
 	q.provider.API.Authorize(request.Header, u.key)
-	return request.WithContext(ctx), nil
+	return request, nil
 }
 
 // passedParameters are the permitted query parameters. Others, of Google's servers, remove parts of the answer, like its usage.
