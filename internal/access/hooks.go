@@ -52,6 +52,9 @@ type Hook struct {
 	Map map[string]string `json:"map,omitempty"`
 	// On are the events of GitHub that start a session.
 	On []string `json:"on,omitempty"`
+	// EachEvent starts a session for each event of GitHub; false: one for each issue, and one for each
+	// comment with a command.
+	EachEvent bool `json:"each_event,omitempty"`
 	// By is who added it.
 	By        string    `json:"by"`
 	CreatedAt time.Time `json:"created_at"`

@@ -17,6 +17,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -30,7 +32,7 @@ const (
 	providerBody  = 1 << 20
 	// providerPause is for how long a provider is not called that could not be reached.
 	providerPause = 2 * time.Second
-	// maxGroups are kept of one person's groups.
+	// maxGroups are kept of one person's groups, those with a role before the others.
 	maxGroups = 200
 )
 
@@ -205,9 +207,56 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 			return who, err
 		}
 	}
-	return browser{
-		Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: groupsOf(claims[p.options.GroupsClaim]),
-	}, nil
+	groups := groupsOf(claims[p.options.GroupsClaim])
+	who = browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: p.kept(groups)}
+	if len(p.roles(groups)) == 0 {
+		return who, &noRoleError{who.Name + p.whyNoRole(groups, claims)}
+	}
+	return who, nil
+}
+
+// noRoleError says why a person whom the provider knows gets no role here.
+type noRoleError struct{ text string }
+
+// Error says who it is, why there is no role, and what can be done.
+func (e *noRoleError) Error() string { return e.text }
+
+// kept returns the groups that are stored with a sign-in. A person may be in thousands of groups, so
+// those with a role come first.
+func (p *oidcProvider) kept(groups []string) []string {
+	hasRole := func(group string) bool {
+		return slices.ContainsFunc(p.options.Groups, func(g GroupRole) bool { return g.Group == group })
+	}
+	first := slices.DeleteFunc(slices.Clone(groups), func(group string) bool { return !hasRole(group) })
+	others := slices.DeleteFunc(slices.Clone(groups), hasRole)
+	all := append(first, others...)
+	return all[:min(len(all), maxGroups)]
+}
+
+// whyNoRole returns the reason, as the rest of a sentence that begins with the person's name, and the
+// way out. A provider that leaves groups out says so in other claims (OpenID Connect Core 5.6.2;
+// Entra's hasgroups), or not at all.
+func (p *oidcProvider) whyNoRole(groups []string, claims map[string]json.RawMessage) string {
+	claim := p.options.GroupsClaim
+	elsewhere := map[string]json.RawMessage{}
+	_ = json.Unmarshal(claims["_claim_names"], &elsewhere)
+	var hasGroups bool
+	_ = json.Unmarshal(claims["hasgroups"], &hasGroups)
+	const admin = "; an admin of this server can "
+	switch {
+	case len(groups) > 0:
+		return fmt.Sprintf(" is in no group that has a role here (the provider names %s)"+admin+"give one of them a role",
+			textfmt.Count(len(groups), "group"))
+	case elsewhere[claim] != nil || hasGroups:
+		return " is in too many groups for the provider's token, which leaves all of them out" + admin +
+			"let the provider state only the groups that are assigned to this application, or state app roles" +
+			" (in Entra the claim roles, with --oidc-groups-claim roles)"
+	case claims[claim] == nil:
+		return fmt.Sprintf(" has no role, because the provider states no claim %q"+admin+
+			"add the claim at the provider, ask for it with --oidc-scope, or name another with --oidc-groups-claim", claim)
+	}
+	return fmt.Sprintf(" has no role, because the provider's claim %q is empty or is no list of names"+admin+
+		"name the claim that has the groups with --oidc-groups-claim", claim)
 }
 
 // personID identifies a person of a provider. The name may change, and the person may choose it.
@@ -216,7 +265,7 @@ func personID(issuer, subject string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// more adds the claims that the provider states on request only.
+// addUserInfo adds the claims that the provider states only at its endpoint for users.
 func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, token *oauth2.Token, subject string, claims map[string]json.RawMessage) error {
 	if found.UserInfoEndpoint() == "" {
 		return nil
@@ -264,7 +313,7 @@ func groupsOf(claim json.RawMessage) []string {
 	var one string
 	switch {
 	case json.Unmarshal(claim, &groups) == nil:
-		return groups[:min(len(groups), maxGroups)]
+		return groups
 	case json.Unmarshal(claim, &one) == nil:
 		return []string{one}
 	}

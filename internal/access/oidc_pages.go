@@ -90,15 +90,16 @@ func (g *Guard) endOIDC(w http.ResponseWriter, r *http.Request, v visit) {
 		return
 	}
 	who, err := g.oidc.finish(r.Context(), a, code, strings.TrimSuffix(g.URL(), "/")+callbackPath)
+	var noRole *noRoleError
 	switch {
+	case errors.As(err, &noRole):
+		event := Event{Action: "login", Outcome: Denied, Error: err.Error()}
+		_ = g.options.Audit.Record(With(r.Context(), g.actor(who, v)), event)
+		g.answer(w, r, fault{status: http.StatusForbidden, title: "No role", text: err.Error()})
 	case errors.Is(err, errIdentity):
 		g.notSignedIn(w, r, v, err)
 	case err != nil:
 		g.refuse(w, r, v, err)
-	case len(g.oidc.roles(who.Groups)) == 0:
-		event := Event{Action: "login", Outcome: Denied, Error: "none of the groups has a role"}
-		_ = g.options.Audit.Record(With(r.Context(), g.actor(who, v)), event)
-		g.answer(w, r, fault{status: http.StatusForbidden, title: "No role", text: who.Name + " is in no group that has a role here; an admin of this server can give one"})
 	default:
 		g.signIn(w, r, v, who, oidcLifetime, localPath(a.Return))
 	}

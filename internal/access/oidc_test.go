@@ -3,6 +3,8 @@ package access_test
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"fmt"
+	stdhtml "html"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -101,6 +103,43 @@ func TestNamesAndGroupsOfAProvider(t *testing.T) {
 		}
 	}
 	require.Equal(t, access.Denied, eventsOf(t, s.audit, access.EventFilter{Actor: "5"})[0].Outcome)
+}
+
+func TestARoleIsFoundAmongManyGroups(t *testing.T) {
+	t.Parallel()
+	s, p := newOIDCSite(t)
+	var groups []string
+	for i := range 2000 {
+		groups = append(groups, fmt.Sprintf("g-%04d", i))
+	}
+	p.set(func() { p.person = map[string]any{"sub": "1", "groups": append(groups, "leads")} })
+	u := s.user()
+	require.Equal(t, 303, u.signIn(p, "/").StatusCode)
+	actor := u.get("/").seen(t).Actor
+	require.Equal(t, roles(t, "approver"), actor.Roles)
+	require.Equal(t, "leads", actor.Groups[0])
+	require.Len(t, actor.Groups, 200)
+}
+
+func TestWhoHasNoRoleIsToldWhy(t *testing.T) {
+	t.Parallel()
+	s, p := newOIDCSite(t)
+	for name, c := range map[string]struct {
+		person map[string]any
+		why    string
+	}{
+		"other groups":                  {map[string]any{"groups": []string{"a", "b"}}, "in no group that has a role here (the provider names 2 groups)"},
+		"no claim, as Google":           {map[string]any{"email": "ann@example.org", "email_verified": true}, `ann@example.org has no role, because the provider states no claim "groups"`},
+		"an empty claim":                {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
+		"too many, a distributed claim": {map[string]any{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}}}, "is in too many groups"},
+		"too many, by a mark":           {map[string]any{"hasgroups": true}, "is in too many groups"},
+	} {
+		c.person["sub"] = "s"
+		p.set(func() { p.person, p.info = c.person, map[string]any{"sub": "s"} })
+		got := s.user().signIn(p, "/")
+		require.Equal(t, 403, got.StatusCode, "%s: %s", name, got.text)
+		require.Contains(t, stdhtml.UnescapeString(got.text), c.why, name)
+	}
 }
 
 func TestAPersonOfAProviderIsKnownUnderEachName(t *testing.T) {

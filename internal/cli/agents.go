@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/workerpool"
@@ -18,7 +17,7 @@ import (
 type agentsCommand struct {
 	*console
 	*connector
-	team string // a file
+	team string // a file, or the name of a registered team
 }
 
 func newAgents(a *app) *cobra.Command {
@@ -33,7 +32,7 @@ func newAgents(a *app) *cobra.Command {
 		Args:    cmdline.Arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&c.team, "team", "", "team file to check the workers against")
+	cmd.Flags().StringVar(&c.team, "team", "", "team file, or registered team, to check the workers against")
 	a.addSessionFlags(cmd)
 	return cmd
 }
@@ -42,7 +41,7 @@ func (c *agentsCommand) run(ctx context.Context) error {
 	var t spec.Team
 	var err error
 	if c.team != "" {
-		if t, err = config.LoadTeam(c.team); err != nil {
+		if t, err = c.teamNamed(ctx, c.team); err != nil {
 			return err
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // offers is what the tests read of `agents -o json`.
@@ -144,4 +146,16 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	require.Len(t, lost.Workers, 1)
 	require.Len(t, lost.Missing, 2)
 	require.Contains(t, lost.Missing[1].Message, "for agent coder")
+}
+
+func TestRegisteredTeamsAreTakenByTheirNames(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	d.must(0, "team", "register", d.file("pair.yaml", twoTeam))
+	require.Contains(t, d.must(0, "validate", "pair"), "pair: 2 phases of pair")
+	require.Contains(t, d.must(1, "agents", "--team", "pair"), "no worker serves this store")
+	require.Contains(t, d.must(1, "doctor", "pair"), "team pair")
+	require.Contains(t, d.run("validate", "pear").stderr.String(), "file pear not found, and")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/hiveimport"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -163,7 +162,7 @@ func (c *importCommand) hive(ctx context.Context, r io.Reader, key session.Key) 
 	if c.team == "" {
 		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE", c.file)
 	}
-	t, err := config.LoadTeam(c.team)
+	t, err := c.teamNamed(ctx, c.team)
 	if err != nil {
 		return importedDocument{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/localdev"
@@ -55,7 +54,7 @@ func newDoctor(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().StringVar(&c.team, "team", "", "team file to check, like TEAM; with --jira only its help.jira")
+	cmd.Flags().StringVar(&c.team, "team", "", "team to check, like TEAM; with --jira only its help.jira")
 	cmd.Flags().BoolVar(&c.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
 	cmd.Flags().StringVar(&c.project, "project", "", "key of the Jira project to check with --jira")
 	cmd.Flags().StringVar(&c.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
@@ -93,7 +92,7 @@ func (c *doctorCommand) examineAll(ctx context.Context) ([]control.Finding, erro
 	var t spec.Team
 	if c.team != "" {
 		var err error
-		if t, err = config.LoadTeam(c.team); err != nil {
+		if t, err = c.teamNamed(ctx, c.team); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -30,23 +29,23 @@ func (f jiraFlags) check() error {
 }
 
 // how are the team's ticket settings.
-func (f jiraFlags) how() (spec.HelpJira, error) {
-	if f.team == "" {
-		return spec.HelpJira{Project: f.project, Type: f.kind}, nil
+func (c *doctorCommand) how(ctx context.Context) (spec.HelpJira, error) {
+	if c.team == "" {
+		return spec.HelpJira{Project: c.project, Type: c.kind}, nil
 	}
-	t, err := config.LoadTeam(f.team)
+	t, err := c.teamNamed(ctx, c.team)
 	switch {
 	case err != nil:
 		return spec.HelpJira{}, err
 	case t.Help.Jira == nil:
-		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
+		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", c.team)
 	}
 	return *t.Resolved().Help.Jira, nil
 }
 
 // examineTickets checks whether tickets can be created, without creating one.
 func (c *doctorCommand) examineTickets(ctx context.Context) ([]control.Finding, error) {
-	how, err := c.how()
+	how, err := c.how(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ func (c hookCommand) newAdd(a *app) *cobra.Command {
 	flags.StringArrayVar(&labels, "label", nil, "KEY=VALUE: label of its sessions; repeatable")
 	flags.StringArrayVar(&mapping, "map", nil, "KEY=POINTER: where requirement, decision.NAME or label.KEY is in a call, as a JSON pointer; repeatable (default: requirement=/requirement)")
 	flags.StringArrayVar(&in.On, "on", nil, "event of GitHub that starts a session: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; repeatable (default: the label maestro and the command /maestro)")
+	flags.BoolVar(&in.EachEvent, "each-event", false, "start a session for each event of GitHub, instead of one for each issue and one for each comment with the command")
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd

@@ -95,14 +95,14 @@ func signed(t *testing.T, url, secret, id, body string) (status int, text string
 }
 
 // delivered calls a hook as GitHub does.
-func delivered(t *testing.T, h control.AddedHook, body, id string) (status int, text string) {
+func delivered(t *testing.T, h control.AddedHook, event, body, id string) (status int, text string) {
 	t.Helper()
 	mac := hmac.New(sha256.New, []byte(h.Secret))
 	mac.Write([]byte(body))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-GitHub-Event", "issue_comment")
+	r.Header.Set("X-GitHub-Event", event)
 	r.Header.Set("X-GitHub-Delivery", id)
 	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	got, err := http.DefaultClient.Do(r)
@@ -177,15 +177,24 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	event := `{"action": "created", "issue": {"number": 7, "title": "Prices", "body": null, "user": {"login": "eve", "type": "User"}, "author_association": "NONE"},
 		"comment": {"body": "/maestro in euros", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
 		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
-	status, text := delivered(t, gh, event, "11")
+	status, text := delivered(t, gh, "issue_comment", event, "11")
 	require.Equal(t, http.StatusOK, status, text)
-	status, again := delivered(t, gh, event, "12")
+	status, again := delivered(t, gh, "issue_comment", event, "12")
 	require.Equal(t, answer{http.StatusOK, text}, answer{status, again})
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	c.until(doc.Session, session.Completed)
 	var list struct{ Sessions []struct{ Session string } }
 	d.json(&list, "list", "--label", "repository=octo/site", "--label", "issue=7", "--label", "hook=gh")
 	require.Len(t, list.Sessions, 1)
+
+	// An issue that is opened with a label is two events.
+	d.json(&gh, "hook", "add", "issues", "--team", "pair", "--kind", "github", "--on", "issues.opened", "--on", "issues.labeled:agent")
+	issue := `"issue": {"number": 8, "title": "Prices", "user": {"login": "maria", "type": "User"}, "author_association": "MEMBER"},
+		"sender": {"login": "maria", "type": "User"}, "repository": {"full_name": "octo/site"}}`
+	status, text = delivered(t, gh, "issues", `{"action": "labeled", "label": {"name": "agent"}, `+issue, "13")
+	require.Equal(t, http.StatusOK, status, text)
+	status, again = delivered(t, gh, "issues", `{"action": "opened", `+issue, "14")
+	require.Equal(t, answer{http.StatusOK, text}, answer{status, again})
 
 	if _, err := exec.LookPath("openssl"); err == nil {
 		var page control.AddedHook

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,25 +35,27 @@ type validateDocument struct {
 // validateCommand is `validate`.
 type validateCommand struct {
 	*console
+	*storeOpener
 	agents string // a worker file
 }
 
 func newValidate(a *app) *cobra.Command {
-	c := validateCommand{console: a.console}
+	c := validateCommand{console: a.console, storeOpener: a.storeOpener}
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
 		Short: "Check a team file and, with --agents, a worker file against it",
-		Long:  "Check a team file. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
+		Long:  "Check a team file, or a registered team by its name. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
 		Args:  cmdline.Arguments(1, 1),
-		RunE:  func(_ *cobra.Command, args []string) error { return c.run(args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check the team against")
+	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
 }
 
-func (c *validateCommand) run(teamFile string) error {
-	t, err := config.LoadTeam(teamFile)
+func (c *validateCommand) run(ctx context.Context, teamFile string) error {
+	t, err := c.teamNamed(ctx, teamFile)
 	problems, err := faultsOf(err)
 	if err != nil {
 		return err

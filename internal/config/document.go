@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,11 @@ func decode[T any](src *source, want, other format) (T, *document) {
 	d := read(src)
 	top, _ := d.root.(map[string]any)
 	has := func(name string) bool { _, ok := top[name]; return ok }
+	if name := foreignName(src.file, top); name != "" {
+		d.problems = nil // they would be about another format
+		d.add(place{}, "$", "is %s, not %s of Maestro; `maestro init` writes files to start from", name, want.name)
+		return out, d
+	}
 	if slices.ContainsFunc(other.marks, has) && !slices.ContainsFunc(want.marks, has) {
 		d.add(place{}, "$", "is %s where %s is needed; name the other file", other.name, want.name)
 		return out, d
@@ -200,6 +206,9 @@ func (d *document) value(node ast.Node, path string, at place) any {
 func (d *document) mapping(node ast.Node, path string) any {
 	values := map[string]any{}
 	for _, e := range d.entries(node, path) {
+		if path == "$" && strings.HasPrefix(e.name, extensionPrefix) {
+			continue
+		}
 		if v := d.value(e.value, spec.FieldPath(path, e.name), e.at()); v != nil {
 			values[e.name] = v
 		}
@@ -219,6 +228,12 @@ func (d *document) scalar(node ast.Node, path string, at place) any {
 			d.add(at, path, "holds a `: `, as if two fields ran together; put a comma or a new line between them, or the text in quotes")
 			return nil
 		}
+		// The parser takes a number with an exponent and without a point for text. YAML does not.
+		if n.Token.Type == token.StringType && exponent.MatchString(text) {
+			if number, ok := plainNumber(text); ok {
+				return json.Number(number)
+			}
+		}
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		if number, ok := plainNumber(text); ok {
 			return json.Number(number)
@@ -227,6 +242,9 @@ func (d *document) scalar(node ast.Node, path string, at place) any {
 	}
 	return text
 }
+
+// exponent matches the numbers with an exponent of YAML 1.2, section 10.3.2.
+var exponent = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$`)
 
 // plainNumber is a number as JSON writes it. ok is false for a number that other readers take for
 // another number, or for text: 0o17, 007, or one beyond the integers that a floating-point number

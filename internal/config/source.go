@@ -112,12 +112,19 @@ func wide(r rune) bool {
 		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F
 }
 
+// leadsOut reports whether an error of an [os.Root] says that a path leaves it. The package has no
+// value for it.
+func leadsOut(err error) bool {
+	var failed *fs.PathError
+	return errors.As(err, &failed) && strings.Contains(failed.Err.Error(), "escapes")
+}
+
 // readBeside reads a text file that another one names. The path is relative to that one's directory
 // and must not leave it.
 func readBeside(root *os.Root, name string) (string, error) {
 	info, err := root.Stat(name)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "escapes"):
+	case leadsOut(err):
 		return "", fmt.Errorf("%q leads out of this file's directory; keep it inside", name)
 	case err != nil:
 		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,6 +60,36 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 			},
 		},
 	}, got.Help, "further fields are the plain data that JSON's reader would make of them")
+}
+
+func TestFieldsOfOthersAndNumbersWithExponents(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "good", "extension.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "Developer", got.Personas["backend"].Role)
+	require.Equal(t, spec.Cap{Tokens: 1_000_000, USD: 25_000_000_000}, got.Budget.Cap())
+
+	text, err := os.ReadFile(filepath.Join("testdata", "good", "extension.yaml"))
+	require.NoError(t, err)
+	got, err = ParseTeam("team.yaml", bytes.Replace(text, []byte("1.0e6"), []byte("2e6"), 1))
+	require.NoError(t, err)
+	require.Equal(t, int64(2_000_000), got.Budget.Tokens)
+}
+
+func TestFilesOfOtherPrograms(t *testing.T) {
+	t.Parallel()
+	for file, text := range map[string]string{
+		"WORKFLOW.md": "---\ntracker: {kind: linear}\n---\nWork on {{ issue }}.\n",
+		"tasks.yaml":  "research:\n  description: Find it.\n  expected_output: A list.\n  agent: researcher\n",
+		"ci.yaml":     "on: push\njobs: {build: {steps: []}}\n",
+		"team.yaml":   "version: \"2\"\nagents: {root: {model: m, instruction: Do it.}}\nmodels: {m: {provider: openai}}\n",
+	} {
+		_, err := ParseTeam(file, []byte(text))
+		var problems *Problems
+		require.ErrorAs(t, err, &problems, file)
+		require.Len(t, problems.List, 1, file)
+		require.Contains(t, problems.List[0].Message, "not a team file of Maestro", file)
+	}
 }
 
 func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
@@ -137,6 +168,15 @@ phases:
 
 // noFiles is a directory in which nothing lies.
 func noFiles(string) (string, error) { return "", fs.ErrNotExist }
+
+func TestAMissingFileIsMissingWhateverItsName(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	text := "version: 1\nname: web\npersonas:\n  ann: {role: Developer, agent: coder, instructions_file: escapes.md}\nphases:\n  - {name: build, personas: [ann]}\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	_, err := LoadTeam(file)
+	require.ErrorContains(t, err, `"escapes.md" does not exist`)
+}
 
 func TestFaultsNameWhereAndWhat(t *testing.T) {
 	t.Parallel()

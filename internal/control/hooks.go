@@ -38,6 +38,7 @@ type NewHook struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Map       map[string]string `json:"map,omitempty"`
 	On        []string          `json:"on,omitempty"`
+	EachEvent bool              `json:"each_event,omitempty"`
 }
 
 // AddedHook is the document of a new hook.
@@ -65,7 +66,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 	if err != nil {
 		return doc, err
 	}
-	made := access.Hook{Name: in.Name, Kind: in.Kind, Team: in.Team, Directory: in.Directory, Labels: in.Labels, Map: in.Map, On: in.On}
+	made := access.Hook{Name: in.Name, Kind: in.Kind, Team: in.Team, Directory: in.Directory, Labels: in.Labels, Map: in.Map, On: in.On, EachEvent: in.EachEvent}
 	if made.Kind == "" {
 		made.Kind = access.HookGeneric
 	}
@@ -183,6 +184,7 @@ func NewReceiver(b *Base) *Receiver { return &Receiver{b, Hooks{b}.hooks()} }
 // Delivery is a call with a valid signature.
 type Delivery struct {
 	hook   access.Hook
+	key    string
 	id     string
 	header http.Header
 	body   []byte
@@ -215,7 +217,7 @@ func (r *Receiver) Verify(name string, header http.Header, body []byte) (Deliver
 			break
 		}
 	}
-	return Delivery{found.Hook, hook.SessionID(found.Hook, found.Key, identity), header, body}, err
+	return Delivery{found.Hook, found.Key, hook.SessionID(found.Hook, found.Key, identity), header, body}, err
 }
 
 // Deliver starts the session of a call, for its hook. The session's id is computed from the signed
@@ -235,6 +237,9 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	doc = Delivered{Hook: d.hook.Name, Ignored: ignored}
 	if start == nil {
 		return doc, false, nil
+	}
+	if start.Subject != "" {
+		d.id = hook.SessionID(d.hook, d.key, start.Subject)
 	}
 	if err := CheckRequirement(start.Requirement); err != nil {
 		return doc, false, &Error{Kind: Invalid, Field: d.hook.Map["requirement"], err: err}

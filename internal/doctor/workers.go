@@ -116,6 +116,9 @@ func (d *examination) served(ctx context.Context, t spec.Team) {
 		d.strangers(doc, offers)
 	}
 	if t.Name == "" {
+		for _, l := range spec.Differences(offers, now) {
+			d.add("agents", Warning, l.Remedy, "%s", l.Message)
+		}
 		return
 	}
 	_, lacks := t.Lacks(offers, now)

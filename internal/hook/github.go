@@ -83,7 +83,11 @@ func readGitHub(h access.Hook, event string, p payload) (start *Start, ignored s
 	}
 	texts := []string{strings.TrimSpace(p.string("/issue/title")), strings.TrimSpace(p.string("/issue/body")), rest}
 	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
-	return &Start{Requirement: strings.Join(texts, "\n\n"), Labels: labels}, ""
+	start = &Start{Requirement: strings.Join(texts, "\n\n"), Labels: labels}
+	if !hasComment && !h.EachEvent { // GitHub sends opened and labeled for an issue that is opened with a label
+		start.Subject = "issue " + labels[labelRepository] + "#" + labels[labelIssue]
+	}
+	return start, ""
 }
 
 // issueIgnored returns why an event of an issue starts no session; empty: it starts one.
@@ -152,7 +156,9 @@ func untrusted(what string, p payload) string {
 	if slices.Contains(trusted, association) {
 		return ""
 	}
-	return fmt.Sprintf("the author of the %s is not an owner, member or collaborator of the repository", what)
+	return fmt.Sprintf("the author of the %s is not an owner, member or collaborator of the repository, as GitHub says (author_association: %q)."+
+		" GitHub does not say so of members whose membership in the organization is private: they can make it public, become collaborators,"+
+		" or let another person set the label of the hook", what, safetext.Clip(association, 40))
 }
 
 func isBot(p payload, user string) bool { return p.string(user+"/type") != "User" }

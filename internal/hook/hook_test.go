@@ -127,12 +127,22 @@ func TestEventsOfGitHub(t *testing.T) {
 		}
 		require.NotNil(t, start, "%s: %s", name, ignored)
 		require.Equal(t, c.starts, start.Requirement, name)
+		require.Equal(t, c.event == "issues", start.Subject == "issue octo/site#7", name)
 		require.Equal(t, map[string]string{"hook": "gh", "from": "github", "repository": "octo/site", "issue": "7"}, start.Labels, name)
 		require.NoError(t, session.CheckLabels(start.Labels), name)
 	}
 	start, ignored := read(t, github(), "ping", fields{"zen": "Speak like a human.", "hook_id": 1, "sender": user("maria", "User")})
 	require.Nil(t, start)
 	require.Empty(t, ignored)
+}
+
+func TestEachEventStartsASessionIfToldSo(t *testing.T) {
+	t.Parallel()
+	h := github()
+	h.EachEvent = true
+	start, ignored := read(t, h, "issues", labeled(nil))
+	require.NotNil(t, start, ignored)
+	require.Empty(t, start.Subject)
 }
 
 func TestTextsOfGenericCalls(t *testing.T) {

@@ -44,6 +44,9 @@ type Start struct {
 	Requirement string
 	Decisions   map[string]string
 	Labels      map[string]string
+	// Subject is what the session is about, if each call about it finds the same session; empty: the
+	// call starts a session of its own.
+	Subject string
 }
 
 // Read returns the session that a verified call starts, or why it starts none. Both are empty for a
@@ -144,7 +147,7 @@ func Check(h access.Hook) error {
 		}
 		own = append(own, labelRepository, labelIssue)
 	case access.HookGeneric:
-		if len(h.On) > 0 {
+		if len(h.On) > 0 || h.EachEvent {
 			return wrong("on", "events are those of the kind github; leave them out")
 		}
 		if err := checkMap(h.Map); err != nil {

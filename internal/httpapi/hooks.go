@@ -24,6 +24,7 @@ type hookInput struct {
 		Labels    map[string]string `json:"labels,omitempty" doc:"labels of its sessions"`
 		Map       map[string]string `json:"map,omitempty" doc:"kind generic: where the requirement, decision.NAME and label.KEY are, as JSON pointers; left out: the requirement at /requirement"`
 		On        []string          `json:"on,omitempty" maxItems:"20" doc:"kind github: issues.labeled:LABEL, issues.opened or issue_comment.created:COMMAND; left out: the label maestro and the command /maestro"`
+		EachEvent bool              `json:"each_event,omitempty" doc:"kind github: start a session for each event; left out: one for each issue, and one for each comment with the command"`
 	}
 }
 

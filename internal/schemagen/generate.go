@@ -56,6 +56,7 @@ func (d document) generate(w words) (*jsonschema.Schema, error) {
 	}
 	defaults(types, reflect.ValueOf(d.resolved))
 	s.Title = d.title
+	s.PatternProperties = map[string]*jsonschema.Schema{"^x-": {Description: "Fields that begin with x- are ignored. Anchors can stand in them."}}
 	maps.Copy(s.Definitions, used(s))
 	return s, nil
 }

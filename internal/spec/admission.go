@@ -43,21 +43,23 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 	}
 	agents = map[string]OfferedAgent{}
 	for _, name := range t.AgentNames() {
-		digests := map[Digest]string{}
 		for _, o := range live {
 			if a, ok := o.Agents[name]; ok {
-				digests[a.Digest] = o.Worker
 				agents[name] = a
 			}
 		}
-		switch len(digests) {
-		case 0:
+		if _, ok := agents[name]; !ok {
 			lacks = append(lacks, lackf("start a worker whose worker file defines it, or use another agent in the team file", "no worker has agent %q of persona %s; available: %s",
 				name, strings.Join(t.personasOf(name), ", "), offered(live)))
-		case 1:
-		default:
-			lacks = append(lacks, lackf("give them the same worker file", "agent %q has different definitions in workers %s",
-				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
+		}
+	}
+	for _, d := range differences(live) {
+		_, used := agents[d.Agent]
+		if d.Check != "" {
+			used = slices.Contains(t.CheckUses(), d.CheckUse)
+		}
+		if used {
+			lacks = append(lacks, d.lack())
 		}
 	}
 	lacks = append(lacks, t.fallbackLacks(live, agents)...)
@@ -76,6 +78,58 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 		}
 	}
 	return agents, lacks
+}
+
+// Differences lists the agents and checks that live workers define differently: what a session gets would
+// depend on which of them works.
+func Differences(offers []Offer, now time.Time) (lacks []Lack) {
+	for _, d := range differences(slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })) {
+		if lack := d.lack(); !slices.Contains(lacks, lack) { // a check counts with each agent
+			lacks = append(lacks, lack)
+		}
+	}
+	return lacks
+}
+
+// difference is an agent, or a check that workers of one agent have, with more than one definition.
+type difference struct {
+	CheckUse
+	// workers are one of each definition.
+	workers []string
+}
+
+func (d difference) lack() Lack {
+	what := fmt.Sprintf("agent %q", d.Agent)
+	if d.Check != "" {
+		what = fmt.Sprintf("check %q", d.Check)
+	}
+	return lackf("give them the same worker file", "%s has different definitions in workers %s", what, strings.Join(d.workers, " and "))
+}
+
+// differences compares the definitions in the offers.
+func differences(live []Offer) (found []difference) {
+	workers := map[CheckUse]map[Digest]string{}
+	add := func(of CheckUse, digest Digest, worker string) {
+		if workers[of] == nil {
+			workers[of] = map[Digest]string{}
+		}
+		workers[of][digest] = worker
+	}
+	for _, o := range live {
+		for agent, a := range o.Agents {
+			add(CheckUse{Agent: agent}, a.Digest, o.Worker)
+			for check, digest := range o.Checks {
+				add(CheckUse{Check: check, Agent: agent}, digest, o.Worker)
+			}
+		}
+	}
+	for of, digests := range workers {
+		if len(digests) > 1 {
+			found = append(found, difference{of, slices.Sorted(maps.Values(digests))})
+		}
+	}
+	slices.SortFunc(found, func(a, b difference) int { return strings.Compare(a.Check+"/"+a.Agent, b.Check+"/"+b.Agent) })
+	return found
 }
 
 // Unpriced lists those of the agents without prices for which the team's budgets need prices.

@@ -80,6 +80,15 @@ func TestAdmissible(t *testing.T) {
 	require.Equal(t, []string{`no worker with agent "y" has check "test"; define it in that worker's file`}, faults)
 	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build", "test"), offer("v", 0, "2")}, now)
 	require.Contains(t, faults[0], `agent "x" has different definitions in workers v and w`)
+
+	other := offer("v", 0, "1", "build", "test")
+	other.Checks["test"] = "weaker"
+	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build", "test"), other}, now)
+	require.Equal(t, []string{`check "test" has different definitions in workers v and w; give them the same worker file`}, faults)
+	require.Len(t, Differences([]Offer{offer("w", 0, "1", "build", "test"), other}, now), 1)
+	other.Agents = map[string]OfferedAgent{"z": {Digest: "1"}}
+	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build", "test"), other}, now)
+	require.Empty(t, faults, "a worker without the team's agents runs none of its checks")
 }
 
 func TestTicketsNeedAWorkerThatMakesThem(t *testing.T) {

@@ -106,6 +106,9 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 		}
 	}
 	_, lacks := t.Lacks(offers, now) // of a team that is none: a worker at all
+	if t.Name == "" {
+		lacks = append(lacks, spec.Differences(offers, now)...)
+	}
 	doc.Missing = append(doc.Missing, lacks...)
 	if conn == nil {
 		return doc, nil

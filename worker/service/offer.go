@@ -46,6 +46,18 @@ func (p *publishedOffer) publish(ctx context.Context) error {
 	return nil
 }
 
+// compare warns if another live worker of the store defines an agent or a check differently.
+func (p *publishedOffer) compare(ctx context.Context) {
+	offers, err := p.store.Offers(ctx)
+	if err != nil {
+		p.logger.Warn("the offers of other workers cannot be read", "error", err)
+		return
+	}
+	for _, difference := range spec.Differences(offers, p.clock()) {
+		p.logger.Warn(difference.Message + "; sessions of a team that uses it are refused", "remedy", difference.Remedy)
+	}
+}
+
 // renew publishes the offer again and again until ctx ends.
 func (p *publishedOffer) renew(ctx context.Context) {
 	ticker := time.NewTicker(spec.OfferRenewal)

@@ -168,6 +168,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
+	w.offer.compare(ctx)
 	(&reclaimer{client: w.options.Client, namespace: w.options.Namespace, store: w.options.Store.ID(), identity: w.options.Identity, logger: w.options.Logger}).reclaim(ctx)
 	if err := w.start(polled); err != nil {
 		w.queues.retiring.Wait()
