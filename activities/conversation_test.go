@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/workdir"
@@ -206,7 +207,7 @@ func TestConversationThatCannotBeStoredStaysOnItsHost(t *testing.T) {
 		with func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error)
 	}{
 		"a secret": {"secret", func(d *desk, line string) func(context.Context, session.Job) (session.Outcome, error) {
-			d.agents.secrets = []string{"sk-very-secret-value"}
+			d.agents.secrets = secrets.New([]secrets.Secret{{Name: "KEY", Value: "sk-very-secret-value"}})
 			talk := d.talks(line, errCheck)
 			return func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				out, err := talk(ctx, job)

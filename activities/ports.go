@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -190,7 +191,7 @@ type Agents interface {
 	// Mask replaces every secret that the worker knows.
 	Mask(text string) string
 	// Secrets lists the values that no artifact may contain.
-	Secrets() []string
+	Secrets() *secrets.Set
 }
 
 // ProgramUsage reads the usage that agent programs have noted in their own files.

@@ -22,6 +22,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -49,7 +50,7 @@ type agents struct {
 	// breaker is how every agent's breaker is set.
 	breaker spec.Breaker
 	// secrets are what no artifact may hold.
-	secrets []string
+	secrets *secrets.Set
 	// reported is what a program's files tell of the call under way; nil: nothing.
 	reported *cost.Usage
 	// survives is why processes of an earlier attempt cannot be ended; nil: there are none.
@@ -126,7 +127,7 @@ func (a *agents) Forget(session.WorkDir) error {
 
 func (a *agents) Keep(string) []string    { return nil }
 func (a *agents) Mask(text string) string { return text }
-func (a *agents) Secrets() []string       { return a.secrets }
+func (a *agents) Secrets() *secrets.Set   { return a.secrets }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {

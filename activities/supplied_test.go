@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -92,7 +93,9 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 		},
 		"a secret": {
 			map[string]string{"a.txt": "key = " + secret},
-			func(d *desk, _ *activities.RoundInput) { d.agents.secrets = []string{secret} },
+			func(d *desk, _ *activities.RoundInput) {
+				d.agents.secrets = secrets.New([]secrets.Secret{{Name: "KEY", Value: secret}})
+			},
 			failures.InvalidOutput, "a.txt",
 		},
 		"it is not in the store": {

@@ -190,21 +190,21 @@ func New(cfg Config, opts Options) (*Set, error) {
 
 // readSecrets reads all values that have to be masked.
 func (s *Set) readSecrets() error {
-	var values []string
+	var known []secrets.Secret
 	for _, name := range s.config.secretNames() {
 		value := s.getenv(name)
-		values = append(values, value, strings.TrimSpace(value))
+		known = append(known, secrets.Secret{Name: name, Value: value}, secrets.Secret{Name: name, Value: strings.TrimSpace(value)})
 	}
 	for name, p := range s.config.Providers {
 		key, err := s.config.key(p, s.getenv)
 		s.keys[name] = providerKey{key, err}
-		values = append(values, key)
+		known = append(known, secrets.Secret{Name: "the key of provider " + name, Value: key})
 	}
 	added, err := s.readCredentials()
 	if err != nil {
 		return err
 	}
-	s.secrets = secrets.New(append(values, added...))
+	s.secrets = secrets.New(append(known, added...))
 	return nil
 }
 
@@ -352,6 +352,10 @@ func (s *Set) resolve(argv []string) []string {
 
 // warn logs what will probably not work.
 func (s *Set) warn(log *slog.Logger) {
+	for _, name := range s.secrets.Ordinary() {
+		log.Warn("a secret is an ordinary word or number: it is masked, and files that contain it are refused, wherever it stands", "secret", name,
+			"remedy", "use a longer value, or give it to agents in a variable whose name does not end in KEY, TOKEN, SECRET or PASSWORD")
+	}
 	for _, lack := range s.config.Shortages(s.getenv) {
 		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
 	}
@@ -397,8 +401,8 @@ func (s *Set) Breaker(agent string) spec.Breaker { return s.config.BreakerOf(age
 // Mask replaces every secret that the worker knows.
 func (s *Set) Mask(text string) string { return s.secrets.Mask(text) }
 
-// Secrets returns the values that no artifact may contain, sorted.
-func (s *Set) Secrets() []string { return s.secrets.Values() }
+// Secrets are those that no artifact may contain.
+func (s *Set) Secrets() *secrets.Set { return s.secrets }
 
 // Limits returns the worker file's limits, defaults filled in.
 func (s *Set) Limits() Limits { return s.config.Limits }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/egress"
 	"github.com/maestro-hive/maestro/internal/room"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -106,7 +107,7 @@ var trustVariables = []string{
 
 // readCredentials prepares the credentials for the proxies of rooms, and returns the values to
 // mask. One whose variable is not set is left out.
-func (s *Set) readCredentials() (values []string, err error) {
+func (s *Set) readCredentials() (found []secrets.Secret, err error) {
 	if len(s.config.Credentials) == 0 {
 		return nil, nil
 	}
@@ -121,7 +122,7 @@ func (s *Set) readCredentials() (values []string, err error) {
 			continue
 		}
 		name, value := c.header(secret)
-		hosts, values = append(hosts, host), append(values, value[strings.LastIndexByte(value, ' ')+1:])
+		hosts, found = append(hosts, host), append(found, secrets.Secret{Name: c.SecretEnv, Value: value[strings.LastIndexByte(value, ' ')+1:]})
 		s.egress.Credentials = append(s.egress.Credentials, egress.Credential{Host: host, Header: name, Value: value})
 	}
 	if len(hosts) == 0 {
@@ -136,7 +137,7 @@ func (s *Set) readCredentials() (values []string, err error) {
 		}
 	}
 	s.bundle = slices.Concat(bytes.TrimSpace(s.bundle), []byte("\n"), s.egress.Authority.PEM())
-	return values, nil
+	return found, nil
 }
 
 // trust has the programs of a room trust the proxy, if one of its hosts has a credential.

@@ -209,7 +209,7 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 			}
 		},
 	})
-	via.secrets = secrets.New(append(s.secrets.Values(), via.Token))
+	via.secrets = secrets.New(append(s.secrets.Secrets(), secrets.Secret{Name: "the gateway's token", Value: via.Token}))
 	return via
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -80,7 +81,7 @@ func TestKeysAreSecrets(t *testing.T) {
 	b.vars["MODEL"] = secret + "\n"
 	s := b.set(modelConfig(Provider{Format: wire.OpenAI, KeyEnv: "MODEL"}))
 	require.Equal(t, "it is ***.", s.Mask("it is "+secret+"."))
-	require.Contains(t, s.Secrets(), secret)
+	require.Contains(t, s.Secrets().Secrets(), secrets.Secret{Name: "MODEL", Value: secret})
 }
 
 // TestModelsAreFollowed looks at what a model does while it does it: a part of its

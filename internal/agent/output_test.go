@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/secrets"
 )
 
 func TestSecretsAreFoundByName(t *testing.T) {
@@ -18,7 +20,7 @@ func TestSecretsAreFoundByName(t *testing.T) {
 		Agents:  map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/true"}, Env: []string{"API_KEY", "PLAIN", "PIN_SECRET"}}},
 		Checks:  map[string]CheckDefinition{"c": {Argv: []string{"/bin/true"}, Env: []string{"MY_TOKEN"}}},
 	})
-	require.Equal(t, []string{"value-named", "value-of-api-key", "value-of-my-token"}, s.Secrets())
+	require.Equal(t, []secrets.Secret{{Name: "NAMED", Value: "value-named"}, {Name: "API_KEY", Value: "value-of-api-key"}, {Name: "MY_TOKEN", Value: "value-of-my-token"}}, s.Secrets().Secrets())
 	require.Equal(t, "*** *** *** value-plain 1234", s.Mask("value-of-api-key value-of-my-token value-named value-plain 1234"))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -281,4 +282,4 @@ func (instant) OfferedChecks() map[string]spec.Digest { return nil }
 func (instant) Isolation() spec.Isolation { return spec.Isolation{} }
 func (instant) Keep(string) []string      { return nil }
 func (instant) Mask(text string) string   { return text }
-func (instant) Secrets() []string         { return nil }
+func (instant) Secrets() *secrets.Set     { return nil }

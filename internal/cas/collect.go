@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: top.Root, files: files, secrets: secrets.New(req.Secrets), fixModes: true, clock: clock}
+	in := &ingestion{store: s, root: top.Root, files: files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true, clock: clock}
 	return in, in.run(ctx)
 }
 

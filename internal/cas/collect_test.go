@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -153,7 +154,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			c.make(t, dir)
 			// Over an empty tree, an upper directory is the whole tree.
 			for _, lower := range []spec.Digest{"", base} {
-				_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: []string{"", "hunter2hunter2"}})
+				_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}})})
 				var failure *failures.Failure
 				require.ErrorAs(t, err, &failure)
 				require.Equal(t, failures.InvalidOutput, failure.Category)
@@ -200,7 +201,7 @@ func TestSecretsAreFoundAcrossBuffers(t *testing.T) {
 		content := []byte(strings.Repeat("x", 3*buffer))
 		copy(content[at:], secret)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), content, 0o600))
-		_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"short one", secret}})
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "short one"}, {Name: "KEY", Value: secret}})})
 		var failure *failures.Failure
 		require.ErrorAs(t, err, &failure, at)
 	}
@@ -211,7 +212,7 @@ func TestAnUnchangedFileMayHoldWhatACollectedOneMayNot(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"cfg": "key=hunter2hunter2"})
 	writeTree(t, dir, map[string]string{"cfg": "key=hunter2hunter2"}) // written anew, the same
-	_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"hunter2hunter2"}})
+	_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "hunter2hunter2"}})})
 	require.NoError(t, err)
 }
 

@@ -231,8 +231,8 @@ func (in *ingestion) storeSmall(ctx context.Context, src io.Reader, size int64, 
 	if e.SHA256 == f.before().SHA256 {
 		return e, nil
 	}
-	if in.secrets.InBytes(data) {
-		return e, holdsSecret(f.path)
+	if name, found := in.secrets.Find(data); found {
+		return e, holdsSecret(f.path, name)
 	}
 	return e, in.blobs.Put(e.SHA256, data)
 }
@@ -270,13 +270,14 @@ func (in *ingestion) storeStream(ctx context.Context, src io.Reader, f *found) (
 		return e, err
 	}
 	e.SHA256 = digestFrom(h)
+	secret, found := scan.Found()
 	switch {
 	case e.SHA256 == f.before().SHA256:
 		return e, nil
 	case e.Size > limit:
 		return e, tooLarge(f.path, e.Size, limit)
-	case scan.Found():
-		return e, holdsSecret(f.path)
+	case found:
+		return e, holdsSecret(f.path, secret)
 	}
 	return e, temp.Add(e.SHA256)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas/castest"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -195,7 +196,7 @@ func TestAnUpperDirectoryOverAnotherTreeThanTheBase(t *testing.T) {
 	base := snapshot(t, s, map[string]string{"a": "1", "b": "1", "d/x": "1"})
 	lower := snapshot(t, s, map[string]string{"a": "2", "d/x": "1", "d/y": "1", "d/kept.tmp": "secret"})
 	dir := upper(t, map[string]string{"new.tmp": "1", "d/y": "2", ".gitignore": "*.tmp\n"}, []string{"d/x"}, nil)
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: []string{"secret"}})
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: "secret"}})})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a", "d/kept.tmp", "d/y"}, out.Changed)
 	require.Equal(t, []string{"b", "d/x"}, out.Deleted)

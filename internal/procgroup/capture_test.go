@@ -17,7 +17,7 @@ func TestSecretsAreMaskedAcrossPieces(t *testing.T) {
 	t.Parallel()
 	const hidden = "swordfish-0123456789"
 	for cut := range len(hidden) + 1 {
-		c := NewCapture(secrets.New([]string{hidden}), 1<<20)
+		c := NewCapture(secrets.New([]secrets.Secret{{Value: hidden}}), 1<<20)
 		for _, piece := range []string{"before " + hidden[:cut], hidden[cut:] + " after\n"} {
 			_, err := c.Stdout.Write([]byte(piece))
 			require.NoError(t, err)

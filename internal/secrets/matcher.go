@@ -24,7 +24,9 @@ const (
 // access, for any number of secrets. It is safe for concurrent use.
 type matcher struct {
 	patterns []pattern
-	root     *state
+	// names are those of the secrets of the patterns.
+	names []string
+	root  *state
 	// first has the bytes that a secret may begin with.
 	first [256]bool
 
@@ -35,8 +37,9 @@ type matcher struct {
 // state is a set of positions in patterns that the text so far has led to.
 type state struct {
 	positions []position
-	accepts   bool
-	next      [256]atomic.Pointer[state]
+	// accepts is the number, from 1, of a pattern that ends here; 0: none does.
+	accepts int32
+	next    [256]atomic.Pointer[state]
 }
 
 // noMatch is the state without transitions to others.
@@ -53,13 +56,13 @@ type position struct {
 	spelling, done uint8
 }
 
-func newMatcher(secrets []string) *matcher {
+func newMatcher(secrets []Secret) *matcher {
 	m := &matcher{states: map[string]*state{}}
 	var begin []position
 	for _, secret := range secrets {
-		for _, p := range patterns(secret) {
+		for _, p := range patterns(secret.Value) {
 			begin = append(begin, position{pattern: int32(len(m.patterns))}) //nolint:gosec // a worker has a few secrets
-			m.patterns = append(m.patterns, p)
+			m.patterns, m.names = append(m.patterns, p), append(m.names, secret.Name)
 		}
 	}
 	m.root = &state{positions: begin}
@@ -69,9 +72,9 @@ func newMatcher(secrets []string) *matcher {
 	return m
 }
 
-// match is the length of the longest secret at the beginning of data; 0 for none. more reports that
-// further data may make it longer.
-func (m *matcher) match(data []byte) (length int, more bool) {
+// match is the length of the longest secret at the beginning of data, and its name; 0 for none. more
+// reports that further data may make it longer.
+func (m *matcher) match(data []byte) (length int, name string, more bool) {
 	s := m.root
 	for i, c := range data {
 		next := s.next[c].Load()
@@ -79,23 +82,23 @@ func (m *matcher) match(data []byte) (length int, more bool) {
 			next = m.step(s, c)
 		}
 		if next == noMatch {
-			return length, false
+			return length, name, false
 		}
-		if next.accepts {
-			length = i + 1
+		if next.accepts != 0 {
+			length, name = i+1, m.names[next.accepts-1]
 		}
 		s = next
 	}
-	return length, len(data) > 0 && len(s.positions) > 0
+	return length, name, len(data) > 0 && len(s.positions) > 0
 }
 
 // step is the state that a byte leads to.
 func (m *matcher) step(s *state, c byte) *state {
 	var positions []position
-	accepts := false
+	accepts := int32(0)
 	add := func(p position) {
 		if int(p.at) == len(m.patterns[p.pattern].text) {
-			accepts = true
+			accepts = p.pattern + 1
 			return
 		}
 		positions = append(positions, p)
@@ -103,11 +106,11 @@ func (m *matcher) step(s *state, c byte) *state {
 	for _, p := range s.positions {
 		m.follow(p, c, add)
 	}
-	if len(positions) == 0 && !accepts {
+	if len(positions) == 0 && accepts == 0 {
 		s.next[c].Store(noMatch)
 		return noMatch
 	}
-	key := make([]byte, 0, 12*len(positions)+1)
+	key := make([]byte, 0, 12*len(positions)+4)
 	slices.SortFunc(positions, comparePositions)
 	positions = slices.Compact(positions)
 	for _, p := range positions {
@@ -115,9 +118,7 @@ func (m *matcher) step(s *state, c byte) *state {
 		key = binary.BigEndian.AppendUint32(key, uint32(p.at))      //nolint:gosec // not negative
 		key = append(key, p.backslashes, p.breaks, p.spelling, p.done)
 	}
-	if accepts {
-		key = append(key, 1)
-	}
+	key = binary.BigEndian.AppendUint32(key, uint32(accepts)) //nolint:gosec // not negative
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next, known := m.states[string(key)]

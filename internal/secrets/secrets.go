@@ -18,42 +18,74 @@ const (
 	Masked = "***"
 )
 
+// Secret is a value, and where it comes from: a variable or a file.
+type Secret struct{ Name, Value string }
+
 // Set is a set of secrets. It is safe for concurrent use.
 type Set struct {
-	values  []string
+	secrets []Secret
 	matcher *matcher
 }
 
-// New makes a set of the values that are at least 8 bytes long: shorter ones are not secrets. The
-// long lines of a value of several lines, like a key in PEM, are also secrets.
-func New(values []string) *Set {
+// New makes a set of the secrets whose values are at least 8 bytes long: shorter ones are not secrets.
+// The long lines of a value of several lines, like a key in PEM, are also secrets. Of several secrets
+// with one value, the first gives it its name.
+func New(secrets []Secret) *Set {
 	s := &Set{}
-	var all []string
-	for _, v := range values {
-		if len(v) < minLength {
+	var all []Secret
+	for _, secret := range secrets {
+		if len(secret.Value) < minLength {
 			continue
 		}
-		s.values = append(s.values, v)
-		all = append(all, v)
-		if !strings.Contains(v, "\n") {
+		s.secrets = append(s.secrets, secret)
+		all = append(all, secret)
+		if !strings.Contains(secret.Value, "\n") {
 			continue
 		}
-		for line := range strings.Lines(v) {
+		for line := range strings.Lines(secret.Value) {
 			line = strings.TrimSpace(line)
 			if len(line) >= minLine && !strings.HasPrefix(line, "-----") {
-				all = append(all, line)
+				all = append(all, Secret{secret.Name, line})
 			}
 		}
 	}
-	slices.Sort(s.values)
-	s.values = slices.Compact(s.values)
-	slices.Sort(all)
-	s.matcher = newMatcher(slices.Compact(all))
+	s.matcher = newMatcher(distinct(all))
+	s.secrets = distinct(s.secrets)
 	return s
 }
 
-// Values lists the secrets as they are, sorted.
-func (s *Set) Values() []string { return slices.Clone(s.values) }
+// distinct sorts secrets by value, and keeps the first of each value.
+func distinct(secrets []Secret) []Secret {
+	slices.SortStableFunc(secrets, func(a, b Secret) int { return strings.Compare(a.Value, b.Value) })
+	return slices.CompactFunc(secrets, func(a, b Secret) bool { return a.Value == b.Value })
+}
+
+// Secrets lists the secrets, sorted by value.
+func (s *Set) Secrets() []Secret { return slices.Clone(s.secrets) }
+
+// Ordinary lists the names of secrets whose values people use as words, like postgres or 12345678:
+// they are masked wherever the word stands.
+func (s *Set) Ordinary() (names []string) {
+	for _, secret := range s.secrets {
+		if isOrdinary(secret.Value) {
+			names = append(names, secret.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// longestWord is the length from which a value of letters is not taken for a word.
+const longestWord = 16
+
+// isOrdinary reports whether a value is a word in a usual case, with or without digits after it, or a
+// number.
+func isOrdinary(value string) bool {
+	word := strings.TrimRight(value, "0123456789")
+	lower := strings.ToLower(word)
+	isWord := word == lower || word == strings.ToUpper(word) || word[1:] == lower[1:]
+	return len(value) < longestWord && isWord && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz-_. ") == ""
+}
 
 // Mask replaces every secret in the text by [Masked].
 func (s *Set) Mask(text string) string {
@@ -66,11 +98,12 @@ func (s *Set) Mask(text string) string {
 
 // In reports whether the text has a secret in it.
 func (s *Set) In(text string) bool {
-	return len(s.values) > 0 && s.InBytes([]byte(text))
+	_, found := s.Find([]byte(text))
+	return found
 }
 
-// InBytes is In of a text in bytes.
-func (s *Set) InBytes(text []byte) bool {
+// Find returns the name of a secret that the text has in it.
+func (s *Set) Find(text []byte) (name string, found bool) {
 	scanner := s.Scanner()
 	_, _ = scanner.Write(text)
 	return scanner.Found()
@@ -85,7 +118,7 @@ func (s *Set) scan(out, data []byte, last bool) (masked, rest []byte) {
 			i++
 			continue
 		}
-		n, more := s.matcher.match(data[i:])
+		n, _, more := s.matcher.match(data[i:])
 		switch {
 		case more && !last:
 			return append(out, data[plain:i]...), data[i:]
@@ -127,19 +160,20 @@ func (s *Stream) End() []byte {
 type Scanner struct {
 	set   *Set
 	rest  []byte
+	name  string
 	found bool
 }
 
 // Scanner returns one that has seen nothing yet.
 func (s *Set) Scanner() *Scanner { return &Scanner{set: s} }
 
-// Found reports whether a secret has been written.
-func (s *Scanner) Found() bool { return s.found }
+// Found reports whether a secret has been written, and the name of the first.
+func (s *Scanner) Found() (name string, found bool) { return s.name, s.found }
 
 // Write never fails.
 func (s *Scanner) Write(data []byte) (int, error) {
 	n, first := len(data), &s.set.matcher.first
-	if len(s.set.values) == 0 {
+	if len(s.set.secrets) == 0 {
 		return n, nil
 	}
 	if len(s.rest) > 0 {
@@ -150,8 +184,8 @@ func (s *Scanner) Write(data []byte) (int, error) {
 		if !first[data[i]] {
 			continue
 		}
-		length, more := s.set.matcher.match(data[i:])
-		s.found = length > 0
+		length, name, more := s.set.matcher.match(data[i:])
+		s.name, s.found = name, length > 0
 		if more {
 			pending = min(pending, i)
 		}

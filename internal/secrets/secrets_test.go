@@ -129,7 +129,7 @@ func TestNoEncodingShowsASecret(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
 		secret := randomSecret(r)
-		m := New([]string{"another-secret", secret})
+		m := of("another-secret", secret)
 		for name, encode := range encodings {
 			if name == "JSON ASCII" && strings.ContainsFunc(secret, func(c rune) bool { return c > 0xFFFF }) {
 				continue // each half of the character is escaped twice
@@ -162,13 +162,13 @@ func TestWhatBashQuotesIsMasked(t *testing.T) {
 		secret := randomSecret(r)
 		out, err := exec.Command(bash, "-c", `printf '%q\n' "$1"; printf '%s\n' "${1@Q}"; printf %s "$1" | base64`, "bash", secret).Output()
 		require.NoError(t, err)
-		require.Equal(t, 3, strings.Count(New([]string{secret}).Mask(string(out)), Masked), "%q: %s", secret, out)
+		require.Equal(t, 3, strings.Count(of(secret).Mask(string(out)), Masked), "%q: %s", secret, out)
 	}
 }
 
 func TestMaskingLeavesOtherTextsAlone(t *testing.T) {
 	t.Parallel()
-	m := New([]string{"sk-0123456789abcdef", "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END KEY-----\n"})
+	m := of("sk-0123456789abcdef", "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END KEY-----\n")
 	for in, want := range map[string]string{
 		`C:\\path\n "quoted" %41%42 \u0041 -----BEGIN KEY----- short`: "",
 		"a line MIIEvQIBADANBgkqhkiG alone":                           "a line *** alone",
@@ -182,10 +182,41 @@ func TestMaskingLeavesOtherTextsAlone(t *testing.T) {
 	}
 }
 
+// of is the set of values without names.
+func of(values ...string) *Set {
+	var all []Secret
+	for _, v := range values {
+		all = append(all, Secret{Value: v})
+	}
+	return New(all)
+}
+
+func TestTheNameOfASecretThatIsFound(t *testing.T) {
+	t.Parallel()
+	m := New([]Secret{{"DB_PASSWORD", "postgres"}, {"API_KEY", "sk-0123456789"}, {"SECOND", "sk-0123456789"}})
+	for text, want := range map[string]string{
+		"image: postgres": "DB_PASSWORD", "c2stMDEyMzQ1Njc4OQ==": "API_KEY", "nothing": "",
+	} {
+		name, found := m.Find([]byte(text))
+		require.Equal(t, want, name, text)
+		require.Equal(t, want != "", found, text)
+	}
+}
+
+func TestWordsThatAreSecrets(t *testing.T) {
+	t.Parallel()
+	for value, ordinary := range map[string]bool{
+		"postgres": true, "Password1": true, "CHANGE-ME": true, "12345678": true, "correct horse": true,
+		"sk-0123456789abcdef": false, "k3jH8sQ2": false, "hFkeLsoPqmZ": false, "abcdefghijklmnopqrstuvwxyz": false,
+	} {
+		require.Equal(t, ordinary, New([]Secret{{"X", value}}).Ordinary() != nil, value)
+	}
+}
+
 func TestMask(t *testing.T) {
 	t.Parallel()
-	m := New([]string{"short", "", "longsecret", "longsecret-and-more", "two\nlines\"quoted"})
-	require.Equal(t, []string{"longsecret", "longsecret-and-more", "two\nlines\"quoted"}, m.Values())
+	m := of("short", "", "longsecret", "longsecret-and-more", "two\nlines\"quoted")
+	require.Equal(t, []Secret{{Value: "longsecret"}, {Value: "longsecret-and-more"}, {Value: "two\nlines\"quoted"}}, m.Secrets())
 	for in, want := range map[string]string{
 		"short stays":                   "short stays",
 		"longsecret":                    "***",
@@ -205,7 +236,7 @@ func FuzzMask(f *testing.F) {
 	f.Add("an sk-12345678 and sk-123456789", "sk-12345678", "sk-1234567890", uint8(5))
 	f.Add("aaaaaaaaaaaaaaaaab", "aaaaaaaaab", "aaaaaaaa", uint8(1))
 	f.Fuzz(func(t *testing.T, text, first, second string, size uint8) {
-		m := New([]string{first, second})
+		m := of(first, second)
 		s := m.Stream()
 		var got []byte
 		for rest := text; rest != ""; {
@@ -225,7 +256,7 @@ func BenchmarkMask(b *testing.B) {
 	for range 50 {
 		secrets = append(secrets, randomSecret(r))
 	}
-	m := New(secrets)
+	m := of(secrets...)
 	line := "2026-01-02T03:04:05Z INFO built internal/agent/mask.go in 12.5ms, 3 of 40 tests: {\"ok\": true, \"path\": \"a\\\\b\"}\n"
 	for name, text := range map[string]string{
 		"log":         strings.Repeat(line, 10_000),

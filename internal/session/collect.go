@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -23,8 +24,8 @@ type Collect struct {
 	// On is then a delta to which the changes are added.
 	Only []string
 	On   spec.Digest
-	// Secrets lists values that no collected file may contain.
-	Secrets []string
+	// Secrets are those that no collected file may contain; nil: there are none.
+	Secrets *secrets.Set
 	// Unseen: the directory has files of a person that were never collected. Every file that the
 	// base does not have is read, even if the store has cached data of the directory.
 	Unseen bool

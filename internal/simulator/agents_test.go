@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -119,7 +120,7 @@ func (a agents) Offered(name string) spec.OfferedAgent { return a.p.world.offere
 func (a agents) Keep(string) []string                  { return nil }
 func (a agents) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
 func (a agents) Mask(text string) string               { return text }
-func (a agents) Secrets() []string                     { return nil }
+func (a agents) Secrets() *secrets.Set                 { return nil }
 
 func (w *world) offered(name string) spec.OfferedAgent {
 	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}

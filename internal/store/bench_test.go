@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -110,7 +111,7 @@ func BenchmarkTree(b *testing.B) {
 	measure("MaterialiseAgain", nil, fill)
 	collect := func(want int) func(b *testing.B) {
 		return func(b *testing.B) {
-			out, err := s.Content.Collect(ctx, session.Collect{Base: manifest, Dir: work, Secrets: []string{"a secret value"}})
+			out, err := s.Content.Collect(ctx, session.Collect{Base: manifest, Dir: work, Secrets: secrets.New([]secrets.Secret{{Value: "a secret value"}})})
 			require.NoError(b, err)
 			require.Len(b, out.Changed, want)
 		}

@@ -3,6 +3,8 @@ package service
 import (
 	"slices"
 	"sync/atomic"
+
+	"github.com/maestro-hive/maestro/internal/secrets"
 )
 
 // masks are the agents whose secrets are masked, newest first. Only the main loop adds to
@@ -20,12 +22,12 @@ func (m *masks) Mask(text string) string {
 // add adds the secrets of new agents. Agents before them are kept if they have other
 // secrets: running work may still contain these.
 func (m *masks) add(newest Agents) {
-	all, known := []Agents{newest}, newest.Secrets()
+	all, known := []Agents{newest}, newest.Secrets().Secrets()
 	if before := m.agents.Load(); before != nil {
 		for _, a := range *before {
-			secrets := a.Secrets()
-			if slices.ContainsFunc(secrets, func(s string) bool { return !slices.Contains(known, s) }) {
-				all, known = append(all, a), append(known, secrets...)
+			older := a.Secrets().Secrets()
+			if slices.ContainsFunc(older, func(s secrets.Secret) bool { return !slices.Contains(known, s) }) {
+				all, known = append(all, a), append(known, older...)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (p *publishedOffer) compare(ctx context.Context) {
 		return
 	}
 	for _, difference := range spec.Differences(offers, p.clock()) {
-		p.logger.Warn(difference.Message + "; sessions of a team that uses it are refused", "remedy", difference.Remedy)
+		p.logger.Warn(difference.Message+"; sessions of a team that uses it are refused", "remedy", difference.Remedy)
 	}
 }
 
