@@ -118,7 +118,7 @@ func (m *matcher) step(s *state, c byte) *state {
 		key = binary.BigEndian.AppendUint32(key, uint32(p.at))      //nolint:gosec // not negative
 		key = append(key, p.backslashes, p.breaks, p.spelling, p.done)
 	}
-	key = binary.BigEndian.AppendUint32(key, uint32(accepts)) //nolint:gosec // not negative
+	key = binary.BigEndian.AppendUint32(key, uint32(accepts))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next, known := m.states[string(key)]
