@@ -56,7 +56,6 @@ type plane struct {
 	resumed    []control.Resume
 	forks      []control.Fork
 	days       []control.Day
-	views      []control.SavedView
 	open       control.Budgets
 	examined   control.Examination
 	// settled are the calls that were, and as what.
@@ -71,7 +70,7 @@ type plane struct {
 }
 
 func (p *plane) operations() Operations {
-	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Views: fakeViews{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}}
+	return Operations{Sessions: fakeSessions{p}, Requests: fakeRequests{p}, Money: fakeMoney{p}, Pool: fakePool{p}, Reviews: fakeReviews{p}, Attempts: fakeAttempts{p}, Audit: fakeAudit{p}, Checkpoints: fakeCheckpoints{p}, Starts: fakeStarts{p}, Teams: fakeTeams{p}, Health: fakeHealth{p}, Alerts: fakeAlerts{p}, Hooks: fakeHooks{p}}
 }
 
 type (
@@ -86,7 +85,6 @@ type (
 	fakeStarts      struct{ *plane }
 	fakeTeams       struct{ *plane }
 	fakeHealth      struct{ *plane }
-	fakeViews       struct{ *plane }
 	fakeAlerts      struct{ *plane }
 	fakeHooks       struct{ *plane }
 )
@@ -137,18 +135,6 @@ func (c conflict) As(target any) bool {
 		*e = &control.Error{Kind: control.Conflict}
 	}
 	return ok
-}
-
-func (f fakeViews) List(context.Context) ([]control.SavedView, error) { return f.views, nil }
-
-func (f fakeViews) Save(_ context.Context, v control.SavedView) error {
-	f.views = append(f.views, v)
-	return nil
-}
-
-func (f fakeViews) Remove(_ context.Context, name string) error {
-	f.views = slices.DeleteFunc(f.views, func(v control.SavedView) bool { return v.Name == name })
-	return nil
 }
 
 func (f fakeSessions) Statistics(_ context.Context, by []string, _ index.Filter) ([]index.Statistic, error) {
@@ -440,7 +426,6 @@ func samplePlane() *plane {
 	sampleMoney(p)
 	p.alerts = sampleAlerts()
 	p.hooks = []access.Hook{{Name: "gh", Kind: access.HookGitHub, Team: "web", By: "ann@<b>", CreatedAt: old}, {Name: "tickets", Kind: access.HookGeneric, Team: "web", Directory: "site", By: "ann", CreatedAt: old}}
-	p.views = []control.SavedView{{Name: "Web, a week", Query: "by=model&since=7d&team=web"}}
 	return p
 }
 

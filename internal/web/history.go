@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -30,13 +31,8 @@ type historyPage struct {
 	// By is the key of Rows; Groups are the keys that there are.
 	By     string
 	Groups []string
-	// Views are the person's, and Query is the filter that can be kept as one.
-	Views []control.SavedView
-	Query string
-	Said  string
-	// MayKeep: the person who looks may keep views.
-	MayKeep bool
-	CSRF    string
+	// filter is the page's own query.
+	filter url.Values
 }
 
 // historyGroups are the keys that the work of assignments is grouped by.
@@ -90,7 +86,7 @@ type HistoryBar struct {
 
 // With is the address of this page with another value of a filter.
 func (p historyPage) With(name, value string) string {
-	q, _ := url.ParseQuery(p.Query) // made by this page
+	q := maps.Clone(p.filter)
 	q.Set(name, value)
 	return "/history?" + q.Encode()
 }
@@ -103,13 +99,12 @@ func (p *historyPage) filters(q url.Values, now time.Time) (index.Filter, error)
 	if by := q.Get("by"); slices.Contains(historyGroups, by) {
 		p.By = by
 	}
-	kept := url.Values{}
+	p.filter = url.Values{}
 	for name, value := range map[string]string{"team": p.Team, "text": p.Text, "label": p.Label, "since": p.Since, "by": p.By} {
 		if value != "" {
-			kept.Set(name, value)
+			p.filter.Set(name, value)
 		}
 	}
-	p.Query = kept.Encode()
 	f := index.Filter{Text: p.Text}
 	if p.Team != "" {
 		f.Teams = []string{p.Team}
@@ -129,7 +124,7 @@ func (p *historyPage) filters(q url.Values, now time.Time) (index.Filter, error)
 
 func (s *site) history(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
-	content := historyPage{Said: said(r), CSRF: s.csrf(ctx), MayKeep: !readOnly(ctx)}
+	content := historyPage{}
 	f, err := content.filters(r.URL.Query(), s.Now())
 	if err != nil {
 		s.failed(w, r, err, "/history")
@@ -149,7 +144,6 @@ func (s *site) history(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	content.draw()
-	content.Views, _ = s.Views.List(ctx) // the page has the rest
 	s.show(w, r, http.StatusOK, page{View: "history", Title: "History", Tab: "history", Content: content})
 }
 
@@ -232,31 +226,4 @@ func (p *historyPage) draw() {
 			p.Outcomes = append(p.Outcomes, bar)
 		}
 	}
-}
-
-// readOnly reports whether this server changes nothing.
-func readOnly(ctx context.Context) bool {
-	a, _ := access.Of(ctx)
-	return a.ReadOnly
-}
-
-// keepView is the form that keeps the filter of the page under a name, or removes one.
-func (s *site) keepView(w http.ResponseWriter, r *http.Request) {
-	query, err := url.ParseQuery(r.PostFormValue("query"))
-	what, back := "kept", "/history"
-	switch {
-	case err != nil:
-		s.problem(w, r, problem{Status: http.StatusUnprocessableEntity, Title: "Please correct the input", Text: "the filter cannot be read", Back: back})
-		return
-	case r.PostFormValue("remove") != "":
-		what, err = "removed", s.Views.Remove(r.Context(), r.PostFormValue("remove"))
-	default:
-		back += "?" + query.Encode()
-		err = s.Views.Save(r.Context(), control.SavedView{Name: r.PostFormValue("name"), Query: query.Encode()})
-	}
-	if err != nil {
-		s.failed(w, r, err, "/history")
-		return
-	}
-	done(w, r, back, what, "")
 }

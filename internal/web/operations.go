@@ -29,7 +29,6 @@ type Operations struct {
 	Starts      Starts
 	Teams       Teams
 	Health      Health
-	Views       Views
 	Alerts      Alerts
 	Hooks       Hooks
 }
@@ -71,13 +70,6 @@ type Pool interface {
 type Health interface {
 	Examine(ctx context.Context, again bool) (control.Examination, error)
 	Size(context.Context) (control.StoreSize, error)
-}
-
-// Views are the filters that a person has kept.
-type Views interface {
-	List(context.Context) ([]control.SavedView, error)
-	Save(context.Context, control.SavedView) error
-	Remove(ctx context.Context, name string) error
 }
 
 // Alerts lists alerts, and changes the alert rules of the store.
@@ -127,7 +119,7 @@ type Teams interface {
 func NewOperations(base *control.Base, health *control.Health) Operations {
 	return Operations{
 		Sessions: control.Sessions{Base: base}, Requests: control.Requests{Base: base}, Money: control.Money{Base: base}, Pool: control.Pool{Base: base}, Reviews: control.Reviews{Base: base}, Attempts: control.Attempts{Base: base}, Audit: base.Audit,
-		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Views: control.Views{Base: base}, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
+		Checkpoints: control.Checkpoints{Base: base}, Starts: control.Starts{Base: base}, Teams: control.Teams{Base: base}, Health: health, Alerts: control.Alerts{Base: base}, Hooks: control.Hooks{Base: base},
 	}
 }
 

@@ -162,13 +162,6 @@ func TestHistoryAddsUp(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, bad.StatusCode)
 	_, text = visit(t, server.URL+"/history?label=area%3Dweb&by=agent")
 	says(t, text, `href="/history?by=model&amp;label=area%3Dweb&amp;since=30d"`)
-	_, text = visit(t, server.URL+"/history?by=agent&team=web")
-	require.Contains(t, text, `href="/history?by=model&amp;since=7d&amp;team=web" data-key="view-Web, a week"`)
-	answer := post(t, server.URL+"/history/views", url.Values{"name": {"mine"}, "query": {"team=web&by=agent"}})
-	require.Equal(t, "/history?by=agent&said=kept&team=web", answer.Header.Get("Location"))
-	require.Equal(t, control.SavedView{Name: "mine", Query: "by=agent&team=web"}, p.views[1])
-	require.Equal(t, "/history?said=removed", post(t, server.URL+"/history/views", url.Values{"remove": {"mine"}}).Header.Get("Location"))
-	require.Len(t, p.views, 1)
 }
 
 func TestTwoSessionsAreShownSideBySide(t *testing.T) {

@@ -53,7 +53,6 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("GET /register-team", s.register)
 	mux.HandleFunc("POST /register-team", s.registerNow)
 	mux.HandleFunc("GET /history", s.history)
-	mux.HandleFunc("POST /history/views", s.keepView)
 	mux.HandleFunc("GET /compare", s.beside)
 	mux.HandleFunc("GET /operate", s.operate)
 	mux.HandleFunc("GET /audit", s.audit)
