@@ -35,7 +35,7 @@ const (
 	// Operate starts, cancels, resumes and forks sessions, answers requests for help, raises
 	// and settles budgets, and trips and resets breakers.
 	Operate Permission = "operate"
-	// Admin registers teams, which decides what others run, manages tokens and alert rules, and
+	// Admin registers teams, which decides what others run, manages tokens, and
 	// reads the audit log.
 	Admin Permission = "administer"
 )

@@ -36,8 +36,6 @@ type Feed struct {
 
 	mu        sync.Mutex
 	followers int
-	// alerts counts the changes of the alerts of the store.
-	alerts int64
 	// first wakes Run at the first follower, changed wakes all followers.
 	first, changed chan struct{}
 }
@@ -52,7 +50,6 @@ func (f *Feed) Run(ctx context.Context) {
 	ticker := time.NewTicker(feedPause)
 	defer ticker.Stop()
 	var told index.Position
-	raised := f.raised()
 	for {
 		if f.count(0) == 0 {
 			select {
@@ -70,10 +67,8 @@ func (f *Feed) Run(ctx context.Context) {
 		if changed {
 			told = done.Position
 		}
-		at := f.raised()
-		if alerts := !at.Equal(raised); alerts || changed {
-			raised = at
-			f.wake(alerts)
+		if changed {
+			f.wake()
 		}
 		select {
 		case <-ctx.Done():
@@ -91,39 +86,24 @@ func (f *Feed) count(by int) int {
 	return f.followers
 }
 
-// raised is the time of the last change of the store's alerts; zero: there are none.
-func (f *Feed) raised() time.Time {
-	alerts := Alerts{f.Base}
-	key, err := alerts.alertsKey("raised")
-	if err != nil {
-		return time.Time{}
-	}
-	at, _ := f.Store.Storage().ModTime(key) // zero until it can be read
-	return at
-}
-
-// wake wakes followers after a change of the store's alerts or of sessions.
-func (f *Feed) wake(alerts bool) {
+// wake wakes followers after a change of sessions.
+func (f *Feed) wake() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if alerts {
-		f.alerts++
-	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// next is a channel that is closed at the next change after the given number of changes of the
-// store's alerts.
-func (f *Feed) next() (woken <-chan struct{}, alerts int64) {
+// next is a channel that is closed at the next change.
+func (f *Feed) next() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.changed, f.alerts
+	return f.changed
 }
 
 // Follow yields the changes after a position. If the position is empty or no longer valid, the
-// first change is one of all sessions; so is a change of the alerts of the store. Only sessions
-// that the caller may view are yielded; if one is named, only that one.
+// first change is one of all sessions. Only sessions that the caller may view are yielded; if one is
+// named, only that one.
 func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		if f.count(1) == 1 {
@@ -134,18 +114,13 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 		}
 		defer f.count(-1)
 		at := parsePosition(after)
-		_, known := f.next()
 		for {
-			woken, alerts := f.next()
+			woken := f.next()
 			changes, now, err := f.Index.Changes(ctx, f.Namespace, at)
 			if errors.Is(err, index.ErrReset) {
 				err = nil
 				changes = []index.Change{{Sequence: now.Sequence}} // all may have changed
 			}
-			if alerts != known && only == "" {
-				changes = append(changes, index.Change{Sequence: now.Sequence})
-			}
-			known = alerts
 			if err != nil {
 				yield(Change{}, err)
 				return

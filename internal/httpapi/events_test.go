@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -102,17 +101,4 @@ func TestEventsOfOtherTeamsAreNotTold(t *testing.T) {
 	h.session("theirs", "api", time.Now(), nil)
 	h.session("mine", "web", time.Now(), nil)
 	require.JSONEq(t, `{"session":"mine"}`, receive(t, events).data)
-}
-
-func TestAnAlertOfTheStoreIsAnEvent(t *testing.T) {
-	t.Parallel()
-	h := newService(t)
-	events := h.follow("")
-	require.JSONEq(t, `{"session":""}`, receive(t, events).data)
-	alerts, ctx := control.Alerts{Base: h.base}, access.With(t.Context(), h.actor)
-	_, err := alerts.Add(ctx, "breaker_open=any")
-	require.NoError(t, err)
-	require.NoError(t, h.base.Store.PutBreaker(ctx, session.BreakerStatus{Name: "claude", State: session.BreakerIsOpen, Revision: 1, Since: time.Unix(1, 0)}))
-	require.NoError(t, alerts.Evaluate(ctx))
-	require.JSONEq(t, `{"session":""}`, receive(t, events).data)
 }

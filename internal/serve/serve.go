@@ -33,9 +33,6 @@ const (
 	firstDial = 3 * time.Second
 	// sweepPause is between removals of answers that need not be kept any more.
 	sweepPause = time.Hour
-	// alertPause is between evaluations of the store's alert rules, and alertLimit bounds one.
-	alertPause = 10 * time.Second
-	alertLimit = time.Minute
 	// healthPath answers who is not signed in.
 	healthPath = "/healthz"
 )
@@ -110,9 +107,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	dialled := make(chan struct{})
 	go s.stayConnected(sync.OnceFunc(func() { close(dialled) }))
 	go s.sweep(base)
-	if !o.ReadOnly {
-		go s.evaluate(control.Alerts{Base: base})
-	}
 	select {
 	case <-dialled:
 	case <-time.After(firstDial):
@@ -197,20 +191,6 @@ func (s *Server) sweep(base *control.Base) {
 		if !s.wait(sweepPause) {
 			return
 		}
-	}
-}
-
-// evaluate raises the alerts of the store's rules.
-func (s *Server) evaluate(alerts control.Alerts) {
-	failing := false
-	for s.wait(alertPause) {
-		bounded, cancel := context.WithTimeout(s.life, alertLimit)
-		err := alerts.Evaluate(bounded)
-		cancel()
-		if err != nil && !failing && s.life.Err() == nil {
-			s.o.Log.Warn("alert rules of the store cannot be evaluated; they are tried again", "error", err)
-		}
-		failing = err != nil
 	}
 }
 

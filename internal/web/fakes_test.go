@@ -60,8 +60,7 @@ type plane struct {
 	examined   control.Examination
 	// settled are the calls that were, and as what.
 	settled []string
-	// alerts has the rules of the store.
-	alerts control.AlertList
+	alerts  control.AlertList
 	// noAlerts is why alerts cannot be read.
 	noAlerts error
 	// hooks are those that the person is an admin of, noHooks why they cannot be read.
@@ -277,21 +276,7 @@ func (f fakeCheckpoints) List(context.Context, string) (control.CheckpointList, 
 func (f fakeAlerts) List(context.Context) (control.AlertList, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return control.AlertList{Rules: slices.Clone(f.alerts.Rules), Alerts: f.alerts.Alerts}, f.noAlerts
-}
-
-func (f fakeAlerts) Add(_ context.Context, rule string) (control.AlertRule, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.alerts.Rules = append(f.alerts.Rules, control.AlertRule{Rule: rule})
-	return control.AlertRule{}, nil
-}
-
-func (f fakeAlerts) Remove(_ context.Context, rule string) (control.AlertRule, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.alerts.Rules = slices.DeleteFunc(f.alerts.Rules, func(r control.AlertRule) bool { return r.Rule == rule })
-	return control.AlertRule{}, nil
+	return control.AlertList{Alerts: f.alerts.Alerts}, f.noAlerts
 }
 
 func (f fakeHooks) List(context.Context) (control.HookList, error) {

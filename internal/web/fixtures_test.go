@@ -131,10 +131,8 @@ func sampleFiles() []diffview.Source {
 
 func sampleAlerts() control.AlertList {
 	return control.AlertList{
-		Rules: []control.AlertRule{{Rule: "breaker_open=any", By: "alice", At: ago(48 * time.Hour)}, {Rule: "day_cost_usd=100", By: "bob", At: ago(24 * time.Hour)}},
 		Alerts: []control.RaisedAlert{
 			{Session: "web-7", Team: "web-service", Alert: session.Alert{Rule: "waiting: 30m", Value: 1800, Threshold: 1800, Message: "request r-1 has waited for 30m; the threshold is 30m", Request: "r-1", At: ago(4 * time.Minute)}},
-			{Alert: session.Alert{Rule: "breaker_open=any", Value: 5, Threshold: 5, Message: "breaker claude is open: 5 consecutive failures", At: ago(time.Hour)}},
 		},
 	}
 }

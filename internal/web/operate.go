@@ -22,11 +22,6 @@ type operatePage struct {
 	workerpool.Roster
 	Breakers []BreakerView
 	Days     []DayView
-	// Rules are the alert rules of the store, and Alerts what they have raised.
-	Rules  []control.AlertRule
-	Alerts AlertsView
-	// MayRule: the person who looks may change the rules.
-	MayRule bool
 	// Hooks are those of teams that the person is an admin of; nil: of none.
 	Hooks *HooksView
 	Store *control.StoreSize
@@ -59,7 +54,6 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 		content.Trouble = append(content.Trouble, "Workers: "+err.Error())
 	}
 	content.readBudgets(ctx, s)
-	content.readAlerts(ctx, s)
 	content.readHooks(ctx, s)
 	content.readHealth(ctx, s)
 	breakers, err := s.Pool.Breakers(ctx)

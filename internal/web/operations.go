@@ -72,11 +72,9 @@ type Health interface {
 	Size(context.Context) (control.StoreSize, error)
 }
 
-// Alerts lists alerts, and changes the alert rules of the store.
+// Alerts lists the alerts of sessions.
 type Alerts interface {
 	List(context.Context) (control.AlertList, error)
-	Add(ctx context.Context, rule string) (control.AlertRule, error)
-	Remove(ctx context.Context, rule string) (control.AlertRule, error)
 }
 
 // Hooks lists the hooks of teams that the person is an admin of.

@@ -288,8 +288,6 @@ var saidTexts = map[string]string{
 	"examined":                    "Everything was examined again.",
 	"trip":                        "The breaker is open.",
 	"reset":                       "The breaker is closed.",
-	"rule":                        "The alert rule is added.",
-	"no-rule":                     "The alert rule is removed.",
 }
 
 // done leads from a form to the page that it is on, which says what was done.

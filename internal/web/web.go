@@ -67,7 +67,6 @@ func New(o Options, operations Operations) http.Handler {
 	mux.HandleFunc("POST /operate/breakers/{breaker}", s.setBreaker)
 	mux.HandleFunc("POST /sessions/{session}/requests/{request}/answer", s.answer)
 	mux.HandleFunc("POST /operate/budgets/{team}/raise", s.raiseDay)
-	mux.HandleFunc("POST /operate/alerts", s.setRule)
 	mux.HandleFunc("POST /operate/examine", s.examine)
 	mux.HandleFunc("POST /sessions/{session}/requests/{request}/supply", s.supply)
 	mux.HandleFunc("POST /sessions/{session}/raise", s.raise)
