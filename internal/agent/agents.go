@@ -61,26 +61,6 @@ type Options struct {
 // caches need. The store has its own limits for artifacts.
 const minMaxFile = 16 * textfmt.Gigabyte
 
-// maxThreads is the largest number of running threads of an agent or check with its descendants.
-// It is far more than builds and test suites need, and small enough to stop a fork bomb while the
-// host still responds. A kernel limit would count all processes of the user, and does not apply
-// to root.
-const maxThreads = 8192
-
-// minThreads is the smallest such number, and workerThreads is how many threads are left for the
-// worker, where its host or container permits few.
-const minThreads, workerThreads = 256, 512
-
-// threadsOf returns how many threads an attempt may have if the host permits so many in all, zero for
-// any number, and so many attempts run side by side: one of them must not stop the others.
-func threadsOf(host, attempts int) int {
-	if host == 0 {
-		return maxThreads
-	}
-	share := (host - workerThreads) / max(attempts, 1)
-	return max(minThreads, min(maxThreads, room.ThreadsWithin(share)))
-}
-
 // attempts is how many attempts a worker runs side by side. Those of a model have processes, too: its
 // checks.
 func (c Config) attempts() (sum int) {
@@ -164,12 +144,16 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s.launcher = &procgroup.Launcher{
 		Executable: opts.Executable, User: account, Secrets: s.secrets,
-		Grace:      opts.Grace,
-		MaxOutput:  int64(s.config.Limits.OutputBytes),
-		MaxThreads: threadsOf(procgroup.HostThreads(), s.config.attempts()),
-		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
-		MaxMemory:  int64(cmp.Or(s.config.Limits.Memory, textfmt.ByteSize(procgroup.HostMemory()/memoryShare))),
+		Grace:     opts.Grace,
+		MaxOutput: int64(s.config.Limits.OutputBytes),
+		MaxFile:   uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+		MaxMemory: int64(cmp.Or(s.config.Limits.Memory, textfmt.ByteSize(procgroup.HostMemory()/memoryShare))),
 	}
+	uid := os.Geteuid()
+	if account != nil {
+		uid = int(account.UID)
+	}
+	s.launcher.Threads = procgroup.ShareThreads(s.config.attempts(), uid)
 	s.launcher.Cgroups, s.noCgroups = procgroup.FindCgroups(opts.Worker)
 	if err := s.isolate(); err != nil {
 		return nil, err
@@ -230,6 +214,9 @@ func (s *Set) isolate() error {
 	}
 	if s.config.Isolation == IsolationRequired {
 		return fmt.Errorf("isolation: required, but this host permits no rooms: %w", s.noRooms)
+	}
+	if !procgroup.Forbidden(s.noRooms) { // agents must not lose their rooms because the host was busy
+		return fmt.Errorf("find out whether this host permits rooms: %w; start the worker again, or write `isolation: none`", s.noRooms)
 	}
 	if s.launcher.User == &roomUser {
 		s.launcher.User = nil
@@ -365,6 +352,9 @@ func (s *Set) warn(log *slog.Logger) {
 	}
 	if i.WithoutShim != "" {
 		log.Warn("processes start slowly, because the worker's own program supervises each", "why", i.WithoutShim)
+	}
+	if t := s.launcher.Threads; t.Few() {
+		log.Warn("programs may fail, because each attempt may have few threads; raise the limit, or lower the concurrency of the agents", "threads", t.Each, "why", t)
 	}
 	if i.WithoutRooms != "" {
 		log.Warn("agents and checks work without rooms", "why", i.WithoutRooms)

@@ -249,9 +249,9 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		f.Final = !e.Temporary // only a person can install a missing program
 		return f
 	case e.ThreadsExceeded != 0:
-		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)
+		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.Threads.Each)
 	case e.MemoryExceeded == proctree.Immeasurable:
-		return fail(failures.InvalidOutput, "stopped, because its memory cannot be measured: it had a ramfs, a tmpfs without a size, or too many open files (limits.memory)")
+		return fail(failures.InvalidOutput, "stopped, because its memory cannot be measured: it had a ramfs, a tmpfs without a size, too many mounts or open files, or mounts that no process showed (limits.memory)")
 	case e.MemoryExceeded != 0:
 		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)", textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
 	case e.Signal != 0:

@@ -61,6 +61,10 @@ func hog(what string) error {
 		}
 	case "signals":
 		return signalFirst()
+	case "tables", "names", "mounts", "thread-mounts", "thread-files", "headless", "kept":
+		if err := hide(what); err != nil {
+			return err
+		}
 	case "meddle":
 		return meddle()
 	case "sent":
@@ -233,18 +237,26 @@ func TestAnAgentThatTakesTooMuchMemoryIsStopped(t *testing.T) {
 	fill := fmt.Sprintf("dd if=/dev/zero of=$d/file bs=1M count=%d && sleep 1000", hogged>>20)
 	for _, isolation := range []string{IsolationRequired, IsolationNone} {
 		for name, c := range map[string]struct {
-			script   string
-			inRooms  bool
-			inMounts bool
+			script       string
+			inRooms      bool
+			inMounts     bool
+			immeasurable bool
 		}{
 			"own pages":              {script: "HOG own"},
 			"file in memory":         {script: "HOG unmapped"},
 			"shared memory":          {script: "d=/dev/shm; " + fill, inRooms: true},
 			"tmpfs":                  {script: "unshare -Urm sh -c 'd=$HOME; mount -t tmpfs none $d && " + fill + "'", inMounts: true},
-			"tmpfs without a size":   {script: "unshare -Urm sh -c 'mount -t tmpfs -o size=0 none $HOME && sleep 1000'", inMounts: true},
+			"tmpfs without a size":   {script: "unshare -Urm sh -c 'mount -t tmpfs -o size=0 none $HOME && sleep 1000'", inMounts: true, immeasurable: true},
 			"tmpfs without a name":   {script: "unshare -Urm sh -c 'mount -t tmpfs none $HOME && cd $HOME && exec 5<. && umount -l $HOME && d=. && " + fill + "'", inMounts: true},
-			"ramfs":                  {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && sleep 1000'", inMounts: true},
-			"ramfs below a mount":    {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && mount --bind . $HOME && sleep 1000'", inMounts: true},
+			"ramfs":                  {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && sleep 1000'", inMounts: true, immeasurable: true},
+			"ramfs below a mount":    {script: "unshare -Urm sh -c 'mount -t ramfs none $HOME && mount --bind . $HOME && sleep 1000'", inMounts: true, immeasurable: true},
+			"page tables":            {script: "HOG tables"},
+			"names in a tmpfs":       {script: "unshare -Urm sh -c 'mount -t tmpfs none $HOME && cd $HOME && HOG names'", inMounts: true},
+			"mounts":                 {script: "unshare -Urm sh -c 'cd $HOME && HOG mounts'", inMounts: true, immeasurable: true},
+			"mounts that a file has": {script: "unshare -Urm sh -c 'cd $HOME && HOG kept'", inMounts: true, immeasurable: true},
+			"tmpfs of a thread":      {script: "unshare -Urm sh -c 'cd $HOME && HOG thread-mounts'", inMounts: true},
+			"files of a thread":      {script: "HOG thread-files"},
+			"no first thread":        {script: "HOG headless"},
 			"while it is terminated": {script: "trap 'HOG own' TERM; kill -TERM $$; sleep 1000"},
 		} {
 			t.Run(isolation+" "+name, func(t *testing.T) {
@@ -263,7 +275,7 @@ func TestAnAgentThatTakesTooMuchMemoryIsStopped(t *testing.T) {
 				f := failure(t, err)
 				require.Equal(t, failures.InvalidOutput, f.Category, string(out.Log))
 				want := "of memory; at most 120.0 MiB are allowed (limits.memory)"
-				if strings.HasPrefix(name, "ramfs") || name == "tmpfs without a size" {
+				if c.immeasurable {
 					want = "its memory cannot be measured"
 				}
 				require.Contains(t, f.Message, want)
@@ -295,8 +307,9 @@ func TestTheKernelBoundsTheProcessesOfEachRoom(t *testing.T) {
 	for range 2 {
 		b, set := hogBench(t, IsolationRequired)
 		s := set(`i=0; while [ $i -lt 30 ]; do sleep 2 & i=$((i+1)); done; wait
-grep -q "Max processes *50 " /proc/self/limits && [ "$(ulimit -Hn)" -le 65536 ] && [ "$(nice)" -ge 5 ] && [ "$(cat /proc/self/oom_score_adj)" = 500 ]`)
-		s.launcher.MaxThreads = 40
+grep -q "Max processes *50 " /proc/self/limits && [ "$(ulimit -Hn)" -le 65536 ] && [ "$(nice)" -ge 5 ] && [ "$(cat /proc/self/oom_score_adj)" = 500 ] &&
+exec sh -c '(echo 0 > /proc/self/oom_score_adj) 2> /dev/null; sleep 2; [ "$(cat /proc/$$/oom_score_adj)" = 500 ]' `)
+		s.launcher.Threads.Each = 40
 		go func() {
 			out, err := s.Run(t.Context(), b.job())
 			if err != nil {
@@ -335,17 +348,4 @@ func TestAgentsCannotLimitTheirWorker(t *testing.T) {
 		t.Skip("this host has no prlimit")
 	}
 	require.Equal(t, 2, strings.Count(string(out.Log), "Operation not permitted"), string(out.Log))
-}
-
-// TestThreadsOfAnAttempt leave enough for the attempts beside it and for the worker.
-func TestThreadsOfAnAttempt(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, maxThreads, threadsOf(0, 10))
-	require.Equal(t, maxThreads, threadsOf(1<<20, 10))
-	for _, host := range []int{4096, 32768} {
-		most := threadsOf(host, 8)
-		require.Less(t, 8*int(room.HardThreads(most)), host)
-		require.Greater(t, 10*most, host/2)
-	}
-	require.Equal(t, minThreads, threadsOf(1000, 8))
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -113,8 +114,11 @@ func TestARestrictedNetworkNeedsRooms(t *testing.T) {
 			Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}, Network: network}},
 			Checks: map[string]CheckDefinition{"x": {Argv: []string{"true"}, Network: network}},
 		}
-		s, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now, Executable: "/bin/false"}) // no shim makes a room
+		_, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now, Executable: "/bin/false"})
+		require.ErrorContains(t, err, "find out whether this host permits rooms", "a shim that was killed says nothing about the host")
+		s, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now})
 		require.NoError(t, err)
+		s.rooms, s.noRooms = false, errors.New("the kernel forbids it")
 		_, agents := s.Run(t.Context(), b.job())
 		_, checks := s.Check(t.Context(), b.checkJob("x"))
 		for _, err := range []error{agents, checks} {

@@ -24,7 +24,7 @@ import (
 // inRooms skips a test where the kernel permits no rooms.
 func inRooms(t *testing.T) {
 	t.Helper()
-	if err := (&procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}).TryRoom(nil); err != nil {
+	if err := (&procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: procgroup.Threads{Each: 100}}).TryRoom(nil); err != nil {
 		t.Skipf("this host permits no rooms: %v", err)
 	}
 }

@@ -308,7 +308,7 @@ func TestForkBombIsStopped(t *testing.T) {
 	b := newBench(t)
 	// The bomb is a small one, and the limit smaller.
 	s := b.shell(`i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait`)
-	s.launcher.MaxThreads = 50
+	s.launcher.Threads.Each = 50
 	_, err := s.Run(t.Context(), b.job())
 	f := failure(t, err)
 	require.Equal(t, failures.Unknown, f.Category)
@@ -359,7 +359,7 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 			require.Zero(t, n&syscall.O_NONBLOCK, "programs do not expect descriptors that do not block")
 		}
 	}
-	environ := strings.TrimSuffix(strings.Join(read("environ"), " "), "GOMAXPROCS=1\x00")
+	environ := strings.TrimSuffix(strings.Join(read("environ"), " "), "GOMAXPROCS=2\x00")
 	require.Empty(t, environ, "the shim has nothing of the worker's environment that could be read")
 	require.Equal(t, []string{"0"}, read("owner"), "a process that is not dumpable belongs to root")
 	require.Equal(t, []string{"NoNewPrivs:", "1"}, read("privileges"))

@@ -42,7 +42,7 @@ func FindCgroups(worker bool) (*Cgroups, error) { return findCgroups("/proc/self
 
 // findCgroups reads a process's directory in /proc.
 func findCgroups(proc string, worker bool) (*Cgroups, error) {
-	dir, err := ownCgroup(proc)
+	dir, err := ownCgroup(proc, "")
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func findCgroups(proc string, worker bool) (*Cgroups, error) {
 	return c, nil
 }
 
-// ownCgroup returns the directory of a process's cgroup of version 2.
-func ownCgroup(proc string) (string, error) {
+// ownCgroup returns the directory of a process's cgroup of version 2, or of that of version 1 with a controller.
+func ownCgroup(proc, controller string) (string, error) {
 	groups, err := os.ReadFile(filepath.Join(proc, "cgroup"))
 	if err != nil {
 		return "", err
@@ -85,16 +85,20 @@ func ownCgroup(proc string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var own string
-	for line := range strings.Lines(string(groups)) {
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			own = path
+	kind, own := "cgroup2", ""
+	if controller != "" {
+		kind = "cgroup"
+	}
+	has := func(list string) bool { return slices.Contains(strings.Split(list, ","), controller) }
+	for line := range strings.Lines(string(groups)) { // 8:pids:/a, and 0::/b
+		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 && has(f[1]) {
+			own = f[2]
 		}
 	}
 	for line := range strings.Lines(string(mounts)) {
-		mount, kind, _ := strings.Cut(line, " - ")
-		f := strings.Fields(mount)
-		if len(f) < 5 || !strings.HasPrefix(kind, "cgroup2 ") || own == "" {
+		mount, fs, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		f, of := strings.Fields(mount), strings.Fields(fs) // the kind, the source and the options
+		if len(f) < 5 || len(of) < 3 || of[0] != kind || own == "" || controller != "" && !has(of[2]) {
 			continue
 		}
 		if below, err := filepath.Rel(f[3], own); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
@@ -102,6 +106,18 @@ func ownCgroup(proc string) (string, error) {
 		}
 	}
 	return "", errors.New("no cgroup of version 2 is mounted")
+}
+
+// cgroupsOf are the directories of a process's cgroup, as of [ownCgroup], and of those above it.
+func cgroupsOf(proc, controller string) (dirs []string) {
+	dir, err := ownCgroup(proc, controller)
+	if err != nil {
+		return nil
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 // prepare moves the worker to a cgroup of its own and enables the controllers.
@@ -187,7 +203,7 @@ func (c *Cgroups) limit(dir string, l *Launcher) error {
 		{"memory", "memory.max", strconv.FormatInt(l.MaxMemory, 10), false},
 		{"memory", "memory.swap.max", "0", true},
 		{"memory", "memory.oom.group", "1", true},
-		{"pids", "pids.max", strconv.FormatUint(room.HardThreads(l.MaxThreads), 10), false},
+		{"pids", "pids.max", strconv.FormatUint(room.HardThreads(l.Threads.Each), 10), false},
 		{"cpu", "cpu.weight", agentWeight, false},
 	} {
 		if !slices.Contains(c.controllers, limit.controller) {

@@ -55,7 +55,7 @@ func TestCgroupsOfAgents(t *testing.T) {
 	require.Equal(t, strconv.Itoa(os.Getpid()), content(workerGroup, "cgroup.procs"))
 	require.Equal(t, "+cpu +memory +pids", content("cgroup.subtree_control"))
 
-	l := &Launcher{MaxMemory: 64 << 20, MaxThreads: 80}
+	l := &Launcher{MaxMemory: 64 << 20, Threads: Threads{Each: 80}}
 	g, err := c.create(l)
 	require.NoError(t, err)
 	name := filepath.Base(g.dir)
@@ -149,7 +149,7 @@ func startsInCgroups(t *testing.T, mounted string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, own)
 	c := &Cgroups{dir: own[0]}
-	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100, MaxFile: 1 << 20, MaxMemory: 64 << 20, Cgroups: c}
+	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 100}, MaxFile: 1 << 20, MaxMemory: 64 << 20, Cgroups: c}
 	for name, layout := range map[string]*room.Layout{"without a room": nil, "in a room": room.NewLayout(&room.Account{UID: 64100, GID: 64100})} {
 		e := l.Run(t.Context(), Process{Argv: []string{"/bin/sh", "-c", "cat /proc/self/cgroup; setsid sleep 1000 & exit 0"}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Room: layout})
 		require.NoError(t, e.Err, name)

@@ -35,8 +35,6 @@ const (
 	shimSlack = 5 * time.Second
 	// drainLimit is the time for reading the rest of the output after all processes ended.
 	drainLimit = 2 * time.Second
-	// tryLimit bounds [Launcher.TryRoom].
-	tryLimit = 10 * time.Second
 )
 
 // Launcher starts processes below shims.
@@ -50,10 +48,10 @@ type Launcher struct {
 	// ReportTimeout is how long a shim has to report once the grace is over; zero: 15 s.
 	ReportTimeout time.Duration
 	// MaxOutput bounds what a process prints, and MaxFile each file that it writes, in
-	// bytes. MaxThreads bounds the threads of all its processes.
-	MaxOutput  int64
-	MaxFile    uint64
-	MaxThreads int
+	// bytes. Threads bounds the threads of all its processes.
+	MaxOutput int64
+	MaxFile   uint64
+	Threads   Threads
 	// MaxMemory bounds the memory of all its processes, in bytes; zero: no bound. Cgroups,
 	// if not nil, enforce it; otherwise the shim measures.
 	MaxMemory int64
@@ -192,6 +190,9 @@ func (l *Launcher) Run(ctx context.Context, p Process) Result {
 	}
 	if e.RoomError != "" {
 		e.Err, e.Started = fmt.Errorf("make the room: %s", e.RoomError), false
+		if e.RoomForbidden {
+			e.Err = forbiddenError{e.Err}
+		}
 	}
 	if n := e.Leftover; n > 0 {
 		c.Note("%d processes were still running at its end and were killed", n)
@@ -213,7 +214,7 @@ func (l *Launcher) orders(p Process) room.Orders {
 	}
 	o := room.Orders{
 		Build: room.Build(), Argv: p.Argv, Dir: p.Dir, Env: p.Env,
-		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
+		Grace: cmp.Or(l.Grace, defaultGrace), User: user, MaxFile: l.MaxFile, MaxThreads: l.Threads.Each, UserThreads: l.Threads.OfUser,
 		Room: p.Room, Floor: p.Floor, Ports: ports, Terminal: p.Streams != nil && p.Streams.Terminal,
 	}
 	if l.Cgroups == nil {
@@ -272,9 +273,9 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	s.cmd = &exec.Cmd{
 		Path: cmp.Or(l.Executable, self),
 		Args: []string{filepath.Base(os.Args[0]), room.ShimArgument, strconv.Itoa(os.Getpid())},
-		// Nothing of the worker's environment: other processes could read it there. A shim does nothing in parallel, and
-		// threads cost memory.
-		Env:   []string{"GOMAXPROCS=1"},
+		// Nothing of the worker's environment: other processes could read it there. A shim supervises and measures, and
+		// more threads cost memory.
+		Env:   []string{"GOMAXPROCS=2"},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
 		// A separate process group gets no interrupts from the terminal. It must stay in the
 		// worker's session: see [proctree.EndOrphans].
@@ -286,11 +287,19 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	group.enter(s.cmd.SysProcAttr)
 	s.started = proctree.Now()
 	if err := room.Start(s.cmd); err != nil {
-		return nil, fmt.Errorf("start the shim: %w", err)
+		err = fmt.Errorf("start the shim: %w", err)
+		if p.Room != nil && room.Forbids(err) {
+			err = forbiddenError{err}
+		}
+		return nil, err
 	}
+	room.RaiseOOMScore(s.cmd.Process.Pid)
 	if p.Room != nil {
 		if err := p.Room.MapIDs(s.cmd.Process.Pid); err != nil {
 			_, _ = s.cmd.Process.Kill(), s.cmd.Wait() // it has started nothing yet
+			if room.Forbids(err) {
+				err = forbiddenError{err}
+			}
 			return nil, err
 		}
 	}
@@ -463,23 +472,4 @@ func (s *running) finish(pipes *sync.WaitGroup) (room.Report, error) {
 	closeAll([]*os.File{s.stdin, s.stdout, s.stderr})
 	s.reportConn.close()
 	return s.report, broken
-}
-
-// TryRoom makes a room, with an overlay if one is given, and starts a program in it. The error
-// says why this host permits no rooms, and what to change.
-func (l *Launcher) TryRoom(overlay *room.Overlay) error {
-	layout := room.NewLayout(l.User)
-	layout.Overlay = overlay
-	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
-	defer cancel()
-	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})
-	switch {
-	case e.Err != nil && overlay != nil:
-		return room.OverlayRemedy(e.Err, overlay.Upper) // rooms are permitted; the file system of the overlay is the cause
-	case e.Err != nil:
-		return room.Remedy(e.Err, l.User)
-	case e.Cancelled != nil:
-		return fmt.Errorf("the first process of a room did not answer within %s", tryLimit)
-	}
-	return nil // also if the program did not start: the room was made
 }

@@ -15,7 +15,7 @@ import (
 // the kernel had shared with the shim would be a page fault.
 func TestARoomIsStartedWithoutCopyingTheWorker(t *testing.T) {
 	t.Parallel()
-	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 1000, MaxFile: 1 << 30}
+	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 1000}, MaxFile: 1 << 30}
 	if err := l.TryRoom(nil); err != nil {
 		t.Skipf("this host permits no rooms: %v", err)
 	}

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 // port, where the host has another server.
 func TestServicesOfRooms(t *testing.T) {
 	t.Parallel()
-	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 1000, MaxFile: 1 << 30}
+	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 1000}, MaxFile: 1 << 30}
 	if err := l.TryRoom(nil); err != nil {
 		t.Skipf("this host permits no rooms: %v", err)
 	}
@@ -100,7 +100,7 @@ func TestServicesOfRooms(t *testing.T) {
 // TestAServiceThatCannotListen gives a room a port that its shim may not use.
 func TestAServiceThatCannotListen(t *testing.T) {
 	t.Parallel()
-	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 1000, MaxFile: 1 << 30}
+	l := &Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 1000}, MaxFile: 1 << 30}
 	if err := l.TryRoom(nil); err != nil {
 		t.Skipf("this host permits no rooms: %v", err)
 	}

@@ -23,7 +23,7 @@ func BenchmarkStart(b *testing.B) {
 	built, err := build.CombinedOutput()
 	require.NoError(b, err, string(built))
 	require.NoError(b, os.Chmod(filepath.Dir(filepath.Dir(shim)), 0o755))
-	l := &Launcher{Executable: shim, Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 1000, MaxFile: 1 << 30}
+	l := &Launcher{Executable: shim, Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: Threads{Each: 1000}, MaxFile: 1 << 30}
 	start := func(layout func() *room.Layout) func() {
 		return func() {
 			e := l.Run(b.Context(), Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout(), Timeout: time.Minute})

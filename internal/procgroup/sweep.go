@@ -54,12 +54,12 @@ func (l *Launcher) Removed(dir session.WorkDir) (bytes int64, hidden bool) {
 		if p.Zombie || by.spared[p.PID] {
 			continue
 		}
-		links := proctree.OpenFiles(p.PID)
+		links := proctree.OpenFiles(p.Dir())
 		if inRooms[p.PID] {
 			if looked += len(links); looked > maxLooked {
 				return bytes, true
 			}
-			hidden = hidden || mapsRemoved(p.PID)
+			hidden = hidden || mapsRemoved(p.Dir())
 		}
 		for _, link := range links {
 			path, err := os.Readlink(link)
@@ -104,8 +104,8 @@ func passesFiles(link string) bool {
 
 // mapsRemoved reports whether a process has mapped a removed file of a disk, which it need not
 // have open, or has too many mappings to look at.
-func mapsRemoved(pid int) bool {
-	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/maps")
+func mapsRemoved(proc string) bool {
+	f, err := os.Open(proc + "/maps")
 	if err != nil {
 		return false
 	}
@@ -242,7 +242,7 @@ func (s sweeper) find() (found []proctree.Process) {
 
 // owns reports whether a process belongs to the directory.
 func (s sweeper) owns(p proctree.Process) bool {
-	proc := "/proc/" + strconv.Itoa(p.PID)
+	proc := p.Dir()
 	if uid, ok := proctree.User(p.PID); !ok || uid != s.uid {
 		return false
 	}
@@ -256,7 +256,7 @@ func (s sweeper) owns(p proctree.Process) bool {
 	if p.Terminal && !s.agentsOnly {
 		return false
 	}
-	links := append(proctree.OpenFiles(p.PID), proc+"/cwd", proc+"/root", proc+"/exe")
+	links := append(proctree.OpenFiles(proc), proc+"/cwd", proc+"/root", proc+"/exe")
 	return slices.ContainsFunc(links, func(link string) bool {
 		target, err := os.Readlink(link)
 		return err == nil && (target == s.base || strings.HasPrefix(target, s.base+"/"))

@@ -46,13 +46,15 @@ func (f *HeldFile) inMemory() bool {
 	return f.FS.Type == unix.TMPFS_MAGIC || f.FS.Type == unix.RAMFS_MAGIC
 }
 
+// nameCost is how much memory the name, the attributes and the number of a file in memory take, in bytes. The kernel
+// counts long attributes as further files.
+const nameCost = 1536
+
 // used is how many bytes its file system in memory has.
 func (f *HeldFile) used() int64 {
-	if f.FS.Blocks == 0 {
+	if f.FS.Blocks == 0 || f.FS.Files == 0 {
 		return Immeasurable
 	}
-	if f.FS.Bfree > f.FS.Blocks { // the kernel does not add up all processors at once
-		return 0
-	}
-	return int64(f.FS.Blocks-f.FS.Bfree) * f.FS.Bsize //nolint:gosec // the types differ by platform
+	used := func(all, free uint64) int64 { return int64(all - min(free, all)) } //nolint:gosec // the kernel does not add up all processors at once
+	return used(f.FS.Blocks, f.FS.Bfree)*f.FS.Bsize + used(f.FS.Files, f.FS.Ffree)*nameCost
 }

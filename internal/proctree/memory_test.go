@@ -23,10 +23,14 @@ func TestMountsBehindALongLine(t *testing.T) {
 40 35 0:x / /x rw - tmpfs none rw
 41 35 0:6 / /dev rw - devtmpfs devtmpfs rw,mode=755
 42 35 0:7 / /t rw - tmpfsx none rw
+43 35 0:4 mnt:[4026532512] /n rw - nsfs nsfs rw
+44 35 0:4 net:[4026532513] /m rw - nsfs nsfs rw
 `), 0o600))
+	found, all := memoryMounts(proc)
+	require.Equal(t, 9, all)
 	require.Equal(t, []memoryMount{
-		{at: "/dev/shm", device: unix.Mkdev(0, 53)}, {at: "/a b", device: unix.Mkdev(0, 300)}, {at: "/r", device: unix.Mkdev(0, 55), ramfs: true}, {at: "/dev", device: unix.Mkdev(0, 6)},
-	}, memoryMounts(proc))
+		{at: "/dev/shm", device: unix.Mkdev(0, 53)}, {at: "/a b", device: unix.Mkdev(0, 300)}, {at: "/r", device: unix.Mkdev(0, 55), ramfs: true}, {at: "/dev", device: unix.Mkdev(0, 6)}, {namespace: "mnt:[4026532512]"},
+	}, found)
 }
 
 func TestTooManyOpenFilesCountAsTooMuch(t *testing.T) {

@@ -23,6 +23,9 @@ type Process struct {
 	Threads                     int
 	// Zombie: it has ended and was not reaped. Stopped: a signal has stopped it.
 	Zombie, Stopped bool
+	// headless: its first thread has ended, and others have not. Then /proc shows what it has in the directories of
+	// the others only.
+	headless bool
 	// Terminal: it has a controlling terminal.
 	Terminal bool
 	// Started is when it was started, in the unit of [Now].
@@ -65,7 +68,8 @@ func parseStat(pid int, data []byte) (p Process, ok bool) {
 	ok = true
 	p = Process{PID: pid, Parent: number(parent), Group: number(group), Session: number(session), Threads: number(threads), Terminal: number(terminal) != 0}
 	p.Started = uint64(max(number(started), 0)) // not negative
-	p.Zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	ended := fields[0][0] == 'Z' || fields[0][0] == 'X'
+	p.Zombie, p.headless = ended && p.Threads < 2, ended && p.Threads > 1
 	p.Stopped = fields[0][0] == 'T'
 	return p, ok
 }
@@ -123,9 +127,38 @@ func Below(pid int) []Process {
 	return below(All(), func(p Process) bool { return p.Parent == pid })
 }
 
-// OpenFiles lists the links in /proc to the open files of a process; none if they cannot be read.
-func OpenFiles(pid int) (links []string) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+// Dir returns the directory in /proc that shows what the process has.
+func (p Process) Dir() string {
+	if p.headless {
+		if others := p.otherThreads(); len(others) > 0 {
+			return others[0].dir
+		}
+	}
+	return "/proc/" + strconv.Itoa(p.PID)
+}
+
+// thread is a thread of a process, with its directory in /proc.
+type thread struct {
+	id  int
+	dir string
+}
+
+// otherThreads lists the threads of a process except the first.
+func (p Process) otherThreads() (found []thread) {
+	all := "/proc/" + strconv.Itoa(p.PID) + "/task"
+	entries, _ := os.ReadDir(all)
+	for _, e := range entries {
+		if id, err := strconv.Atoi(e.Name()); err == nil && id != p.PID {
+			found = append(found, thread{id, all + "/" + e.Name()})
+		}
+	}
+	return found
+}
+
+// OpenFiles lists the links in /proc to the open files of a process or a thread, by its directory there; none if they
+// cannot be read.
+func OpenFiles(proc string) (links []string) {
+	dir := proc + "/fd"
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		links = append(links, dir+"/"+e.Name())

@@ -60,7 +60,7 @@ func (l *Layout) enter() error {
 			return fmt.Errorf("start the loopback device: %w", err)
 		}
 	}
-	refused := slices.Concat(keys, foreignLimits, firstProcess)
+	refused := slices.Concat(keys, foreignLimits, firstProcess, detachedMounts)
 	if l.Network == NetworkNone {
 		refused = append(refused, hostSockets...)
 	}

@@ -59,6 +59,12 @@ var (
 		{numbers: [...]uint32{314, 351, 274, 380}, when: []condition{first(0)}, with: unix.EPERM},
 		{numbers: [...]uint32{141, 97, 140, 97}, when: []condition{first(1), {{argument: 0, value: unix.PRIO_USER}}}, with: unix.EPERM},
 	}
+	// detachedMounts are open_tree and open_tree_attr: their copies of mounts belong to no process and no namespace
+	// that is counted. mount(8) does without.
+	detachedMounts = []refusal{
+		{numbers: [...]uint32{428, 428, 428, 428}, with: unix.ENOSYS},
+		{numbers: [...]uint32{467, 467, 467, 467}, with: unix.ENOSYS},
+	}
 	// hostSockets are socket for the family of sockets between a virtual machine and its host, which has no
 	// namespaces, and what makes sockets without that call: io_uring_setup, and socketcall for a socket.
 	hostSockets = []refusal{

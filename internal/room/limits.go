@@ -4,25 +4,19 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"time"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/maestro-hive/maestro/internal/proctree"
 )
 
 const (
-	// checkInterval is how often the shim checks the resource use of its argv.
-	checkInterval = 250 * time.Millisecond
-	// measureShare limits the processor time for measuring memory to 1/measureShare.
-	measureShare = 25
 	// MaxOpenFiles is how many files a process of an agent may have open.
 	MaxOpenFiles = 1 << 16
 	// Niceness is the niceness of agents and checks.
 	Niceness = 5
 	// oomScore makes the kernel kill agents and checks first when the host runs out of memory.
-	oomScore = "500"
+	oomScore = 500
 	// threadSlack is by how many percent the kernel's limit of threads in a room exceeds
 	// [Orders.MaxThreads]. The shim stops the argv above MaxThreads.
 	threadSlack = 25
@@ -37,8 +31,11 @@ func ThreadsWithin(hard int) int { return hard * 100 / (100 + threadSlack) }
 // limit sets the limits that the argv inherits from the calling thread.
 func (o *Orders) limit() error {
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: o.MaxFile, unix.RLIMIT_NOFILE: MaxOpenFiles}
-	if o.Room != nil { // without a room, the kernel counts all processes of the user
+	switch { // without a room, the kernel counts all processes of the user
+	case o.Room != nil:
 		limits[unix.RLIMIT_NPROC] = HardThreads(o.MaxThreads)
+	case o.UserThreads > 0:
+		limits[unix.RLIMIT_NPROC] = o.UserThreads
 	}
 	for which, most := range limits {
 		var now unix.Rlimit
@@ -62,11 +59,17 @@ func (o *Orders) limit() error {
 // asRoot reports whether the argv runs as root.
 func (o *Orders) asRoot() bool { return os.Geteuid() == 0 && (o.User == nil || o.User.UID == 0) }
 
-// raiseOOMScore makes the kernel kill this process and its descendants before the worker when the
+// raiseOwnScore makes the kernel kill this process and its descendants before the worker when the
 // host runs out of memory. Only a dumpable process may write that file.
-func raiseOOMScore() {
+func raiseOwnScore() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	_ = overwrite("/proc/self/oom_score_adj", oomScore) // a host may forbid it
+	RaiseOOMScore(os.Getpid())
+}
+
+// RaiseOOMScore does so for a process and what it starts. If this process has the host's CAP_SYS_RESOURCE, they cannot
+// lower the score again.
+func RaiseOOMScore(pid int) {
+	_ = overwrite(fmt.Sprintf("/proc/%d/oom_score_adj", pid), strconv.Itoa(oomScore)) // a host may forbid it
 }
 
 var (
@@ -95,61 +98,4 @@ func resetHandlers(signals []os.Signal) {
 		var action [4]uint64                                                                                                                             // the kernel's struct sigaction, with the default handler
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s.(unix.Signal)), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action[0]), 0, 0) //nolint:forcetypeassert,gosec // the kernel reads it
 	}
-}
-
-// resourceUse is the resource use of this process's descendants.
-type resourceUse struct {
-	orders *Orders
-	// others is how many other threads the host had when the threads were last counted.
-	others int
-	// next and nextOwn are when all memory, and the processes' own pages, are measured again.
-	next, nextOwn time.Time
-	// threads and memory are the use that exceeds a limit; zero: the limit is not exceeded.
-	threads int
-	memory  int64
-}
-
-// exceeded measures the use, and reports whether a limit is exceeded.
-func (u *resourceUse) exceeded(now time.Time) bool {
-	// Counting the threads of the descendants takes milliseconds, so it is done only when the
-	// host has many threads.
-	if host := proctree.ThreadsOfHost(); host-u.others > u.orders.MaxThreads {
-		n := proctree.ThreadsBelow(os.Getpid())
-		if n > u.orders.MaxThreads {
-			u.threads = n
-			return true
-		}
-		u.others = host - n
-	}
-	if u.orders.MaxMemory == 0 {
-		return false
-	}
-	if now.Before(u.next) { // an agent can make the other measurement slow
-		return u.measure(now, &u.nextOwn, proctree.OwnPages)
-	}
-	return u.measure(now, &u.next, proctree.Gauge{Room: u.orders.Room != nil}.Memory)
-}
-
-// measure measures memory if it is due, and reports whether the limit is exceeded. The next measurement is due after a
-// multiple of the processor time of this one.
-func (u *resourceUse) measure(now time.Time, next *time.Time, memory func(most int64) int64) bool {
-	if now.Before(*next) {
-		return false
-	}
-	before := processorTime()
-	if n := memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
-		u.memory = n
-		return true
-	}
-	*next = now.Add(measureShare * (processorTime() - before))
-	return false
-}
-
-// processorTime returns the processor time of this process.
-func processorTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -58,6 +58,8 @@ type Orders struct {
 	MaxFile uint64
 	// MaxThreads bounds the running threads of the argv and its descendants.
 	MaxThreads int
+	// UserThreads bounds all threads of the user that runs an argv without a room; zero: no bound.
+	UserThreads uint64
 	// MaxMemory bounds the memory of the argv and its descendants, in bytes; zero: the shim does
 	// not measure it.
 	MaxMemory int64
@@ -75,8 +77,9 @@ type Orders struct {
 
 // Report is sent by a shim to its worker once all processes below the shim have ended.
 type Report struct {
-	// RoomError is why the room could not be created.
-	RoomError string
+	// RoomError is why the room could not be created. RoomForbidden: the host permits none, now or later.
+	RoomError     string
+	RoomForbidden bool
 	// StartError is why the argv could not be started.
 	StartError string
 	// Temporary: the start failed for a reason that may not last, like a lack of memory.

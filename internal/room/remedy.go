@@ -1,8 +1,10 @@
 package room
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,12 +17,18 @@ var kernelSwitches = []struct{ path, value, remedy string }{
 	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"},
 }
 
+// Forbids reports whether an error of creating a room says that the host permits none. Others, like a lack of memory,
+// may not last.
+func Forbids(err error) bool {
+	return slices.ContainsFunc([]error{
+		unix.EPERM, unix.EACCES, unix.EINVAL, unix.ENOSYS, unix.ENODEV, unix.EOPNOTSUPP, unix.ENOENT, unix.EROFS,
+	}, func(e error) bool { return errors.Is(err, e) }) || errors.Is(err, unix.ENOSPC) && switchedOff() != ""
+}
+
 // Remedy adds to an error of creating a room for a user what to change on this host. nil: the user of this process.
 func Remedy(err error, user *Account) error {
-	for _, s := range kernelSwitches {
-		if data, e := os.ReadFile(s.path); e == nil && strings.TrimSpace(string(data)) == s.value {
-			return fmt.Errorf("%w: %s", err, s.remedy)
-		}
+	if remedy := switchedOff(); remedy != "" {
+		return fmt.Errorf("%w: %s", err, remedy)
 	}
 	if user != nil && !mapped("/proc/self/uid_map", user.UID) {
 		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the worker as another user than root", err, user.UID)
@@ -41,6 +49,16 @@ func OverlayRemedy(err error, dir string) error {
 		return fmt.Errorf("%w, because the directory lies on an overlay; keep the store on a volume, like a directory of the host", err)
 	}
 	return fmt.Errorf("%w; keep the store on a file system that an overlay can change, like ext4 or xfs", err)
+}
+
+// switchedOff is the remedy for the kernel setting that forbids rooms; empty: none does.
+func switchedOff() string {
+	for _, s := range kernelSwitches {
+		if data, e := os.ReadFile(s.path); e == nil && strings.TrimSpace(string(data)) == s.value {
+			return s.remedy
+		}
+	}
+	return ""
 }
 
 // mapped reports whether a map of a user namespace has an id. An unreadable map has all.

@@ -1,12 +1,15 @@
 package room
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestIDsThatAUserNamespaceMaps(t *testing.T) {
@@ -28,5 +31,15 @@ func TestRemediesForOverlays(t *testing.T) {
 		"mount overlay: invalid argument": "; keep the store on a ",
 	} {
 		require.ErrorContains(t, OverlayRemedy(errors.New(text), t.TempDir()), want)
+	}
+}
+
+func TestALackOfMemoryForbidsNoRooms(t *testing.T) {
+	t.Parallel()
+	for _, e := range []error{unix.EPERM, unix.EINVAL, unix.ENOSYS} {
+		require.True(t, Forbids(fmt.Errorf("make a room: %w", e)))
+	}
+	for _, e := range []error{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EIO, context.DeadlineExceeded} {
+		require.False(t, Forbids(fmt.Errorf("make a room: %w", e)))
 	}
 }

@@ -20,14 +20,14 @@ import (
 
 // supervise is the main function of a shim. It returns the exit status.
 //
-// It runs in one goroutine with plain system calls. Other goroutines and an [os.File] would need
-// more threads of the runtime. Starting them and switching between them would take a fifth of a
+// It runs in one goroutine with plain system calls, and another one for what an agent can make slow. More goroutines and
+// an [os.File] would need more threads of the runtime. Starting them and switching between them would take a fifth of a
 // short assignment's processor time.
 func supervise() int {
 	// The agent dies with this thread (PDEATHSIG), so the thread must not end before the process.
 	runtime.LockOSThread()
 	setSlack(usualSlack)
-	raiseOOMScore()
+	raiseOwnScore()
 	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain("make itself undumpable", err)
@@ -80,23 +80,26 @@ func (s *supervisor) enterAndRun() Report {
 			err = listen(s.orders.Ports)
 		}
 		if err != nil {
-			return Report{RoomError: err.Error()}
+			return Report{RoomError: err.Error(), RoomForbidden: Forbids(err)}
 		}
 	}
 	return s.run()
 }
 
 func (s *supervisor) run() Report {
-	err := s.startBounded()
+	checks, err := startChecks(&s.orders)
+	if err != nil {
+		return Report{RoomError: fmt.Sprintf("start the checks of limits: %v", err)}
+	}
+	err = s.startBounded()
 	closeStreams()
 	if err != nil {
 		return notStarted(err)
 	}
-	use := &resourceUse{orders: &s.orders}
-	ended := s.await(use)
+	ended, over := s.await(checks)
 	killed, survivors := proctree.EndDescendants(s.reap)
 	delete(killed, s.pid)
-	r := Report{Unkillable: survivors, ThreadsExceeded: use.threads, MemoryExceeded: use.memory}
+	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory}
 	if ended {
 		r.Leftover = len(killed)
 	}
@@ -110,31 +113,32 @@ func (s *supervisor) run() Report {
 	return r
 }
 
-// await returns when the argv's process has ended. ended is false if it has to be killed.
-func (s *supervisor) await(use *resourceUse) (ended bool) {
-	const worker, process = 0, 1
-	events := []unix.PollFd{worker: {Fd: ordersFD, Events: unix.POLLIN}, process: {Fd: int32(s.pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
-	check, kill := time.Now().Add(checkInterval), time.Time{}
+// await returns when the argv's process has ended. ended is false if it has to be killed; over is the limit that it has
+// exceeded then.
+func (s *supervisor) await(limits *checks) (ended bool, over excess) {
+	const worker, process, check = 0, 1, 2
+	events := []unix.PollFd{
+		worker: {Fd: ordersFD, Events: unix.POLLIN}, process: {Fd: int32(s.pidfd), Events: unix.POLLIN}, check: {Fd: int32(limits.endedFD), Events: unix.POLLIN}, //nolint:gosec // descriptors are small
+	}
+	kill := time.Time{}
+	limits.next = time.Now().Add(checkInterval)
 	for {
 		if s.reap(); s.status != nil {
-			return true
+			return true, excess{}
 		}
 		now := time.Now()
 		if !kill.IsZero() && now.After(kill) {
-			return false
+			return false, excess{}
 		}
-		if now.After(check) {
-			if use.exceeded(now) {
-				return false
-			}
-			check = now.Add(checkInterval)
+		if over := limits.advance(now); over != (excess{}) {
+			return false, over
 		}
-		wake := check
+		wake := limits.next
 		if !kill.IsZero() && kill.Before(wake) {
 			wake = kill
 		}
 		// The signal of a child's end interrupts the poll. Then adopted children are reaped.
-		left := max(time.Until(wake)+time.Millisecond, 0) // to measure may have taken longer than the interval
+		left := max(time.Until(wake)+time.Millisecond, 0)
 		if n, err := unix.Poll(events, int(left.Milliseconds())); err != nil || n == 0 {
 			continue
 		}
@@ -146,7 +150,7 @@ func (s *supervisor) await(use *resourceUse) (ended bool) {
 		}
 		// Any byte means stop. End of file means that the worker has died.
 		if n, _ := descriptor(ordersFD).Read(make([]byte, 1)); n == 0 {
-			return false
+			return false, excess{}
 		}
 		if kill.IsZero() {
 			kill = now.Add(s.orders.Grace)

@@ -57,7 +57,7 @@ phases:
 // permitsRooms skips a test where the kernel permits no rooms.
 func permitsRooms(t *testing.T) {
 	t.Helper()
-	try := &procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, MaxThreads: 100}
+	try := &procgroup.Launcher{Secrets: secrets.New(nil), MaxOutput: 1 << 20, Threads: procgroup.Threads{Each: 100}}
 	if err := try.TryRoom(nil); err != nil {
 		mounts := exec.CommandContext(t.Context(), "unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/tmp").Run()
 		require.Error(t, mounts, "this host permits namespaces, but no rooms: %v", err)
