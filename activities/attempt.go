@@ -65,7 +65,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	collect := a.collection(dir)
 	persona := a.session.team.Personas[a.in.Persona]
 	end.outcome, err = a.work(ctx, session.Job{
-		Brief: brief, Input: a.in.Input, Agent: a.log.agent, WorkDir: dir, Begun: start.begun,
+		Brief: brief, Input: a.in.Input, Agent: a.log.agent, Team: a.checks.domain(), WorkDir: dir, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
 		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Waits: a.exec.waits, Continues: start.continues,
 		Breaker: a.breaker.forCalls(ctx),

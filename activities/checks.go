@@ -15,8 +15,9 @@ import (
 // checks runs checks on collected work and collects the files that they may leave. They run in
 // directories of their own if trees are layered, otherwise in that of the execution.
 type checks struct {
-	exec  *execution
-	files Files
+	exec    *execution
+	files   Files
+	session sessionContext
 }
 
 // collect stores the changes. The work is already paid for, so it waits for a store
@@ -43,6 +44,9 @@ func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.
 		defer func() { _ = c.exec.dir.workDirs.ClearCheckDir(dir) }() // the next check clears it otherwise
 	}
 	for _, name := range contract.Checks {
+		if err := c.fillCaches(ctx, name, dir, work.Output); err != nil {
+			return work, err
+		}
 		c.exec.setProgress("check " + name)
 		result, at, err := c.run(ctx, name, dir, work.Output)
 		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- check " + name), result.Log}, []byte("\n"))
@@ -72,11 +76,33 @@ func (c checks) run(ctx context.Context, name string, dir session.WorkDir, tree 
 		return outcome, at, err
 	}
 	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
-		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{Check: name, WorkDir: at, Lock: c.exec.lock(), Progress: c.exec.setProgress})
+		job := session.CheckJob{Check: name, Team: c.domain(), WorkDir: at, Lock: c.exec.lock(), Progress: c.exec.setProgress}
+		if at.Layers != nil && tree == c.session.checkpoint.Workspace {
+			job.Input = tree
+		}
+		outcome, err = c.exec.agents.Check(ctx, job)
 		return err
 	})
 	return outcome, at, err
 }
+
+// fillCaches runs a check on the session's input first, if its caches have nothing of that kind: what code of an agent
+// leaves in a cache is used by nobody else. How the check ends there does not matter.
+func (c checks) fillCaches(ctx context.Context, name string, dir session.WorkDir, tree spec.Digest) error {
+	input := c.session.checkpoint.Workspace
+	if tree == input || !c.exec.dir.workDirs.HasLayers() || !c.exec.agents.FillsCaches(name, c.domain(), input) {
+		return nil
+	}
+	c.exec.setProgress("check " + name + " of the session's input, to fill its caches")
+	_, _, err := c.run(ctx, name, dir, input)
+	if _, failed := asFailure(err); failed && ctx.Err() == nil && c.exec.dir.now().full == nil {
+		return nil
+	}
+	return err
+}
+
+// domain is whose caches checks use: those of the session's team.
+func (c checks) domain() string { return session.CacheDomain(c.exec.key, c.session.team.Name) }
 
 // missing returns the failure of work without a created or changed file for one of the
 // patterns; nil: each pattern has one.

@@ -42,13 +42,14 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
 	}, func() bool { return false })
 	defer end()
-	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e, checks: checks{e, ms.Rounds.Files}}
+	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e}
 	var err error
 	if m.session, err = fromStore(work, e.retryStore, func() (sessionContext, error) {
 		return loadSessionContext(work, m.ports.Sessions, in.Head)
 	}); err != nil {
 		return MergeResult{}, executionEnd(work, err)
 	}
+	m.checks = checks{e, ms.Rounds.Files, m.session}
 	m.phase, _ = m.session.team.Phase(in.Phase)
 	unlock, err := e.acquireLock(work)
 	if err != nil {

@@ -159,6 +159,8 @@ type Agents interface {
 	// outcome then still has its usage and log. The end of the context stops the
 	// agent; the error is the context's cause.
 	Run(ctx context.Context, job session.Job) (session.Outcome, error)
+	// FillsCaches reports whether a check should run on a team's input, which no agent has changed, to fill its caches.
+	FillsCaches(check, team string, input spec.Digest) bool
 	// Check runs a check. The same rules apply.
 	Check(ctx context.Context, job session.CheckJob) (session.Outcome, error)
 	// Conversation returns the conversation of the agent in an assignment's directory. ok is

@@ -34,6 +34,8 @@ import (
 type agents struct {
 	run   func(ctx context.Context, job session.Job) (session.Outcome, error)
 	check func(job session.CheckJob) error
+	// fills answers whether a check fills caches; nil: it does not.
+	fills func() bool
 	runs  []session.Brief
 	// conversation is where it is kept.
 	conversation spec.Conversation
@@ -125,9 +127,10 @@ func (a *agents) Forget(session.WorkDir) error {
 	return nil
 }
 
-func (a *agents) Keep(string) []string    { return nil }
-func (a *agents) Mask(text string) string { return text }
-func (a *agents) Secrets() *secrets.Set   { return a.secrets }
+func (a *agents) Keep(string) []string                         { return nil }
+func (a *agents) FillsCaches(string, string, spec.Digest) bool { return a.fills != nil && a.fills() }
+func (a *agents) Mask(text string) string                      { return text }
+func (a *agents) Secrets() *secrets.Set                        { return a.secrets }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {

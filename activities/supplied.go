@@ -23,7 +23,7 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	if f := r.refusal(); f != nil {
 		return session.RoundResult{}, r.refuseSupplied(ctx, *f, attemptEnd{}, started)
 	}
-	result, end, err := r.attempt().supplied(ctx)
+	result, end, err := r.suppliedWhenPossible(ctx)
 	if err == nil {
 		result.Log, result.StartedAt, result.EndedAt = storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log), started, r.ports.Clock().UTC()
 		if err := r.log.recordResult(ctx, result); err != nil {
@@ -40,6 +40,21 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 		return session.RoundResult{}, r.interrupted(ctx, err)
 	}
 	return session.RoundResult{}, r.refuseSupplied(ctx, *failure, end, started)
+}
+
+// suppliedWhenPossible tries the files again while the host fails, which says nothing about them.
+func (r *round) suppliedWhenPossible(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
+	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
+		result, end, err := r.attempt().supplied(ctx)
+		f, ok := asFailure(err)
+		if !ok || !f.WaitedOut() || ctx.Err() != nil {
+			return result, end, err
+		}
+		r.exec.setProgress(textfmt.Shorten(maskedFailure(r.ports.Agents, *f).Message, session.MaxMessage))
+		if err := sleep(ctx, wait); err != nil {
+			return nil, end, err
+		}
+	}
 }
 
 // supplied does the attempt with a person's files on top of the input's. They are collected and
@@ -103,7 +118,9 @@ func (a *attempt) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		return a.exec.agents.Forget(dir)
 	})
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		err = failures.Failf(failures.ResourceError, "the store does not have the supplied files, manifest %s: %v; supply them again", a.in.Supplied.Short(), err)
+		lost := failures.Failf(failures.ResourceError, "the store does not have the supplied files, manifest %s: %v; supply them again", a.in.Supplied.Short(), err)
+		lost.Final = true
+		err = lost
 	}
 	return dir, err
 }

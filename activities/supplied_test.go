@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // suppliedBy is the round of a desk in which ada's files stand for the work.
@@ -65,6 +66,50 @@ func TestASuppliedTreeRemovesWhatItLacks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, in.Supplied, result.Output)
 	require.Equal(t, 2, result.Files, "one is changed, and one removed")
+}
+
+// TestAHostThatCannotRunACheckRefusesNoFiles: it is tried again.
+func TestAHostThatCannotRunACheckRefusesNoFiles(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Phases[0].Checks = []string{"good"}
+	d.admit()
+	tries := 0
+	d.agents.check = func(session.CheckJob) error {
+		if tries++; tries == 1 {
+			return failures.Failf(failures.ResourceError, "cannot start: resource temporarily unavailable")
+		}
+		return nil
+	}
+	result, err := d.roundOf(suppliedBy(d, map[string]string{"a.txt": "x"}), activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Files)
+	require.Equal(t, 2, tries)
+}
+
+// TestCachesAreFilledByChecksOfTheSessionsInput, before the first check of changed files and never by that.
+func TestCachesAreFilledByChecksOfTheSessionsInput(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Phases[0].Checks = []string{"good"}
+	d.admit()
+	d.workDirs = workdir.New(workdir.Options{Root: workdir.DefaultRoot(d.store.Dir()), Acquire: func(_ context.Context, tree spec.Digest, _ ...spec.Digest) ([]string, func(), error) {
+		return []string{string(tree)}, func() {}, nil
+	}})
+	var trees, inputs []spec.Digest
+	d.agents.fills = func() bool { return true }
+	d.agents.check = func(job session.CheckJob) error {
+		trees, inputs = append(trees, job.Lower()), append(inputs, job.Input)
+		if job.Input != "" {
+			return failures.Failf(failures.TestFailure, "the input has no a.txt")
+		}
+		return nil
+	}
+	in := suppliedBy(d, map[string]string{"a.txt": "x"})
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, []spec.Digest{d.input, result.Output}, trees)
+	require.Equal(t, []spec.Digest{d.input, ""}, inputs)
 }
 
 func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {

@@ -243,7 +243,7 @@ func (s *Set) tryLayers() error {
 		return err
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // leftovers are harmless
-	o := &room.Overlay{Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+	o := &room.Overlay{Target: room.Workspace, Lower: []string{filepath.Join(dir, "lower")}, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
 	for _, path := range []string{o.Lower[0], o.Upper, o.Work} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return err

@@ -30,8 +30,20 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	if err := checkDirs(dirs); err != nil {
 		return session.Outcome{}, hostFailure(subject, err)
 	}
-	at := s.place(dirs, needs{argv: d.Argv, caches: d.Caches, network: d.Network})
-	env, err := s.environment(at, d.Env, d.Caches)
+	fills := false
+	if job.Input != "" {
+		unlock, ok := s.lockBases(job)
+		if fills = ok; ok {
+			defer unlock()
+		}
+	}
+	views, release, err := s.views(dirs, job.Team, d.Caches, fills)
+	if err != nil {
+		return session.Outcome{}, hostFailure(subject, err)
+	}
+	defer release()
+	at := s.place(dirs, needs{argv: d.Argv, caches: views, network: d.Network})
+	env, err := s.environment(at, d.Env, views)
 	if err != nil {
 		return session.Outcome{}, hostFailure(subject, err)
 	}
@@ -42,6 +54,9 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 		Argv: d.Argv, Dir: at.inside.Tree, Room: at.room, Floor: at.floor, Services: at.services, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
 		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
+	if fills && e.EndedItself() {
+		s.keepCaches(ctx, job, views)
+	}
 	var out session.Outcome
 	err = complete(&out, e, s.checkFailure(subject, d, e))
 	return out, err

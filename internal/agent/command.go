@@ -79,16 +79,9 @@ func (st *stage) process(d Definition, job session.Job) (p procgroup.Process, ha
 
 // stage prepares the directories, the environment, the place for the result and, if the agent
 // wants it, the repository. The caller must close the box.
-func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess) (*stage, session.Outcome, error) {
-	subject := "agent " + job.Agent
-	if f := s.networkFailure(subject, d.Network); f != nil {
-		return nil, session.Outcome{}, f
-	}
-	dirs := job.WorkDir
-	if err := checkDirs(dirs); err != nil {
-		return nil, session.Outcome{}, hostFailure(subject, err)
-	}
-	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: d.Caches, network: d.Network, mounts: d.mounts()})
+func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gatewayAccess, caches []view) (*stage, session.Outcome, error) {
+	subject, dirs := "agent "+job.Agent, job.WorkDir
+	at := s.place(dirs, needs{argv: s.resolve(d.Argv), caches: caches, network: d.Network, mounts: d.mounts()})
 	if via != nil {
 		err := s.connect(&at, d, via)
 		if program := preset.For(d.Preset); program != nil && err == nil {
@@ -98,7 +91,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gat
 			return nil, session.Outcome{}, hostFailure(subject, err)
 		}
 	}
-	env, err := s.environment(at, d.Env, d.Caches)
+	env, err := s.environment(at, d.Env, caches)
 	if err != nil {
 		return nil, session.Outcome{}, hostFailure(subject, err)
 	}
@@ -133,7 +126,19 @@ func (s *Set) stage(ctx context.Context, d Definition, job session.Job, via *gat
 
 // attempt runs an agent that is a program, and evaluates its result.
 func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall, via *gatewayAccess) (attemptResult, error) {
-	st, out, err := s.stage(ctx, d, job, via)
+	subject := "agent " + job.Agent
+	if f := s.networkFailure(subject, d.Network); f != nil {
+		return attemptResult{known: true}, f
+	}
+	if err := checkDirs(job.WorkDir); err != nil {
+		return attemptResult{known: true}, hostFailure(subject, err)
+	}
+	caches, release, err := s.views(job.WorkDir, job.Team, d.Caches, false)
+	if err != nil {
+		return attemptResult{known: true}, hostFailure(subject, err)
+	}
+	defer release()
+	st, out, err := s.stage(ctx, d, job, via, caches)
 	if err != nil {
 		return attemptResult{out: out, known: true}, err
 	}
@@ -149,7 +154,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	p, _ := st.process(d, job)
 	p.Argv, p.Stdin = s.resolve(d.Argv), brief
 	e := s.launch(ctx, p, st)
-	return s.judge("agent "+job.Agent, e, st.box)
+	return s.judge(subject, e, st.box)
 }
 
 // launch runs the agent's process. If there is a gateway, its log contains all calls when launch

@@ -336,7 +336,7 @@ func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
 	b.vars["HIDDEN"], b.vars["LANG"] = "hidden", "de_DE.UTF-8"
 	s := b.set(Config{
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"}, Caches: []string{"c"}}},
-		Caches: map[string]Cache{"c": {Env: "MY_CACHE"}},
+		Caches: map[string]Cache{"c": {Env: "MY_CACHE", Shared: true}},
 	})
 	out, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ type Config struct {
 	Providers map[string]Provider `json:"providers,omitempty" yaml:"providers,omitempty" jsonschema:"maxProperties=100"`
 	// Checks are the programs that can verify work, by name.
 	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"maxProperties=1000"`
-	// Caches are directories below the store's caches/ that attempts and checks share, by
+	// Caches are directories for what agents and checks can make again, by
 	// name.
 	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"maxProperties=1000"`
 	// Secrets names variables of the worker's environment whose values are masked in all captured
@@ -164,10 +164,13 @@ type Mount struct {
 	Writable bool `json:"writable,omitempty" yaml:"writable,omitempty"`
 }
 
-// Cache is a directory that outlives attempts and is shared by them.
+// Cache is a directory for what programs can make again.
 type Cache struct {
 	// Env is the variable that tells a program where the directory is.
 	Env string `json:"env" yaml:"env" jsonschema:"format=passed" example:"GOCACHE"`
+	// Shared lets all agents and checks, of all teams, write the directory and use what others wrote. Code of one agent can
+	// then decide the checks of others: only for agents and teams that trust each other.
+	Shared bool `json:"shared,omitempty" yaml:"shared,omitempty"`
 }
 
 // Limits are the limits of each attempt.
@@ -180,7 +183,7 @@ type Limits struct {
 	// large as the one that an attempt starts from.
 	TreeBytes textfmt.ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty" between:"1B 10000GB"`
 	// DiskBytes is how much disk space the files that an attempt has written may use: in its tree,
-	// including ignored files, in HOME and in TMPDIR. An attempt that uses more is stopped. The
+	// including ignored files, in HOME, in TMPDIR and in caches that are not shared. An attempt that uses more is stopped. The
 	// default is five times tree_bytes.
 	DiskBytes textfmt.ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty" between:"1B 50000GB"`
 	// DiskFiles is how many files and directories an attempt may have written, counted like

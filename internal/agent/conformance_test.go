@@ -25,9 +25,11 @@ const secret = "swordfish-0123456789"
 
 // bench is a prepared place for one attempt.
 type bench struct {
-	t    *testing.T
-	dir  string
-	vars map[string]string
+	// workRoot is the root of layers; empty: there are none.
+	workRoot string
+	t        *testing.T
+	dir      string
+	vars     map[string]string
 	// isolation is that of worker files without one, and of workers that are processes of
 	// their own.
 	isolation string
@@ -55,7 +57,7 @@ func (b *bench) set(cfg Config, hidden ...string) *Set {
 	setDefault(&cfg.Isolation, b.isolation)
 	s, err := New(cfg, Options{
 		Getenv: func(n string) string { return b.vars[n] }, CacheRoot: filepath.Join(b.dir, "caches"), Hidden: hidden,
-		Now: time.Now, Grace: 200 * time.Millisecond,
+		Now: time.Now, Grace: 200 * time.Millisecond, WorkRoot: b.workRoot,
 	})
 	require.NoError(b.t, err)
 	return s

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -39,7 +37,7 @@ func (s *Set) path() string { return cmp.Or(s.getenv("PATH"), defaultPath) }
 
 // environment returns the environment of a process: the variables that every process gets, the
 // named variables of the worker's environment, and those of the caches.
-func (s *Set) environment(at place, names, caches []string) ([]string, error) {
+func (s *Set) environment(at place, names []string, caches []view) ([]string, error) {
 	values := map[string]string{
 		"PATH":                    s.path(),
 		"LANG":                    cmp.Or(s.getenv("LANG"), "C.UTF-8"),
@@ -53,15 +51,12 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 			values[name] = v
 		}
 	}
-	for _, name := range caches {
-		dir, err := s.cache(name)
-		if err != nil {
-			return nil, err
-		}
+	for _, c := range caches {
+		dir := c.dir
 		if at.room != nil {
-			dir = filepath.Join(room.Caches, name)
+			dir = filepath.Join(room.Caches, c.name)
 		}
-		values[s.config.Caches[name].Env] = dir
+		values[s.config.Caches[c.name].Env] = dir
 	}
 	if err := s.writeBundle(at); err != nil {
 		return nil, err
@@ -73,19 +68,6 @@ func (s *Set) environment(at place, names, caches []string) ([]string, error) {
 	}
 	slices.Sort(env)
 	return env, nil
-}
-
-// cache creates the shared directory of this name.
-func (s *Set) cache(name string) (string, error) {
-	dir := filepath.Join(s.cacheRoot, name)
-	err := os.Mkdir(dir, 0o700)
-	if err == nil || errors.Is(err, fs.ErrExist) {
-		err = s.launcher.User.Adopt(dir) // also what was filled under another `isolation` or `run_as`
-	}
-	if err != nil {
-		return "", fmt.Errorf("make the cache %s: %w", name, err)
-	}
-	return dir, nil
 }
 
 // hostFailure converts an error of the worker's host into a failure.

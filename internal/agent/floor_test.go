@@ -98,7 +98,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT`)
 	b.vars["HOME"], b.vars["PATH"] = home, filepath.Join(home, ".sdk/bin")+":"+b.vars["PATH"]
 	s := b.set(Config{
 		Mounts:    []Mount{{Path: filepath.Join(home, "tools")}, {Path: shared, Writable: true}},
-		Caches:    map[string]Cache{"one": {Env: "CACHE"}},
+		Caches:    map[string]Cache{"one": {Env: "CACHE", Shared: true}},
 		Providers: map[string]Provider{"p": {Format: wire.Anthropic, KeyFile: filepath.Join(host, "key")}},
 		Agents:    map[string]Definition{"x": {Kind: KindCommand, Argv: []string{filepath.Join(home, "agents/own.sh")}, Caches: []string{"one"}}},
 	}, store, filepath.Join(shared, "store"))

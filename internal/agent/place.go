@@ -40,7 +40,7 @@ func (s *Set) chown(dirs session.WorkDir) error {
 // needs is what a process needs in its room.
 type needs struct {
 	argv    []string
-	caches  []string
+	caches  []view
 	network Network
 	// mounts: its program creates a sandbox with mounts.
 	mounts bool
@@ -58,15 +58,19 @@ func (s *Set) place(dirs session.WorkDir, n needs) place {
 		l.Mounts = append(l.Mounts, room.Mount{Source: source, Target: target, Writable: true})
 	}
 	if layers := dirs.Layers; layers != nil {
-		l.Overlay = &room.Overlay{Lower: layers.Dirs, Upper: dirs.Tree, Work: layers.Work}
+		l.Overlays = append(l.Overlays, room.Overlay{Target: inside.Tree, Lower: layers.Dirs, Upper: dirs.Tree, Work: layers.Work})
 	} else {
 		own(dirs.Tree, inside.Tree)
 	}
 	own(dirs.Home, inside.Home)
 	own(dirs.Tmp, inside.Tmp)
 	l.Mounts = append(l.Mounts, room.Mount{Source: resultDir(dirs.Home), Target: room.Result, Writable: true, Optional: true})
-	for _, name := range n.caches {
-		own(filepath.Join(s.cacheRoot, name), filepath.Join(room.Caches, name))
+	for _, c := range n.caches {
+		if target := filepath.Join(room.Caches, c.name); len(c.lower()) > 0 {
+			l.Overlays = append(l.Overlays, room.Overlay{Target: target, Lower: c.lower(), Upper: c.dir, Work: c.work})
+		} else {
+			own(c.dir, target)
+		}
 	}
 	l.Mounts = append(l.Mounts, s.shown(n)...)
 	at := place{host: dirs, inside: inside, room: l}
@@ -103,8 +107,8 @@ func (s *Set) floor(dirs session.WorkDir, n needs) *room.Floor {
 			f.Shown = append(f.Shown, room.Mount{Source: filepath.Join(f.Home, top)})
 		}
 	}
-	for _, name := range n.caches {
-		f.Own = append(f.Own, filepath.Join(s.cacheRoot, name))
+	for _, c := range n.caches {
+		f.Own = append(f.Own, c.dir)
 	}
 	for _, p := range s.config.Providers {
 		if p.KeyFile != "" {

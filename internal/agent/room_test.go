@@ -80,7 +80,7 @@ echo '{"summary": "looked around"}' > $MAESTRO_RESULT
 setsid sleep ` + mark + ` & (setsid sh -c 'exec sleep ` + mark + `' &)
 echo work > done`
 	s := b.set(Config{
-		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE"}},
+		Isolation: IsolationRequired, Mounts: []Mount{{Path: shared}, {Path: given, Writable: true}}, Caches: map[string]Cache{"one": {Env: "CACHE", Shared: true}},
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Caches: []string{"one"}}},
 	}, filepath.Join(given, "store"))
 	if s.launcher.User != nil {

@@ -14,8 +14,8 @@ import (
 // ShellJob is a program that a person runs in an agent's environment.
 type ShellJob struct {
 	session.WorkDir
-	// Agent names the worker-file agent.
-	Agent string
+	// Agent names the worker-file agent, and Team the session's team, as for [session.Job].
+	Agent, Team string
 	// Argv is the program; empty: an interactive shell.
 	Argv []string
 	// Env adds variables, as NAME=VALUE.
@@ -47,13 +47,18 @@ func (s *Set) Shell(ctx context.Context, job ShellJob) (status int, err error) {
 	if len(d.Argv) > 0 {
 		shows = s.resolve(d.Argv)
 	}
-	at := s.place(job.WorkDir, needs{argv: shows, caches: d.Caches, network: d.Network, mounts: d.mounts()})
+	caches, release, err := s.views(job.WorkDir, job.Team, d.Caches, false)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	at := s.place(job.WorkDir, needs{argv: shows, caches: caches, network: d.Network, mounts: d.mounts()})
 	names := slices.Clone(d.Env)
 	if !job.Keys {
 		secret := s.config.secretNames()
 		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(secret, name) })
 	}
-	env, err := s.environment(at, names, d.Caches)
+	env, err := s.environment(at, names, caches)
 	if err == nil {
 		err = s.chown(job.WorkDir)
 	}

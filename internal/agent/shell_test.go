@@ -104,7 +104,7 @@ func TestACacheChangesItsOwner(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "caches"), 0o711))
 	for _, user := range []string{"", "nobody"} {
 		s := b.set(Config{
-			RunAs: user, Caches: map[string]Cache{"one": {Env: "CACHE"}},
+			RunAs: user, Caches: map[string]Cache{"one": {Env: "CACHE", Shared: true}},
 			Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "mkdir -p -m 700 $CACHE/d && echo x >> $CACHE/d/x && chmod 600 $CACHE/d/x"}, Caches: []string{"one"}}},
 		})
 		out, err := s.Run(t.Context(), b.job())

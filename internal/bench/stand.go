@@ -279,7 +279,8 @@ func (instant) Forget(session.WorkDir) error          { return nil }
 func (instant) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]spec.Digest { return nil }
 
-func (instant) Isolation() spec.Isolation { return spec.Isolation{} }
-func (instant) Keep(string) []string      { return nil }
-func (instant) Mask(text string) string   { return text }
-func (instant) Secrets() *secrets.Set     { return nil }
+func (instant) Isolation() spec.Isolation                    { return spec.Isolation{} }
+func (instant) Keep(string) []string                         { return nil }
+func (instant) FillsCaches(string, string, spec.Digest) bool { return false }
+func (instant) Mask(text string) string                      { return text }
+func (instant) Secrets() *secrets.Set                        { return nil }

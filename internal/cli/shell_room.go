@@ -115,7 +115,7 @@ func (r *shellRoom) start(ctx context.Context, argv []string, keys bool) (int, e
 	if err != nil {
 		return 0, err
 	}
-	job := agent.ShellJob{WorkDir: r.scratch.WorkDir, Agent: r.agent, Argv: argv, Keys: keys, Streams: streams, Lock: r.scratch}
+	job := agent.ShellJob{WorkDir: r.scratch.WorkDir, Agent: r.agent, Team: session.CacheDomain(r.key, r.team.Name), Argv: argv, Keys: keys, Streams: streams, Lock: r.scratch}
 	if streams.Terminal {
 		job.Env = []string{"TERM=" + environ(r.env.Environ).get("TERM")}
 	}

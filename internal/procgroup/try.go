@@ -24,7 +24,9 @@ func Forbidden(err error) bool { return errors.As(err, new(forbiddenError)) }
 // says why there is no room, and what to change.
 func (l *Launcher) TryRoom(overlay *room.Overlay) error {
 	layout := room.NewLayout(l.User)
-	layout.Overlay = overlay
+	if overlay != nil {
+		layout.Overlays = []room.Overlay{*overlay}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), tryLimit)
 	defer cancel()
 	e := l.Run(ctx, Process{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{}, Room: layout})

@@ -28,9 +28,11 @@ func (l *Layout) enter() error {
 	if err != nil {
 		return err
 	}
-	overlay, err := l.Overlay.open()
-	if err != nil {
-		return err
+	overlays := make([]*openOverlay, len(l.Overlays))
+	for i, o := range l.Overlays {
+		if overlays[i], err = o.open(); err != nil {
+			return err
+		}
 	}
 	if err := becomeAgent(); err != nil {
 		return err
@@ -40,8 +42,10 @@ func (l *Layout) enter() error {
 		return err
 	}
 	defer unix.Close(int(root)) //nolint:errcheck // only a place
-	if err := overlay.mount(root); err != nil {
-		return err
+	for _, o := range overlays {
+		if err := o.mount(root); err != nil {
+			return err
+		}
 	}
 	for _, s := range sources {
 		if err := s.attach(root); err != nil {
@@ -236,16 +240,14 @@ func mountRoot() (dir, error) {
 
 // openOverlay is an overlay with open directories.
 type openOverlay struct {
+	target      string
 	lower       []int
 	upper, work int
 }
 
 // open opens the overlay's directories.
-func (o *Overlay) open() (out *openOverlay, err error) {
-	if o == nil {
-		return nil, nil //nolint:nilnil // no overlay is a valid answer
-	}
-	out = &openOverlay{}
+func (o Overlay) open() (out *openOverlay, err error) {
+	out = &openOverlay{target: strings.TrimPrefix(o.Target, "/")}
 	layer := func(path string) int {
 		fd, e := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if e != nil {
@@ -260,19 +262,16 @@ func (o *Overlay) open() (out *openOverlay, err error) {
 	return out, err
 }
 
-// mount mounts the overlay as the workspace. Its directories are named by their descriptors. So
+// mount mounts the overlay at its target. Its directories are named by their descriptors. So
 // the options are short enough for any number of layers, and the room's user needs no access to
 // the directories above them.
 func (o *openOverlay) mount(root dir) error {
-	if o == nil {
-		return nil
-	}
 	lower := make([]string, len(o.lower))
 	for i, fd := range o.lower {
 		lower[i] = descriptorPath(fd)
 	}
 	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + descriptorPath(o.upper) + ",workdir=" + descriptorPath(o.work)
-	err := root.mount("overlay", strings.TrimPrefix(Workspace, "/"), unix.MS_NOSUID|unix.MS_NODEV, options)
+	err := root.mount("overlay", o.target, unix.MS_NOSUID|unix.MS_NODEV, options)
 	for _, fd := range append(o.lower, o.upper, o.work) {
 		_ = unix.Close(fd) // the mount holds it
 	}

@@ -42,8 +42,8 @@ type Mount struct {
 type Layout struct {
 	// Mounts are mounted in this order: a later one may be below an earlier one.
 	Mounts []Mount
-	// Overlay, if not nil, is mounted at [Workspace].
-	Overlay *Overlay
+	// Overlays are mounted before the mounts.
+	Overlays []Overlay
 	// Hidden are directories of the host that no mount shows: an empty directory is shown
 	// instead.
 	Hidden []string
@@ -64,6 +64,8 @@ func NewLayout(user *Account) *Layout {
 
 // Overlay is a stack of read-only layers with a writable directory on top.
 type Overlay struct {
+	// Target is its path in the room.
+	Target string
 	// Lower are the layers, the topmost first. Upper has the changes, and Work is an empty
 	// directory on the same file system.
 	Lower []string

@@ -109,8 +109,8 @@ type Job struct {
 	Brief Brief
 	// Input is the manifest that the work starts from: stored answers are used for the same input only.
 	Input spec.Digest
-	// Agent is the name of the worker-file agent.
-	Agent string
+	// Agent is the name of the worker-file agent, and Team that of the session's team, with its namespace.
+	Agent, Team string
 	// WorkDir is where it works: the agent's changes in its tree are the work.
 	WorkDir
 	// Begun is the start of an earlier, interrupted execution of the attempt, whose output is
@@ -158,6 +158,13 @@ type WorkDir struct {
 	Layers *Layers
 }
 
+const (
+	// CachesDir is the directory beside Home with what processes write to caches of their own.
+	CachesDir = "caches"
+	// CachesWorkDir is the one with the directories that the kernel needs for the overlays of these.
+	CachesWorkDir = "caches-work"
+)
+
 // Layers are a tree as read-only layers.
 type Layers struct {
 	// Manifest is the tree, Dirs are its layers, the topmost first.
@@ -192,10 +199,16 @@ type Outcome struct {
 	Log []byte
 }
 
+// CacheDomain names a team among those of all namespaces of a store: whose checks trust what they leave each other.
+func CacheDomain(key Key, team string) string { return key.Namespace + "." + team }
+
 // CheckJob is one run of a check over a tree.
 type CheckJob struct {
-	// Check names the worker-file check.
-	Check string
+	// Check names the worker-file check, and Team the session's team, with its namespace.
+	Check, Team string
+	// Input, if not empty, is the tree: a person's files, which no agent has changed. What the check leaves in its caches
+	// is then used by later checks of the team.
+	Input spec.Digest
 	// WorkDir has the tree to check; the check may write there.
 	WorkDir
 	// Lock is inherited by the process that supervises the check. See Job.

@@ -113,14 +113,15 @@ func (a agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Us
 	return used, estimate, false
 }
 
-func (a agents) Sweep(session.WorkDir) error           { return nil }
-func (a agents) Removed(session.WorkDir) (int64, bool) { return 0, false }
-func (a agents) EndStopped()                           {}
-func (a agents) Offered(name string) spec.OfferedAgent { return a.p.world.offered(name) }
-func (a agents) Keep(string) []string                  { return nil }
-func (a agents) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
-func (a agents) Mask(text string) string               { return text }
-func (a agents) Secrets() *secrets.Set                 { return nil }
+func (a agents) Sweep(session.WorkDir) error                  { return nil }
+func (a agents) Removed(session.WorkDir) (int64, bool)        { return 0, false }
+func (a agents) EndStopped()                                  {}
+func (a agents) Offered(name string) spec.OfferedAgent        { return a.p.world.offered(name) }
+func (a agents) Keep(string) []string                         { return nil }
+func (a agents) FillsCaches(string, string, spec.Digest) bool { return false }
+func (a agents) Breaker(name string) spec.Breaker             { return spec.Breaker{}.For(name) }
+func (a agents) Mask(text string) string                      { return text }
+func (a agents) Secrets() *secrets.Set                        { return nil }
 
 func (w *world) offered(name string) spec.OfferedAgent {
 	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}

@@ -96,7 +96,7 @@ while test $n -lt 60; do
 done
 echo x > a.txt
 `)
-			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, limits: {cache_bytes: 20MB}, caches: {big: {env: CACHE}, small: {env: SMALL}}, `+w.mounts()+`, agents: {
+			w.write("agents.yaml", `{version: 1, isolation: `+isolation+`, limits: {cache_bytes: 20MB}, caches: {big: {env: CACHE, shared: true}, small: {env: SMALL, shared: true}}, `+w.mounts()+`, agents: {
 				greedy: {kind: command, argv: [/bin/sh, `+script+`], caches: [big]},
 				modest: {kind: command, argv: [/bin/sh, -c, "touch $SMALL/file; date > a.txt"], caches: [small]}}}`)
 			w.startWorker()

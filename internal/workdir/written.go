@@ -112,7 +112,14 @@ func (m *measurement) add(e bounded.Entry) {
 // isOfKernel reports whether a directory is the one that an overlay moves files from, which nobody
 // else may read. No agent sees it.
 func (m *measurement) isOfKernel(info fs.FileInfo) bool {
-	return slices.ContainsFunc([]string{overlayDir, filepath.Join(checkDir, overlayDir)}, func(dir string) bool {
+	dirs := []string{overlayDir, filepath.Join(checkDir, overlayDir)}
+	for _, views := range []string{session.CachesWorkDir, filepath.Join(checkDir, session.CachesWorkDir)} {
+		entries, _ := fs.ReadDir(m.base.FS(), views)
+		for _, e := range entries {
+			dirs = append(dirs, filepath.Join(views, e.Name()))
+		}
+	}
+	return slices.ContainsFunc(dirs, func(dir string) bool {
 		work, err := m.base.Lstat(filepath.Join(dir, "work"))
 		return err == nil && os.SameFile(work, info)
 	})

@@ -141,6 +141,7 @@ func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, shared *cache
 	}
 	finished := &finishedWork{store: st, logger: logger, clock: clock}
 	full := &space{dir: workBeside(st.Dir(), cfg), ways: []func(context.Context) bool{finished.free, shared.Free}, clock: clock}
+	full.ways = append(full.ways, func(context.Context) bool { return caches.FreeBases(cacheRoot(st, cfg)) })
 	if set, ok := agents.(layered); ok && set.HasLayers() {
 		cache, err := newLayerCache(filepath.Join(workBeside(st.Dir(), cfg), "layers"), st, set, logger, clock)
 		if err != nil {
