@@ -341,7 +341,7 @@ func (r *restoration) fence() (ok bool, err error) {
 	for _, id := range r.team.Assignments() {
 		judged := r.records[id]
 		_, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(stored *session.Record) {
-			if stored.Incarnation < r.in.Incarnation && results(*stored) != results(judged) {
+			if stored.Admitted < r.in.Incarnation && results(*stored) != results(judged) {
 				ok = false
 				return
 			}
@@ -350,11 +350,11 @@ func (r *restoration) fence() (ok bool, err error) {
 					stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
 				}
 			}
-			if stored.Incarnation < r.in.Incarnation {
+			if stored.Admitted < r.in.Incarnation {
 				if runs[id] && r.beginsAfresh(*stored) {
 					stored.Epoch++
 				}
-				stored.Began = stored.Epoch
+				stored.Began, stored.Admitted = stored.Epoch, r.in.Incarnation
 			}
 		})
 		if err != nil {

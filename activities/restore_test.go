@@ -33,6 +33,8 @@ type past struct {
 	workspace   spec.Digest
 	head        spec.Digest
 	incarnation int
+	// meanwhile is done once each, just before the record of an assignment is fenced.
+	meanwhile map[spec.AssignmentID]func()
 }
 
 // relay is a team with a root, two personas side by side, and a sequence.
@@ -49,6 +51,20 @@ func relay() spec.Team {
 			{Name: "side", Needs: []string{"root"}, Personas: []string{"q"}},
 		},
 	}
+}
+
+// racing is a store in which work of an earlier incarnation ends just before a record is fenced.
+type racing struct {
+	*store.Store
+	meanwhile map[spec.AssignmentID]func()
+}
+
+func (r *racing) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
+	if end := r.meanwhile[id]; end != nil {
+		delete(r.meanwhile, id)
+		end()
+	}
+	return r.Store.UpdateRecord(key, id, incarnation, change)
 }
 
 func newPast(t *testing.T) *past {
@@ -78,7 +94,7 @@ func (p *past) admit(course session.Course) activities.Admission {
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.incarnation++
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: &racing{p.store, p.meanwhile}, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
@@ -374,4 +390,30 @@ func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
 	_, err = d.roundOf(late, activities.Heartbeat{})
 	require.True(t, requireType(t, err, session.UnrecoverableError).NonRetryable())
 	require.Equal(t, before, d.record())
+}
+
+// TestForcedWorkBeginsAfreshAfterARace: stored answers are not used again, also if the earlier
+// incarnation finishes the work while the next one fences it.
+func TestForcedWorkBeginsAfreshAfterARace(t *testing.T) {
+	t.Parallel()
+	root := spec.AssignmentID{Phase: "root", Persona: "p"}
+	for _, raced := range []bool{false, true} {
+		p := newPast(t)
+		finish := func() {
+			p.incarnation = 1
+			p.work(root, p.workspace)
+			p.incarnation = 2
+		}
+		if raced {
+			p.meanwhile = map[spec.AssignmentID]func(){root: finish}
+		} else {
+			finish()
+			p.incarnation = 1
+		}
+		require.Empty(t, p.admit(session.Course{Force: []string{"root"}}).Problems)
+		record, err := p.store.Record(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}, root)
+		require.NoError(t, err)
+		require.Equal(t, []int{2, 2, 2}, []int{record.Epoch, record.Began, record.Incarnation}, "raced: %v", raced)
+		require.True(t, record.Rounds[0].Stale)
+	}
 }

@@ -24,6 +24,9 @@ type roundLog struct {
 	// agent is the agent of the round.
 	agent string
 
+	// writing is held while the record is written, mu only while the fields below are used.
+	writing sync.Mutex
+
 	mu     sync.Mutex
 	record session.Record
 	// log is the last heartbeat's until the record is loaded.
@@ -326,14 +329,21 @@ func (l *roundLog) tryPut(ctx context.Context, otherwise string) {
 	}
 }
 
+// put writes the record. Heartbeats do not wait for it: a slow store must not look like a lost worker.
 func (l *roundLog) put() error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.entry().RoundLog = l.log
 	l.record.Incarnation = l.in.Incarnation
-	err := l.exec.sessions.PutRecord(l.exec.key, l.record)
+	record := l.record
+	record.Rounds = slices.Clone(record.Rounds)
+	l.mu.Unlock()
+	err := l.exec.sessions.PutRecord(l.exec.key, record)
 	if err == nil {
-		l.stored = l.record.Conversation
+		l.mu.Lock()
+		l.stored = record.Conversation
+		l.mu.Unlock()
 	}
 	return err
 }

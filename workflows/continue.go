@@ -45,11 +45,13 @@ type ContinuedPhase struct {
 	// Input is the manifest that it starts from; empty: it may not start yet.
 	Input spec.Digest `json:"input,omitempty"`
 	// Unapproved: a request for its approval has yet to be opened.
-	Unapproved bool               `json:"unapproved,omitempty"`
-	Conflict   *ContinuedConflict `json:"conflict,omitempty"`
-	Rework     *session.Rework    `json:"rework,omitempty"`
-	SentBack   int                `json:"sent_back,omitempty"`
-	Merges     int                `json:"merges,omitempty"`
+	Unapproved bool `json:"unapproved,omitempty"`
+	// Approvals are those that its work has so far.
+	Approvals []session.Approval `json:"approvals,omitempty"`
+	Conflict  *ContinuedConflict `json:"conflict,omitempty"`
+	Rework    *session.Rework    `json:"rework,omitempty"`
+	SentBack  int                `json:"sent_back,omitempty"`
+	Merges    int                `json:"merges,omitempty"`
 	// Assignments are in the order of the phase's personas.
 	Assignments []ContinuedAssignment `json:"assignments,omitempty"`
 }
@@ -124,7 +126,7 @@ func (s *teamSession) continued(run string) *Continued {
 // continued returns the state of a phase.
 func (s *schedule) continued(p *phase) ContinuedPhase {
 	c := ContinuedPhase{
-		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
+		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Approvals: p.approvals, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
 	}
 	if p.conflict != nil {
 		c.Conflict = &ContinuedConflict{p.conflict.failure, p.conflict.merged}
@@ -181,7 +183,7 @@ func (s *schedule) takeOver(c *Continued) {
 	s.byName = map[string]*phase{}
 	for i, before := range c.Phases {
 		p := &phase{
-			Phase: s.team.Phases[i], todo: before.Todo, input: before.Input, unapproved: before.Unapproved, rework: before.Rework,
+			Phase: s.team.Phases[i], todo: before.Todo, input: before.Input, unapproved: before.Unapproved, approvals: before.Approvals, rework: before.Rework,
 			sentBack: before.SentBack, merges: before.Merges,
 		}
 		if before.Conflict != nil {

@@ -46,15 +46,7 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 	return onUpdate(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r, taken := rs.accept(ctx, a)
-			stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
-			patient, _ := workflow.NewDisconnectedContext(ctx) // the update also returns in a cancelled session
-			if err := workflow.Await(patient, func() bool { return r.closed || stored() || rs.ending.handsOver() }); err != nil {
-				return *taken, err
-			}
-			if r.closed && !r.applied && !stored() { // otherwise the next run applies it
-				return *taken, notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
-			}
-			return *taken, nil
+			return *taken, rs.awaitStored(ctx, r, taken)
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: rs.validate,
@@ -62,6 +54,20 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 				`{"request": "design.architect.1", "action": "retry", "note": "what to do differently", "by": "your name"}. ` +
 				`For help, the action is retry, skip or abort; for an approval, approve or reject.`,
 		})
+}
+
+// awaitStored waits until an accepted answer is in a checkpoint, or the next run applies it. It
+// returns an error for an answer that has no effect any more.
+func (rs *requests) awaitStored(ctx workflow.Context, r *request, taken *session.Answer) error {
+	stored := func() bool { return taken.Left > 0 && !r.hasUnsaved(*taken) }
+	patient, _ := workflow.NewDisconnectedContext(ctx) // the update also returns in a cancelled session
+	if err := workflow.Await(patient, func() bool { return r.closed || stored() || rs.ending.handsOver() }); err != nil {
+		return err
+	}
+	if r.closed && !r.applied && !stored() {
+		return notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
+	}
+	return nil
 }
 
 // registerApproval registers the handlers that approve a phase by its name, the short form of
@@ -76,8 +82,8 @@ func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
 	})
 	return workflow.SetUpdateHandlerWithOptions(ctx, ApprovePhaseUpdate,
 		func(ctx workflow.Context, approval ApprovePhase) error {
-			rs.approve(ctx, approval)
-			return nil
+			r, taken := rs.approve(ctx, approval)
+			return rs.awaitStored(ctx, r, taken)
 		},
 		workflow.UpdateHandlerOptions{
 			Validator:   rs.validateApproval,
@@ -85,8 +91,8 @@ func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
 		})
 }
 
-func (rs *requests) approve(ctx workflow.Context, approval ApprovePhase) {
-	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note})
+func (rs *requests) approve(ctx workflow.Context, approval ApprovePhase) (*request, *session.Answer) {
+	return rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Action: session.AnswerApprove, By: approval.By, Note: approval.Note})
 }
 
 // validateApproval refuses the approval of a phase that does not wait for one.

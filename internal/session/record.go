@@ -32,8 +32,11 @@ type Record struct {
 	// earlier epoch are not reused.
 	Epoch int `json:"epoch"`
 	// Began is the epoch that the incarnation began with; zero: Epoch is.
-	Began  int           `json:"began,omitempty"`
-	Rounds []RoundRecord `json:"rounds"`
+	Began int `json:"began,omitempty"`
+	// Admitted is the newest incarnation whose admission has decided on Epoch and Began. A fence
+	// raises Incarnation also where it has to decide again.
+	Admitted int           `json:"admitted,omitempty"`
+	Rounds   []RoundRecord `json:"rounds"`
 	// Conversation is the newest conversation of an agent program that a later attempt may
 	// continue, as an attempt has left it; nil: there is none.
 	Conversation *Conversation `json:"conversation,omitempty"`
