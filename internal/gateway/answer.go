@@ -65,6 +65,7 @@ func (a *answer) forward() {
 	a.began = a.gateway.o.Now()
 	header := a.from.response.Header
 	a.meter = wire.NewMeter(a.parsed.Format, a.parsed.Choices, header.Get("Content-Type"))
+	a.meter.Header(header)
 	for name, values := range header {
 		a.w.Header()[name] = values
 	}
@@ -217,6 +218,7 @@ func (a *answer) deliver() {
 
 // settle books the answer. It stores it, unless it is too large or contains a secret.
 func (a *answer) settle(facts wire.Facts) {
+	facts = a.forecast.Checked(facts)
 	used := a.forecast.Spent(facts)
 	a.scale.Wrote(used.OutputTokens, a.gateway.o.Now().Sub(a.began))
 	if facts.Counted && a.parsed.Elsewhere+used.WebSearches == 0 { // the request contained the whole prompt
@@ -236,7 +238,12 @@ func (a *answer) settle(facts wire.Facts) {
 		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
 			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
-	a.writeTranscript(cmp.Or(facts.Stop, "complete"), used)
+	how := cmp.Or(facts.Stop, "complete")
+	if facts.Differs != "" {
+		how += "; " + facts.Differs + "; the higher figure is booked"
+		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model", a.parsed.Model, "why", facts.Differs)
+	}
+	a.writeTranscript(how, used)
 	ctx := context.WithoutCancel(a.ctx) // booked also after the end of the attempt
 	a.call.Answered(facts.Answer())
 	a.stopReason = a.call.Settle(ctx, document, used)

@@ -162,7 +162,10 @@ func (h *receiver) spent(err error) spending {
 // accept prepares an answer for storage and use: it masks secrets, makes tool calls well-formed
 // with unique ids, and completes the usage.
 func (r *run) accept(answer Answer, h *receiver) Answer {
+	stated := wire.Facts{Usage: answer.Usage, Counted: true, Cost: answer.Usage.CostUSD, Tier: answer.Said.Tier, Differs: answer.Said.Differs}
+	answer.Said.Differs = h.forecast.Checked(stated).Differs
 	answer.Usage, answer.Counted = h.complete(answer.Usage, answer.Said.Tier)
+	answer.Usage.CostUSD = max(answer.Usage.CostUSD, stated.Cost)
 	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
 	thinking := make([]Thinking, 0, len(answer.Thinking))
 	for _, t := range answer.Thinking {

@@ -21,7 +21,11 @@ func (r *run) writeAnswer(answer Answer, said bool, calls int) {
 
 // writeCost writes the end of an answer and its cost.
 func (r *run) writeCost(turn int, answer Answer) {
-	r.log.Turn("turn %d: %s; %s", turn, answer.Stop, answer.Usage.Text())
+	differs := ""
+	if answer.Said.Differs != "" {
+		differs = "; " + answer.Said.Differs + "; the higher figure is booked"
+	}
+	r.log.Turn("turn %d: %s; %s%s", turn, answer.Stop, answer.Usage.Text(), differs)
 }
 
 // writeCall writes a tool call, and returns a short description of it.

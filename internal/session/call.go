@@ -55,6 +55,9 @@ type CallAnswer struct {
 	ID, Model, Stop string
 	// Tier is the service tier that the provider reports.
 	Tier string
+	// Differs says how the provider's total or cost differs from what its counts give; empty: it does
+	// not. The higher figure counts.
+	Differs string
 	// Category is that of the failure, if there is no complete answer; empty: the answer is
 	// complete, or the category is the attempt's.
 	Category failures.Category

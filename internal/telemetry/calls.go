@@ -23,7 +23,7 @@ type calls struct {
 	usage    metric.Int64Histogram
 	duration metric.Float64Histogram
 
-	tokens, stored, replayed metric.Int64Counter
+	tokens, stored, replayed, differing metric.Int64Counter
 	cost                     metric.Float64Counter
 }
 
@@ -47,6 +47,7 @@ func (c *calls) define(i *instruments) {
 	c.tokens = i.counter("maestro.tokens", "{token}", "Tokens that were paid for, by type: input, output, cache_read, cache_write. Each token has one type.")
 	c.stored = i.counter("maestro.calls.stored", "{call}", "Paid calls whose answer was stored.")
 	c.replayed = i.counter("maestro.calls.replayed", "{call}", "Calls that were not paid for, since the journal had the answer.")
+	c.differing = i.counter("maestro.calls.differing", "{call}", "Paid calls whose counts do not agree with the provider's own total or cost. The higher figure is booked.")
 	c.cost, err = i.meter.Float64Counter("maestro.cost_usd", metric.WithUnit("{USD}"), metric.WithDescription("Money spent, in US dollars."))
 	i.failed = append(i.failed, err)
 }
@@ -54,6 +55,7 @@ func (c *calls) define(i *instruments) {
 // begin publishes an agent's figures that alerts and dashboards look at.
 func (c *calls) begin(ctx context.Context, agent string) {
 	c.stored.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
+	c.differing.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
 	c.replayed.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
 }
 
@@ -84,6 +86,9 @@ func (c *calls) record(ctx context.Context, call activities.Call, end activities
 	}
 	c.duration.Record(ctx, took.Seconds(), metric.WithAttributes(timed...))
 	whose := metric.WithAttributes(teamKey.String(call.Team), agentKey.String(call.Agent))
+	if end.Answer.Differs != "" {
+		c.differing.Add(ctx, 1, metric.WithAttributes(agentKey.String(call.Agent)))
+	}
 	if end.Stored {
 		c.stored.Add(ctx, 1, metric.WithAttributes(agentKey.String(call.Agent)))
 	}
@@ -130,6 +135,9 @@ func answerAttributes(a session.CallAnswer) (attributes []attribute.KeyValue) {
 	}
 	if a.Model != "" {
 		attributes = append(attributes, semconv.GenAIResponseModel(a.Model))
+	}
+	if a.Differs != "" {
+		attributes = append(attributes, attribute.String("maestro.differs", a.Differs))
 	}
 	if a.Stop != "" {
 		attributes = append(attributes, semconv.GenAIResponseFinishReasons(a.Stop))

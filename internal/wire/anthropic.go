@@ -56,6 +56,8 @@ func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
 		m.counts.anthropic(part, l, (*count).set)
 	}
 	switch path {
+	case "usage.cost": // of a compatible server, like OpenRouter's
+		m.readCost("cost", "cost", l)
 	case "usage.service_tier":
 		m.tiers[0] = l.word()
 	case "usage.speed":
@@ -113,8 +115,8 @@ func (anthropicMessages) setEnded(m *Meter) {
 	m.facts.Ended = m.facts.Ended || m.event == "message_stop" || m.event == "message" && m.facts.Whole
 }
 
-func (anthropicMessages) usage(c counts) usageOf {
-	return usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}
+func (anthropicMessages) usage(c counts) (usageOf, string) {
+	return usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}, ""
 }
 
 type anthropicBlock struct {

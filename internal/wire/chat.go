@@ -21,8 +21,7 @@ func routeOpenAI(method, path string) (Route, bool) {
 	return Route{Path: path}, one && read(method)
 }
 
-// chatCompletions is OpenAI's Chat Completions, including that of compatible servers. Cached
-// tokens are part of the input, and reasoning is part of the output.
+// chatCompletions is OpenAI's Chat Completions, including that of compatible servers.
 type chatCompletions struct{}
 
 func (chatCompletions) requestValue(q *Request, path string, l leaf) {
@@ -49,17 +48,12 @@ func (chatCompletions) outputKey(q *Request) string {
 }
 
 func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
+	if m.readUsage(path, l) {
+		return
+	}
 	switch path {
 	case "[]": // the line [DONE] after a stream
 		m.facts.Ended = m.facts.Ended || l.is("DONE") && m.lines.on
-	case "usage.prompt_tokens":
-		m.counts.input.set(l)
-	case "usage.prompt_tokens_details.cached_tokens":
-		m.counts.cacheRead.set(l)
-	case "usage.completion_tokens":
-		m.countOutput(l)
-	case "usage.completion_tokens_details.reasoning_tokens":
-		m.counts.reasoning.set(l)
 	case "service_tier":
 		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
@@ -95,13 +89,7 @@ func (chatCompletions) setEnded(m *Meter) {
 	m.facts.Ended = m.facts.Ended || m.facts.Whole && !m.lines.on
 }
 
-func (chatCompletions) usage(c counts) usageOf { return partOfInput(c) }
-
-// partOfInput returns the usage for providers that count cached tokens as part of the input.
-func partOfInput(c counts) usageOf {
-	cached := min(c.cacheRead.n, c.input.n)
-	return usageOf{input: c.input.n - cached, output: c.output.n, read: cached, reasoning: min(c.reasoning.n, c.output.n)}
-}
+func (chatCompletions) usage(c counts) (usageOf, string) { return usageOfParts(c) }
 
 type chatMessage struct {
 	Role, Refusal, Reasoning string

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"math/big"
 	"sync/atomic"
 	"time"
@@ -221,12 +222,25 @@ func (f Forecast) Spent(a Facts) cost.Usage {
 	if output < 2*f.MaxOutput {
 		output = min(output, f.MaxOutput)
 	}
-	if !a.Counted {
-		return f.Estimated(output)
-	}
 	u := a.Usage
 	u.OutputTokens = max(u.OutputTokens, output)
-	return f.Priced(u, a.Tier)
+	if !a.Counted {
+		u = f.Estimated(output)
+	} else {
+		u = f.Priced(u, a.Tier)
+	}
+	u.CostUSD = max(u.CostUSD, a.Cost)
+	return u
+}
+
+// Checked returns the facts with a note if the provider states another cost than its prices in the worker
+// file give for its counts, by more than a hundredth.
+func (f Forecast) Checked(a Facts) Facts {
+	ours := f.Priced(a.Usage, a.Tier).CostUSD
+	if a.Differs == "" && a.Counted && f.Prices != nil && a.Cost > 0 && max(ours-a.Cost, a.Cost-ours) > max(ours, a.Cost)/100 {
+		a.Differs = fmt.Sprintf("the provider says that it costs %s USD; by the prices in the worker file it costs %s USD", a.Cost, ours)
+	}
+	return a
 }
 
 // Unlisted returns the service tier of an answer if it has no prices although others have; else

@@ -66,6 +66,8 @@ func (geminiContent) answerValue(m *Meter, path string, l leaf) {
 		m.counts.cacheRead.set(l)
 	case "usageMetadata.candidatesTokenCount":
 		m.countOutput(l)
+	case "usageMetadata.totalTokenCount":
+		m.counts.total.set(l)
 	case "usageMetadata.thoughtsTokenCount":
 		m.counts.reasoning.set(l)
 		m.counted = true
@@ -97,11 +99,10 @@ func (geminiContent) setEnded(m *Meter) {
 	m.counts.searches.atLeast(m.searched)
 }
 
-func (geminiContent) usage(c counts) usageOf {
+func (geminiContent) usage(c counts) (usageOf, string) {
 	cached := min(c.cacheRead.n, c.input.n)
-	return usageOf{
-		input: c.input.n - cached + c.tools.n, output: c.output.n + c.reasoning.n, read: cached, reasoning: c.reasoning.n,
-	}
+	u := usageOf{input: c.input.n - cached + c.tools.n, output: c.output.n + c.reasoning.n, read: cached, reasoning: c.reasoning.n}
+	return u.upTo(c.total)
 }
 
 // geminiCount returns the path that counts tokens for the model of another path.

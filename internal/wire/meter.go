@@ -14,6 +14,10 @@ type Facts struct {
 	// Usage is what the provider has counted, without money. Counted: it has counted the input.
 	Usage   cost.Usage
 	Counted bool
+	// Cost is what the provider says that the call costs; zero: it does not say. Differs says how its
+	// total of tokens differs from their sum; empty: it does not.
+	Cost    cost.USD
+	Differs string
 	// Bytes is the size of the content since the output was last counted.
 	Bytes int64
 	// Stop is the provider's word for why the answer ends. Whole: the content is complete. Ended:
@@ -31,7 +35,7 @@ type Facts struct {
 
 // Answer returns the facts that traces need.
 func (f Facts) Answer() session.CallAnswer {
-	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier}
+	a := session.CallAnswer{ID: f.ID, Model: f.Model, Stop: f.Stop, Tier: f.Tier, Differs: f.Differs}
 	if f.Fault != nil {
 		a.Category = f.Fault.failure("").Category
 	}
@@ -55,6 +59,8 @@ type Meter struct {
 	tiers    [3]string
 	searched int64
 	each     counts
+	// stated is the cost that the provider states.
+	stated statedCost
 	// loose is a possible error of Responses, whose keys occur in other events, too.
 	loose    looseError
 	finished int64
@@ -64,7 +70,9 @@ type looseError struct{ Code, Message string }
 
 // counts are the provider's counts, under its own names.
 type counts struct {
-	input, tools, output, cacheRead, cacheWrite, cacheHour, reasoning, searches count
+	input, tools, output, cacheRead, cacheWrite, cacheHour, reasoning, searches, total count
+	// beside: the names of cached tokens are those of Anthropic, for which they are not part of the input.
+	beside bool
 }
 
 type count struct {
@@ -101,6 +109,11 @@ func NewMeter(f Format, choices int64, contentType string) *Meter {
 	return m
 }
 
+// Header reads what the header of the answer says of its cost, as LiteLLM's proxy does.
+func (m *Meter) Header(h http.Header) {
+	m.readCost("cost", "cost", leaf{raw: []byte(h.Get("X-Litellm-Response-Cost"))})
+}
+
 // Write reads the next part. It always accepts all of it.
 func (m *Meter) Write(p []byte) (int, error) {
 	if m.lines.on {
@@ -117,7 +130,8 @@ func (m *Meter) Facts() Facts {
 	if path, n := m.json.pending(); n > 0 && m.format.content(path) {
 		f.Bytes += n
 	}
-	u := m.format.usage(m.counts)
+	u, differs := m.format.usage(m.counts)
+	f.Cost, f.Differs = m.stated.total(), differs
 	f.Usage = cost.Usage{
 		InputTokens: u.input, OutputTokens: u.output, CacheReadTokens: u.read, CacheWriteTokens: u.write, ReasoningTokens: min(u.reasoning, u.output),
 		CacheWrite1hTokens: min(m.counts.cacheHour.n, u.write), WebSearches: m.counts.searches.n,

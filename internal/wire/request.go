@@ -95,7 +95,7 @@ type format interface {
 	items(kind ItemKind, raw []byte) []Item
 	// addDocument adds the content of a document of an answer.
 	addDocument(a *answer, document []byte)
-	usage(c counts) usageOf
+	usage(c counts) (u usageOf, differs string)
 }
 
 var formats = map[Format]format{

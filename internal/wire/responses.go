@@ -48,15 +48,10 @@ func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 	} else if m.lines.on && strings.HasPrefix(path, "usage.") {
 		return
 	}
+	if m.readUsage(path, l) {
+		return
+	}
 	switch path {
-	case "usage.input_tokens":
-		m.counts.input.set(l)
-	case "usage.input_tokens_details.cached_tokens":
-		m.counts.cacheRead.set(l)
-	case "usage.output_tokens":
-		m.countOutput(l)
-	case "usage.output_tokens_details.reasoning_tokens":
-		m.counts.reasoning.set(l)
 	case "service_tier":
 		m.tiers[0] = l.word()
 	case "output[].action.type", "item.action.type": // opening a page that was found is free
@@ -110,7 +105,7 @@ func (openaiResponses) setEnded(m *Meter) {
 	}
 }
 
-func (openaiResponses) usage(c counts) usageOf { return partOfInput(c) }
+func (openaiResponses) usage(c counts) (usageOf, string) { return usageOfParts(c) }
 
 type responsesItem struct {
 	Type, Role, ID, Name, Arguments, Input string

@@ -145,6 +145,9 @@ type claudeUsage struct {
 	OutputTokens             int64 `json:"output_tokens"`
 	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
 	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
+	CacheCreation            struct {
+		Hour int64 `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"`
 }
 
 // usage converts a usage. Anthropic's input tokens do not include its cache tokens.
@@ -152,6 +155,7 @@ func (u claudeUsage) usage() cost.Usage {
 	return cost.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
 		CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
+		CacheWrite1hTokens: min(max(u.CacheCreation.Hour, 0), u.CacheCreationInputTokens),
 	}
 }
 
@@ -236,7 +240,7 @@ func (r *claudeParser) counts(id string, u claudeUsage, s *Run) {
 func (r *claudeParser) result(e claudeEvent, s *Run) {
 	used := e.Usage.usage()
 	if len(e.ModelUsage) > 0 {
-		used = cost.Usage{}
+		used = cost.Usage{CacheWrite1hTokens: max(used.CacheWrite1hTokens, r.Sum.CacheWrite1hTokens)} // they leave it out
 		for _, u := range e.ModelUsage {
 			used = used.Add(cost.Usage{
 				InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
@@ -244,6 +248,7 @@ func (r *claudeParser) result(e claudeEvent, s *Run) {
 			})
 		}
 	}
+	used.CacheWrite1hTokens = min(used.CacheWrite1hTokens, used.CacheWriteTokens)
 	if used.Tokens() < r.Sum.Tokens() { // its total is too low: all calls were paid
 		used = r.Sum
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
@@ -65,15 +66,17 @@ type collector struct {
 	places map[int64]int
 	finish string
 	meter  *wire.Meter
+	// counted is the usage that was last reported.
+	counted cost.Usage
 }
 
 // take adds a chunk, and returns what is new in it.
 func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 	event := llm.Event{}
 	_, _ = c.meter.Write([]byte(chunk.RawJSON())) // never fails
-	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
-		counted := c.meter.Facts().Usage
-		event.Usage = &counted
+	if facts := c.meter.Facts(); facts.Counted && facts.Usage != c.counted {
+		c.counted = facts.Usage
+		event.Usage = &facts.Usage
 	}
 	for _, choice := range chunk.Choices {
 		if choice.Index != 0 {
@@ -122,7 +125,9 @@ func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 }
 
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.meter.Facts().Usage, Said: c.meter.Facts().Answer()}
+	facts := c.meter.Facts()
+	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: facts.Usage, Said: facts.Answer()}
+	a.Usage.CostUSD = facts.Cost
 	switch {
 	case c.refusal.Len() > 0:
 		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()

@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+)
+
+// Providers that follow OpenAI's formats state the usage in dialects. The name of a count says what it
+// is, wherever in the usage it stands. These are the names of OpenAI, DeepSeek, Moonshot (Kimi), Qwen,
+// xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic behind an endpoint of OpenAI's format.
+var usageNames = map[string]func(*counts) *count{
+	"prompt_tokens": inputOf, "input_tokens": inputOf,
+	"completion_tokens": outputOf, "output_tokens": outputOf,
+	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
+	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
+	"ephemeral_1h_input_tokens": cacheHourOf,
+	"reasoning_tokens":          reasoningOf,
+	"total_tokens":              totalOf,
+}
+
+func inputOf(c *counts) *count      { return &c.input }
+func outputOf(c *counts) *count     { return &c.output }
+func cacheReadOf(c *counts) *count  { return &c.cacheRead }
+func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
+func cacheHourOf(c *counts) *count  { return &c.cacheHour }
+func reasoningOf(c *counts) *count  { return &c.reasoning }
+func totalOf(c *counts) *count      { return &c.total }
+
+// usagePlaces are the keys with a usage: OpenAI's, Moonshot's of the last chunk, and Groq's of a stream.
+var usagePlaces = []string{"usage.", "choices[].usage.", "x_groq.usage."}
+
+// readUsage reads a value of a usage; false: the path is not in one.
+func (m *Meter) readUsage(path string, l leaf) bool {
+	for _, place := range usagePlaces {
+		rest, ok := strings.CutPrefix(path, place)
+		if !ok {
+			continue
+		}
+		name := rest[strings.LastIndexByte(rest, '.')+1:]
+		if of := usageNames[name]; of != nil {
+			of(&m.counts).set(l)
+			m.counts.beside = m.counts.beside || name == "cache_read_input_tokens" || name == "cache_creation_input_tokens"
+		}
+		if name == "completion_tokens" || name == "output_tokens" {
+			m.counted = m.counted || l.number() >= 0
+		}
+		m.readCost(rest, name, l)
+		return true
+	}
+	return false
+}
+
+// ticksPerDollar is xAI's unit of money.
+const ticksPerDollar = 10_000_000_000
+
+// readCost reads what a provider says that the call costs, in USD: OpenRouter's and Perplexity's cost,
+// DeepInfra's estimated_cost, xAI's ticks. With a key of the user's own, OpenRouter states the price of
+// the model apart.
+func (m *Meter) readCost(rest, name string, l leaf) {
+	if rest == "is_byok" {
+		m.stated.ownKey = l.is("true")
+	}
+	amount, err := strconv.ParseFloat(string(l.raw), 64)
+	if err != nil || !(amount >= 0 && amount < 1e6) && name != "cost_in_usd_ticks" {
+		return
+	}
+	usd := cost.USD(amount * 1e9)
+	switch {
+	case rest == "cost", rest == "total_cost", rest == "cost.total_cost", rest == "estimated_cost":
+		m.stated.charged = max(m.stated.charged, usd)
+	case rest == "cost_in_usd_ticks" && amount >= 0 && amount < 1e6*ticksPerDollar:
+		m.stated.charged = max(m.stated.charged, cost.USD(amount*1e9/ticksPerDollar))
+	case rest == "cost_details.upstream_inference_cost":
+		m.stated.upstream = max(m.stated.upstream, usd)
+	}
+}
+
+// statedCost is the money that an answer names.
+type statedCost struct {
+	charged, upstream cost.USD
+	// ownKey: upstream is charged by another provider, in addition.
+	ownKey bool
+}
+
+func (s statedCost) total() cost.USD {
+	if s.ownKey {
+		return s.charged + s.upstream
+	}
+	return max(s.charged, s.upstream)
+}
+
+// usageOfParts returns the usage of a provider whose counts may include each other. Cached tokens are a part
+// of the input for OpenAI, and beside it for Anthropic; reasoning is a part of the output for OpenAI,
+// and beside it for xAI. The reading that adds up to the provider's own total is right. If none does,
+// it is the usual one, and differs says so. If the total is higher, the difference counts as output.
+func usageOfParts(c counts) (u usageOf, differs string) {
+	var readings []usageOf
+	for _, cacheBeside := range []bool{c.beside && !c.total.known, !(c.beside && !c.total.known)} {
+		for _, reasoningBeside := range []bool{false, true} {
+			cached := c.cacheRead.n + c.cacheWrite.n
+			if !cacheBeside && cached > c.input.n || !reasoningBeside && c.reasoning.n > c.output.n {
+				continue
+			}
+			r := usageOf{input: c.input.n, output: c.output.n, read: c.cacheRead.n, write: c.cacheWrite.n, reasoning: c.reasoning.n}
+			if !cacheBeside {
+				r.input -= cached
+			}
+			if reasoningBeside {
+				r.output += r.reasoning
+			}
+			readings = append(readings, r)
+		}
+	}
+	u = readings[0] // with both beside each other, there is always one
+	for _, r := range readings {
+		if r.sum() == c.total.n {
+			return r, ""
+		}
+	}
+	return u.upTo(c.total)
+}
+
+func (u usageOf) sum() int64 { return u.input + u.output + u.read + u.write }
+
+// upTo compares the usage with the provider's total. A higher one counts: the difference is output.
+func (u usageOf) upTo(total count) (usageOf, string) {
+	sum := u.sum()
+	if !total.known || total.n == sum || total.n == 0 {
+		return u, ""
+	}
+	differs := fmt.Sprintf("the provider's total is %d tokens, and its parts add up to %d", total.n, sum)
+	u.output += max(total.n-sum, 0)
+	return u, differs
+}
