@@ -25,10 +25,12 @@ const (
 	pollerTimeoutMax = 5 * time.Minute
 	// firstWait doubles up to steadyWait; after patientTries tries in a row it
 	// doubles on up to longWait.
-	firstWait    = 5 * time.Second
-	steadyWait   = time.Minute
-	longWait     = 5 * time.Minute
-	patientTries = 15
+	firstWait  = 5 * time.Second
+	steadyWait = time.Minute
+	longWait   = 5 * time.Minute
+	// maxRetryAfter bounds a wait that the ticket system, or a proxy in front of it, asks for.
+	maxRetryAfter = time.Hour
+	patientTries  = 15
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
 	defaultIndexDelay = textfmt.Duration(2 * time.Minute)
@@ -88,7 +90,7 @@ func (t *ticket) noteOutcome(err error) time.Duration {
 	case fault.Kind == session.Unclear && !o.Doubt.IsZero():
 		return searchWait
 	case fault.RetryAfter > 0:
-		return fault.RetryAfter.Std()
+		return min(fault.RetryAfter.Std(), maxRetryAfter)
 	}
 	return waitAfter(o.Failed)
 }

@@ -31,6 +31,8 @@ const (
 	ContextOverflow Category = "context_overflow"
 	// TurnLimit: the persona's turns are used up and the work is not finished.
 	TurnLimit Category = "turn_limit"
+	// InvalidRequest: the provider rejects the request as wrong, and would do so again.
+	InvalidRequest Category = "invalid_request"
 	// Refused: the model declined to do the work.
 	Refused Category = "refused"
 	// Rejected: a person, or a later phase, has sent the work back.
@@ -159,6 +161,11 @@ var failureTable = []Rule{
 		Category: RateLimited, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromConversation,
 		Advice: "The provider limits the request rate. The same work is tried again later.",
 		Remedy: "Wait until the provider accepts requests again, get its limits raised, or lower the agent's concurrency in the worker file.",
+	},
+	{
+		Category: InvalidRequest, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation, Fallback: true,
+		Advice: "The provider rejects the request. The same request would be rejected again.",
+		Remedy: "The provider works, but rejects the request: see the message, fix model, base_url or the agent's settings in the worker file, and retry.",
 	},
 	{
 		Category: ResourceError, Owner: OwnerHost, RetryAttempt: true, RetryRound: true, Breaker: Neutral, Start: FromConversation,

@@ -47,6 +47,8 @@ type answer struct {
 	out   io.Writer
 	kept  []byte
 	size  int64
+	// progress is the size of the content that was received.
+	progress int64
 	// reportedSize is the size at the last report of the spending, and countReported is set when
 	// the provider's first count was reported.
 	reportedSize  int64
@@ -106,7 +108,6 @@ func (a *answer) forwardAll() error {
 			}
 			return err
 		}
-		a.from.timer.Reset(a.gateway.o.Idle)
 		part = buffer[:n]
 	}
 }
@@ -119,6 +120,10 @@ func (a *answer) forwardPart(part []byte) {
 		a.kept = append(a.kept, part...)
 	}
 	facts := a.meter.Facts()
+	if now := a.meter.Progress(); now > a.progress || facts.Whole { // pings and empty pieces are no progress
+		a.progress = now
+		a.from.timer.Reset(a.gateway.o.Idle)
+	}
 	a.whole.Store(facts.Whole)
 	if facts.Ended && facts.Fault == nil && !a.booked {
 		a.settle(facts)

@@ -86,8 +86,8 @@ type Options struct {
 	Log       *slog.Logger
 	// Patience is the longest wait before the first byte; 1 minute by default.
 	Patience time.Duration
-	// FirstByte is how long a provider may take to begin an answer, 10 minutes by default, and
-	// Idle how long it may send nothing after that, 5 minutes by default.
+	// FirstByte is how long a provider may take until the first token of an answer, 10 minutes by default, and
+	// Idle how long it may send nothing of the answer after that, 5 minutes by default.
 	FirstByte, Idle time.Duration
 	// MaxRequest and MaxAnswer bound the bodies, in bytes: 32 MB and 64 MB by default.
 	MaxRequest, MaxAnswer int64

@@ -79,7 +79,7 @@ func TestEveryFaultIsBooked(t *testing.T) {
 		"400":               {fault: providertest.Fault{Status: 400, Type: "invalid_request_error", Message: "no such field"}},
 		"cut":               {fault: providertest.Fault{CutAfter: 900}, costs: true},
 		"error in a stream": {fault: providertest.Fault{InStream: true, Type: "overloaded_error", Message: "busy"}, costs: true},
-		"garbage":           {fault: providertest.Fault{Garbage: true}, costs: true},
+		"garbage":           {fault: providertest.Fault{Garbage: true}, fails: true},
 		"no usage":          {fault: providertest.Fault{NoUsage: true}, costs: true},
 		"an absurd usage":   {fault: providertest.Fault{Reported: &lie}, costs: true},
 		"a flood":           {fault: providertest.Fault{Flood: 1 << 30}, costs: true, fails: true},

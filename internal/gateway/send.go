@@ -25,7 +25,7 @@ const (
 
 // Causes of the cancellation of a call to a provider.
 var (
-	errIdle         = errors.New("the provider sends no data")
+	errIdle         = errors.New("the answer makes no progress")
 	errDisconnected = errors.New("the program has disconnected")
 )
 
@@ -45,9 +45,10 @@ type upstream struct {
 	body []byte
 }
 
-// send makes a call, and waits for the first bytes of its answer. The call is cancelled with the
+// send makes a call, and waits for the first bytes of its answer. Until the first token, the timer of the first byte
+// runs. The call is cancelled with the
 // attempt and, unless it is detached, with the program's request.
-func (q *request) send(body []byte) *upstream {
+func (q *request) send(content []byte) *upstream {
 	ctx, cancel := context.WithCancelCause(q.ctx)
 	wait := q.gateway.o.FirstByte
 	if q.route.Format == "" { // a free call needs no model
@@ -55,7 +56,7 @@ func (q *request) send(body []byte) *upstream {
 	}
 	u := &upstream{cancel: cancel, timer: time.AfterFunc(wait, func() { cancel(errIdle) })}
 	u.detach = context.AfterFunc(q.r.Context(), func() { cancel(errDisconnected) })
-	request, err := q.outgoing(ctx, body, u)
+	request, err := q.outgoing(ctx, content, u)
 	if err != nil {
 		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
@@ -70,15 +71,25 @@ func (q *request) send(body []byte) *upstream {
 		u.readFault(response, q.attempt.Mask)
 		return u
 	}
-	u.response, u.first = response, make([]byte, 32<<10)
-	n, err := io.ReadAtLeast(response.Body, u.first, 1)
-	u.first = u.first[:n]
+	opened, err := wire.Open(q.route.Format, response)
+	n := 0
+	if err == nil {
+		response.Body = body{opened, response.Body}
+		u.response, u.first = response, make([]byte, 32<<10)
+		n, err = io.ReadAtLeast(response.Body, u.first, 1)
+		u.first = u.first[:n]
+	}
 	if n == 0 {
 		u.err = cause(ctx, err)
 		_ = response.Body.Close()
 	}
-	u.timer.Reset(q.gateway.o.Idle)
 	return u
+}
+
+// body is a body of which a part was read before.
+type body struct {
+	io.Reader
+	io.Closer
 }
 
 // cause returns the cause of a cancelled call, or the error of one that was not cancelled.
@@ -163,7 +174,7 @@ func (q *request) passError(u *upstream, f *failures.Failure) {
 		why := wire.Overloaded
 		if f.Category == failures.Auth {
 			why = wire.Unauthorized
-		} else if f.Final {
+		} else if f.Category == failures.InvalidRequest {
 			why = wire.NotFound
 		}
 		q.refuse(why, f.Message, f.RetryAfter.Std())

@@ -20,8 +20,11 @@ import (
 // spendEvery is after how many bytes of an answer the estimate of its cost is reported again.
 const spendEvery = 2048
 
-// errIdle aborts a call in which no data was received for IdleTimeout.
-var errIdle = errors.New("no data")
+// errIdle aborts a call whose answer makes no progress for IdleTimeout, or for patienceFirst times of it before the first
+// token.
+var errIdle = errors.New("no progress")
+
+const patienceFirst = 2
 
 // spending is the cost of a call without an answer, and whether it is known or an estimate.
 type spending struct {
@@ -42,6 +45,9 @@ type receiver struct {
 	usage    *cost.Usage
 	bytes    int
 	reported int
+	// progress is what was received of the answer's content, and idle ends the call when there is none.
+	progress int64
+	idle     *time.Timer
 	// calls is the number of received tool calls; said is set once text was received.
 	calls int
 	said  bool
@@ -56,11 +62,11 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
-	defer idle.Stop()
 	h := &receiver{run: r, turn: turn, forecast: f, limit: limit, paid: paid}
+	h.idle = time.AfterFunc(patienceFirst*r.IdleTimeout, func() { stop(errIdle) })
+	defer h.idle.Stop()
 	client := &http.Client{
-		Transport: meter{wire.Transport{RoundTripper: r.Transport}, func() { idle.Reset(r.IdleTimeout) }},
+		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)]},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},
@@ -79,19 +85,30 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 		return Answer{}, h.spent(err), h.abortErr
 	}
 	if errors.Is(context.Cause(calling), errIdle) {
-		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "no data from the provider for %s (idle_timeout)", r.IdleTimeout)
+		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
-	if failed.Category == failures.ContextOverflow && wire.Unbilled(err) {
-		return Answer{Stop: Overflow}, spending{}, nil
+	if failed.Category == failures.ContextOverflow || r.mayOverflow(err, f) {
+		return Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).used}, spending{}, nil
 	}
 	return Answer{}, h.spent(err), failed
+}
+
+// mayOverflow reports whether a request that the provider rejects without a known reason is about as long as what the
+// model can read.
+func (r *run) mayOverflow(err error, f wire.Forecast) bool {
+	var fault *wire.Fault
+	return errors.As(err, &fault) && fault.Rejects() && f.Guess() > r.ContextTokens-r.ContextTokens/10-r.MaxOutputTokens
 }
 
 // onStreamEvent handles an event of the stream. If the answer exceeds its budget, the call is
 // aborted, unless the answer is complete: then it is paid for and usable.
 func (h *receiver) onStreamEvent(e Event) error {
 	h.show(e)
+	if e.Progress > h.progress {
+		h.progress = e.Progress
+		h.idle.Reset(h.run.IdleTimeout)
+	}
 	if e.Usage != nil {
 		h.usage = e.Usage
 	}

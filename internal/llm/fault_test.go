@@ -56,15 +56,15 @@ func TestFaults(t *testing.T) {
 		"overloaded":   {reply: providertest.Overloaded(), category: failures.APIError, message: "Overloaded"},
 		"unauthorized": {reply: providertest.Unauthorized(), category: failures.Auth, final: true, message: "key"},
 		"unknown model": {
-			reply: providertest.UnknownModel(), category: failures.APIError, final: true, message: "worker file",
+			reply: providertest.UnknownModel(), category: failures.InvalidRequest, final: true, message: "worker file",
 		},
 		"bad request": {
 			reply:    providertest.Failing(providertest.Fault{Status: 400, Type: "invalid_request_error", Message: "no such field"}),
-			category: failures.APIError, final: true, message: "no such field",
+			category: failures.InvalidRequest, final: true, message: "no such field",
 		},
 		"overflow":        {reply: providertest.ContextOverflow(), category: failures.ContextOverflow, message: "nothing can be left out"},
 		"no answer":       {reply: fault(providertest.Fault{NoAnswer: true}), category: failures.APIError, billed: true},
-		"garbage":         {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, billed: true},
+		"garbage":         {reply: fault(providertest.Fault{Garbage: true}), category: failures.APIError, message: "a proxy or another server"},
 		"cut early":       {reply: fault(providertest.Fault{CutAfter: 300}), category: failures.APIError, billed: true},
 		"cut late":        {reply: fault(providertest.Fault{CutAfter: 2500}), category: failures.APIError, billed: true},
 		"an error inside": {reply: fault(providertest.Fault{InStream: true, Type: "overloaded_error", Message: "Overloaded"}), category: failures.APIError, message: "Overloaded", billed: true},

@@ -27,8 +27,9 @@ type Exchange struct {
 
 // Event is a received part of an answer.
 type Event struct {
-	// Bytes is the size of the received content.
-	Bytes int
+	// Bytes is the size of the received content, and Progress that of the whole answer so far, reasoning included.
+	Bytes    int
+	Progress int64
 	// Text is the received part of the answer's text.
 	Text string
 	// Usage is what the provider has counted so far; nil if it is not stated.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 const (
@@ -12,54 +14,53 @@ const (
 	maxErrorBody = 64 << 10
 )
 
-// meter is a transport that reports all received data, including data without content, and bounds
-// the size of an answer.
-type meter struct {
-	next  http.RoundTripper
-	alive func()
+// formats are the formats of the answers of the APIs.
+var formats = map[wire.API]wire.Format{wire.Anthropic: wire.Messages, wire.OpenAI: wire.ChatCompletions}
+
+// transport sends a call. An error of the provider, or a body that is no answer, is a *[wire.Fault]: the libraries
+// keep only a part of it.
+type transport struct {
+	next   http.RoundTripper
+	format wire.Format
 }
 
 // RoundTrip sends a request.
-func (m meter) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := m.next.RoundTrip(request)
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
-	m.alive()
-	body := &meteredBody{body: response.Body, alive: m.alive, left: maxAnswer}
 	if response.StatusCode >= http.StatusBadRequest {
-		body.left, body.quiet = maxErrorBody, true
+		text, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) // a part is enough
+		_ = response.Body.Close()
+		return nil, wire.ReadFault(response.StatusCode, response.Header, text)
 	}
-	response.Body = body
+	if response.StatusCode == http.StatusOK {
+		content, err := wire.Open(t.format, response)
+		if err != nil {
+			_ = response.Body.Close()
+			return nil, err
+		}
+		response.Body = &boundedBody{Closer: response.Body, from: content, left: maxAnswer}
+	}
 	return response, nil
 }
 
-// meteredBody is the body of an answer.
-type meteredBody struct {
-	body  io.ReadCloser
-	alive func()
-	left  int64
-	// quiet: data past the bound is dropped without an error.
-	quiet bool
+// boundedBody bounds the size of an answer.
+type boundedBody struct {
+	io.Closer
+	from io.Reader
+	left int64
 }
 
 var errTooLong = errors.New("response too large")
 
 // Read reads the next part.
-func (b *meteredBody) Read(p []byte) (int, error) {
+func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		if b.quiet {
-			return 0, io.EOF
-		}
 		return 0, errTooLong
 	}
-	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
-	if n > 0 {
-		b.alive()
-	}
 	return n, err
 }
-
-// Close closes the body.
-func (b *meteredBody) Close() error { return b.body.Close() }

@@ -53,7 +53,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	r.writeCost(turn, answer)
 	switch answer.Stop {
 	case Overflow:
-		return false, r.halve()
+		return false, r.halve(answer.Text)
 	case Refused:
 		f := failures.Failf(failures.Refused, "the model declined the work")
 		f.Output = answer.Text
@@ -105,12 +105,12 @@ func (r *run) makeRoom() *failures.Failure {
 	return nil
 }
 
-// halve removes old tool results from a conversation that the provider found too long.
-func (r *run) halve() error {
+// halve removes old tool results from a conversation that the provider found too long. said has the provider's words.
+func (r *run) halve(said string) error {
 	before := r.talk.forecast(0, nil).Guess()
 	r.talk.shrink(before / 2)
 	if after := r.talk.forecast(0, nil).Guess(); after >= before {
-		return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it")
+		return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it: %s", said)
 	}
 	return nil
 }

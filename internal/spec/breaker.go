@@ -30,8 +30,8 @@ type Breaker struct {
 // The defaults of a breaker.
 const (
 	DefaultThreshold   = 5
-	DefaultCooldown    = textfmt.Duration(5 * time.Minute)
-	DefaultMaxCooldown = textfmt.Duration(time.Hour)
+	DefaultCooldown    = textfmt.Duration(30 * time.Second)
+	DefaultMaxCooldown = textfmt.Duration(15 * time.Minute)
 	DefaultProbes      = 1
 )
 

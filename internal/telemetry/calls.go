@@ -24,7 +24,7 @@ type calls struct {
 	duration metric.Float64Histogram
 
 	tokens, stored, replayed, differing metric.Int64Counter
-	cost                     metric.Float64Counter
+	cost                                metric.Float64Counter
 }
 
 // The buckets that the conventions give: powers of four for tokens and of two

@@ -68,10 +68,8 @@ func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
 		m.countOutput(l)
 	case "stop_reason", "delta.stop_reason":
 		m.stopped(l)
-	case "error.type":
-		m.fault().Type = l.text()
-	case "error.message":
-		m.fault().Message = l.text()
+	default:
+		m.readError(path, l)
 	}
 }
 

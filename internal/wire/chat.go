@@ -58,15 +58,25 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
 		m.stopped(l)
-	case "error.type":
-		m.fault().Type = l.text()
-	case "error.code":
-		if l.quoted {
+		if l.is("error") {
+			m.fault()
+		}
+	case "choices[].native_finish_reason": // OpenRouter's word for what the provider behind it says
+		if l.quoted && strings.Contains(strings.ToLower(l.text()), "error") {
 			m.fault().Code = l.text()
 		}
-	case "error.message":
-		m.fault().Message = l.text()
+	default:
+		m.readError(path, l)
 	}
+}
+
+// readError reads a value of an error within an answer. Some servers put it into the choice.
+func (m *Meter) readError(path string, l leaf) {
+	path = strings.TrimPrefix(path, "choices[].")
+	if !strings.HasPrefix(path, "error.") && path != "error" || !l.quoted && path != "error.code" || l.is("null") {
+		return
+	}
+	m.fault().take(path, l)
 }
 
 func (chatCompletions) content(path string) bool {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 type Fault struct {
 	// Status is the HTTP status; 200 for an error in the middle of a stream.
 	Status int
+	// Number is the status that the body states; zero: none.
+	Number int
 	// Type and Code are the provider's names for the error; empty if it has none.
 	Type, Code string
 	Message    string
@@ -27,12 +30,18 @@ type Fault struct {
 	Delay time.Duration
 	// Cut: the answer ended before it was complete.
 	Cut bool
+	// NoAnswer: what came is not an answer of the provider's API, but for example the page of a proxy.
+	NoAnswer bool
 }
 
 // ReadFault parses the body of an error in any of the formats. If the body has no known format,
 // its text is the message.
 func ReadFault(status int, header http.Header, body []byte) *Fault {
 	f := &Fault{Status: status, Header: header}
+	if text := bytes.TrimSpace(body); isPage(header.Get("Content-Type"), text) {
+		f.NoAnswer, f.Message = true, page(text)
+		return f
+	}
 	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
 	s.write(body)
 	s.end()
@@ -42,21 +51,38 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 	return f
 }
 
-// take reads a value of an error's body. Gemini wraps errors of streams in a list.
+// take reads a value of an error's body. Gemini wraps errors of streams in a list; vLLM, FastAPI and
+// others have the message at the top; OpenRouter has the words of the provider behind it apart.
 func (f *Fault) take(path string, l leaf) {
-	switch strings.TrimPrefix(path, "[].") {
-	case "error.message", "error":
-		f.Message = l.text()
-	case "error.type", "error.status":
-		f.Type = l.text()
-	case "error.code":
-		if l.quoted { // some servers have the status there
-			f.Code = l.text()
+	path = strings.TrimPrefix(path, "[].")
+	switch strings.TrimPrefix(path, "error.") {
+	case "message", "error", "detail", "detail[].msg", "msg", "error_msg", "error_message", "errors[].message", "error_description":
+		if l.quoted && (f.Message == "" || path == "error.message") {
+			f.Message = l.text()
 		}
-	case "error.details[].retryDelay":
+	case "metadata.raw", "innererror.message":
+		if text := l.text(); l.quoted && text != "" {
+			f.Message = strings.TrimPrefix(f.Message+": "+text, ": ")
+		}
+	case "type", "status":
+		if l.quoted && l.text() != "error" { // what Anthropic calls every error
+			f.Type = l.text()
+		}
+	case "code", "error_code":
+		f.named(l)
+	case "details[].retryDelay":
 		if d, err := time.ParseDuration(l.text()); err == nil && d > 0 {
 			f.Delay = min(d, time.Duration(session.MaxRetryAfter))
 		}
+	}
+}
+
+// named reads a code, which is a name, or the status as a number or as text.
+func (f *Fault) named(l leaf) {
+	if n := l.number(); n >= 100 && n <= 599 {
+		f.Number = int(n)
+	} else if l.quoted {
+		f.Code = l.text()
 	}
 }
 
@@ -73,8 +99,8 @@ func (f *Fault) Error() string {
 	if name != "" {
 		said = name + ": " + said
 	}
-	if f.Status != 0 && f.Status != http.StatusOK {
-		return fmt.Sprintf("status %d: %s", f.Status, said)
+	if status := f.status(); status != 0 && status != http.StatusOK {
+		return fmt.Sprintf("status %d: %s", status, said)
 	}
 	return said
 }
@@ -111,78 +137,12 @@ func Broken(err error) error {
 	return err
 }
 
-// failure chooses the category. Errors that the same request would get again are final, so that
-// no attempt is wasted on them.
-func (f *Fault) failure(who string) *failures.Failure {
-	final := func(format string, args ...any) *failures.Failure {
-		failure := failures.Failf(failures.APIError, format, args...)
-		failure.Final = true
-		return failure
-	}
-	switch {
-	case f.Cut:
-		return failures.Failf(failures.APIError, "the answer of %s was incomplete: %v", who, f)
-	case f.overflow():
-		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
-	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
-		return failures.Failf(failures.Auth, "%s reports a billing problem: %v", who, f)
-	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"):
-		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
-	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"), f.badKey():
-		return failures.Failf(failures.Auth, "%s refused the key: %v", who, f)
-	case f.Status == http.StatusNotFound:
-		return final("%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
-	case f.Status == http.StatusRequestTimeout, f.Status == http.StatusConflict, f.Status >= 500, f.Status == http.StatusOK, f.Status == 0:
-		return failures.Failf(failures.APIError, "%s failed: %v", who, f)
-	}
-	return final("%s rejects the request: %v", who, f)
-}
-
-// unpaid reports whether the account has no credit left. Anthropic reports that as a bad request.
-func (f *Fault) unpaid() bool {
-	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
-}
-
-// badKey reports whether Gemini rejects the key, which it does as a bad request.
-func (f *Fault) badKey() bool {
-	return f.Type == "INVALID_ARGUMENT" && strings.Contains(strings.ToLower(f.Message), "api key not valid")
-}
-
-func (f *Fault) named(names ...string) bool {
-	for _, n := range names {
-		if f.Type == n || f.Code == n {
-			return true
-		}
-	}
-	return false
-}
-
-// overflow reports whether the prompt is longer than the model's context window. Providers and
-// compatible servers report that in many ways.
-func (f *Fault) overflow() bool {
-	if f.named("context_length_exceeded", "request_too_large") || f.Status == http.StatusRequestEntityTooLarge {
-		return true
-	}
-	if f.Status != http.StatusBadRequest && f.Status != http.StatusUnprocessableEntity && !f.named("invalid_request_error") {
-		return false
-	}
-	said := strings.ToLower(f.Message)
-	for _, words := range []string{
-		"prompt is too long", "context length", "context window", "context size", "maximum context", "exceed context limit", "input token count",
-	} {
-		if strings.Contains(said, words) {
-			return true
-		}
-	}
-	return false
-}
-
 // Unbilled reports whether a failed call cannot have cost anything: it is [Unsent], or the
 // provider rejected it before it began to answer.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
-		return fault.Status >= 300
+		return fault.Status >= 300 || fault.NoAnswer
 	}
 	var unsent Unsent
 	return errors.As(err, &unsent)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -31,7 +32,31 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 		"overloaded inside":            {Fault{Status: 200, Type: "overloaded_error"}, failures.APIError, false},
 		"a timeout":                    {Fault{Status: 408}, failures.APIError, false},
 		"a gateway":                    {Fault{Status: 502, Message: "<html>"}, failures.APIError, false},
-		"a request that is wrong":      {Fault{Status: 422, Message: "max_tokens: too large"}, failures.APIError, true},
+		"a request that is wrong":      {Fault{Status: 422, Message: "max_tokens: too large"}, failures.InvalidRequest, true},
+		"a prompt above a maximum":     {Fault{Status: 400, Message: "The request has 61200 tokens; this is above the maximum allowed of 32768 tokens."}, failures.ContextOverflow, false},
+		"a model's token limit":        {Fault{Status: 400, Message: "Invalid request: your request exceeded model token limit: 32768 (requested: 61200)"}, failures.ContextOverflow, false},
+		"an input's length":            {Fault{Status: 400, Message: "Input length 61200 exceeds the maximum allowed input length of 32767 tokens."}, failures.ContextOverflow, false},
+		"a max length":                 {Fault{Status: 400, Code: "1261", Message: "Prompt exceeds max length"}, failures.ContextOverflow, false},
+		"a range of lengths":           {Fault{Status: 400, Type: "invalid_parameter_error", Message: "Range of input length should be [1, 30720]"}, failures.ContextOverflow, false},
+		"TGI's overflow":               {Fault{Status: 422, Message: "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 512 `max_new_tokens`"}, failures.ContextOverflow, false},
+		"vLLM's of both":               {Fault{Status: 400, Message: "'max_tokens' is too large: 8192. This model's maximum context length is 16384 tokens and your request has 9000 input tokens"}, failures.ContextOverflow, false},
+		"llama.cpp's name":             {Fault{Status: 400, Type: "exceed_context_size_error", Message: "too big"}, failures.ContextOverflow, false},
+		"a bound of the answer":        {Fault{Status: 400, Message: "max_tokens must be at most 8192"}, failures.InvalidRequest, true},
+		"a bound, with the context":    {Fault{Status: 400, Message: "max_tokens is too large: 100000. This model supports at most 4096 completion tokens."}, failures.InvalidRequest, true},
+		"too many tools":               {Fault{Status: 400, Message: "your input has too many tools: at most 128, length 130"}, failures.InvalidRequest, true},
+		"tokens per minute":            {Fault{Status: 429, Type: "tokens", Code: "rate_limit_exceeded", Message: "Request too large for tokens per minute: limit 30000, requested 61200"}, failures.RateLimited, false},
+		"an overflow inside, a number": {Fault{Status: 200, Number: 400, Message: "the prompt is too long, its maximum context length is 32768 tokens"}, failures.ContextOverflow, false},
+		"no credits inside":            {Fault{Status: 200, Number: 402, Message: "This request requires more credits, or fewer max_tokens"}, failures.Auth, true},
+		"a limit inside, a number":     {Fault{Status: 200, Number: 429, Message: "Rate limit reached upstream"}, failures.RateLimited, false},
+		"no capacity inside":           {Fault{Status: 200, Number: 502, Message: "Upstream is at capacity"}, failures.APIError, false},
+		"a wrong request inside":       {Fault{Status: 200, Type: "invalid_request_error", Message: "tools[0].name"}, failures.InvalidRequest, true},
+		"DeepSeek without balance":     {Fault{Status: 402, Message: "Insufficient Balance"}, failures.Auth, true},
+		"Moonshot without quota":       {Fault{Status: 429, Type: "exceeded_current_quota_error", Message: "suspended"}, failures.Auth, true},
+		"no funds, as a bad request":   {Fault{Status: 400, Message: "You have insufficient funds on your account"}, failures.Auth, true},
+		"Gemini's quota of a minute":   {Fault{Status: 429, Type: "RESOURCE_EXHAUSTED", Delay: time.Second, Message: "You exceeded your current quota, please check your plan and billing details"}, failures.RateLimited, false},
+		"a content filter":             {Fault{Status: 400, Code: "content_filter", Message: "The response was filtered"}, failures.Refused, false},
+		"an unknown model":             {Fault{Status: 404, Code: "model_not_found"}, failures.InvalidRequest, true},
+		"a page of a proxy":            {Fault{Status: 403, NoAnswer: true, Message: "a page"}, failures.APIError, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,5 +64,25 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
 			require.Equal(t, !c.final, f.RetryRound())
 		})
+	}
+}
+
+func TestBodiesOfErrors(t *testing.T) {
+	t.Parallel()
+	page := http.Header{"Content-Type": {"text/html; charset=utf-8"}}
+	for body, c := range map[string]struct {
+		header http.Header
+		want   string
+	}{
+		`{"error":{"message":"Slow down","type":"tokens","code":"rate_limit_exceeded"}}`:                         {nil, "status 400: rate_limit_exceeded: Slow down"},
+		`{"object":"error","message":"too many","type":"BadRequestError","code":400}`:                            {nil, "status 400: BadRequestError: too many"},
+		`{"detail":"tool schemas are not supported here"}`:                                                       {nil, "status 400: tool schemas are not supported here"},
+		`{"detail":[{"loc":["body"],"msg":"field required"}]}`:                                                   {nil, "status 400: field required"},
+		`{"error":"model 'x' not found"}`:                                                                        {nil, "status 400: model 'x' not found"},
+		`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"the prompt is too long"}}}`: {nil, "status 400: Provider returned error: the prompt is too long"},
+		`the prompt is too long for this server`:                                                                 {nil, "status 400: the prompt is too long for this server"},
+		`<html><head><title>Just a moment...</title></head></html>`:                                              {page, `status 400: a page with the title "Just a moment..."`},
+	} {
+		require.Equal(t, c.want, ReadFault(http.StatusBadRequest, c.header, []byte(body)).Error(), body)
 	}
 }

@@ -77,10 +77,8 @@ func (geminiContent) answerValue(m *Meter, path string, l leaf) {
 		}
 	case "candidates[].finishReason", "promptFeedback.blockReason":
 		m.stopped(l)
-	case "error.status":
-		m.fault().Type = l.text()
-	case "error.message":
-		m.fault().Message = l.text()
+	default:
+		m.readError(path, l)
 	}
 }
 

@@ -64,6 +64,7 @@ type Meter struct {
 	// loose is a possible error of Responses, whose keys occur in other events, too.
 	loose    looseError
 	finished int64
+	progress int64
 }
 
 type looseError struct{ Code, Message string }
@@ -145,9 +146,18 @@ func (m *Meter) Facts() Facts {
 	return f
 }
 
+// Progress is the size of the content so far: pings, comments and empty pieces are none.
+func (m *Meter) Progress() int64 {
+	if path, n := m.json.pending(); m.format.content(path) {
+		return m.progress + n
+	}
+	return m.progress
+}
+
 func (m *Meter) leaf(path string, l leaf) {
 	if m.format.content(path) {
 		m.facts.Bytes += l.size
+		m.progress += l.size
 	}
 	switch path {
 	case "id", "message.id", "response.id", "responseId", "[].responseId":

@@ -70,14 +70,8 @@ func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 		m.loose.Code = l.text()
 	case "message":
 		m.loose.Message = l.text()
-	case "error.code":
-		if l.quoted {
-			m.fault().Code = l.text()
-		}
-	case "error.type":
-		m.fault().Type = l.text()
-	case "error.message":
-		m.fault().Message = l.text()
+	default:
+		m.readError(path, l)
 	}
 }
 

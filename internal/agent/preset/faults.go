@@ -58,7 +58,7 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 	}
 	for _, rule := range textRules {
 		if !known && rule.pattern.MatchString(text) {
-			f.Category, f.Final, known = rule.category, false, true // the text is more precise than the status
+			f.Category, known = rule.category, true // the text is more precise than the status
 		}
 	}
 	return f
@@ -77,7 +77,7 @@ func blame(f *failures.Failure, status int) bool {
 	case status == http.StatusRequestTimeout, status >= 500:
 		f.Category = failures.APIError
 	case status >= 400:
-		f.Category, f.Final = failures.APIError, true
+		f.Category = failures.InvalidRequest
 		return false
 	}
 	return true

@@ -74,7 +74,7 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	case "content_block_delta":
 		d := event.Delta
 		c.inputs[event.Index] += d.PartialJSON
-		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Text: d.Text}, nil
+		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Progress: c.meter.Progress(), Text: d.Text}, nil
 	case "content_block_stop":
 		if c.message.Content[event.Index].Type == "tool_use" {
 			call := c.call(int(event.Index))

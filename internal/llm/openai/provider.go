@@ -3,10 +3,11 @@
 package openai
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -42,13 +43,19 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 			return llm.Answer{}, err
 		}
 	}
-	// If the answer has its finish reason, it is complete, however the stream ends. It is paid
-	// for, so use it.
-	if err := stream.Err(); err != nil && c.finish == "" {
-		return llm.Answer{}, translate(err)
-	}
-	if c.finish == "" {
-		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
+	err := stream.Err()
+	fault := c.meter.Facts().Fault
+	var inStream *ssestream.StreamError
+	switch {
+	case errors.As(err, &inStream):
+		return llm.Answer{}, wire.ReadFault(http.StatusOK, nil, inStream.Event.Data)
+	case fault != nil:
+		return llm.Answer{}, fault
+	case c.finish != "": // the answer is complete, however the stream ends. It is paid for, so use it
+	case err != nil:
+		return llm.Answer{}, wire.Broken(err)
+	default:
+		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
 	}
 	for i := range c.calls {
 		if err := x.OnEvent(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
@@ -94,32 +101,31 @@ func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 			c.finish = choice.FinishReason
 		}
 	}
-	event.Whole = c.finish != ""
+	event.Whole, event.Progress = c.finish != "", c.meter.Progress()
 	return event
 }
 
-// call adds a part of a tool call. Some servers give every call the index 0, but start each one
-// with a name.
+// call adds a part of a tool call. Some servers give every call the same index, or none. A part with another id than the
+// call at its index, or with a name where that call has its arguments already, begins a call; a part with a known id
+// continues that call.
 func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 	place, ok := c.places[part.Index]
-	if ok && part.Function.Name != "" && json.Valid([]byte(c.calls[place].Arguments)) && (part.ID == "" || part.ID != c.calls[place].ID) {
-		ok = false
+	if known := slices.IndexFunc(c.calls, func(call llm.Call) bool { return part.ID != "" && call.ID == part.ID }); known >= 0 {
+		place, ok = known, true
+	} else if ok {
+		last := c.calls[place]
+		ok = (part.ID == "" || last.ID == "") && (part.Function.Name == "" || last.Name == "" || part.Function.Name == last.Name && last.Arguments == "" && part.ID == "")
 	}
 	if !ok {
-		if c.places == nil {
-			c.places = map[int64]int{}
-		}
 		place = len(c.calls)
-		c.places[part.Index] = place
 		c.calls = append(c.calls, llm.Call{})
 	}
+	if c.places == nil {
+		c.places = map[int64]int{}
+	}
+	c.places[part.Index] = place
 	call := &c.calls[place]
-	if part.ID != "" {
-		call.ID = part.ID
-	}
-	if part.Function.Name != "" {
-		call.Name = part.Function.Name
-	}
+	call.ID, call.Name = cmp.Or(call.ID, part.ID), cmp.Or(call.Name, part.Function.Name)
 	call.Arguments += part.Function.Arguments
 	return len(part.Function.Arguments)
 }
@@ -137,25 +143,4 @@ func (c *collector) answer() llm.Answer {
 		a.Stop = llm.Truncated
 	}
 	return a
-}
-
-// translate converts an error of the SDK into a fault. It returns network errors unchanged.
-func translate(err error) error {
-	var api *sdk.Error
-	var inStream *ssestream.StreamError
-	switch {
-	case errors.As(err, &api):
-		var header http.Header
-		if api.Response != nil {
-			header = api.Response.Header
-		}
-		body := api.RawJSON()
-		if body != "" { // the SDK has unwrapped it
-			body = `{"error":` + body + `}`
-		}
-		return wire.ReadFault(api.StatusCode, header, []byte(body))
-	case errors.As(err, &inStream):
-		return wire.ReadFault(http.StatusOK, nil, inStream.Event.Data)
-	}
-	return wire.Broken(err)
 }
