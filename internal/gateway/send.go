@@ -172,9 +172,10 @@ func (u *upstream) close() {
 func (q *request) passError(u *upstream, f *failures.Failure) {
 	if u.response == nil || len(u.body) == 0 || u.response.StatusCode < 400 {
 		why := wire.Overloaded
-		if f.Category == failures.Auth {
+		switch f.Category { //nolint:exhaustive // others may be over at the next try
+		case failures.Auth:
 			why = wire.Unauthorized
-		} else if f.Category == failures.InvalidRequest {
+		case failures.InvalidRequest:
 			why = wire.NotFound
 		}
 		q.refuse(why, f.Message, f.RetryAfter.Std())

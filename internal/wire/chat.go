@@ -59,7 +59,7 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 	case "choices[].finish_reason":
 		m.stopped(l)
 		if l.is("error") {
-			m.fault()
+			_ = m.fault() // it exists from now on
 		}
 	case "choices[].native_finish_reason": // OpenRouter's word for what the provider behind it says
 		if l.quoted && strings.Contains(strings.ToLower(l.text()), "error") {

@@ -98,7 +98,8 @@ func (s statedCost) total() cost.USD {
 // it is the usual one, and differs says so. If the total is higher, the difference counts as output.
 func usageOfParts(c counts) (u usageOf, differs string) {
 	var readings []usageOf
-	for _, cacheBeside := range []bool{c.beside && !c.total.known, !(c.beside && !c.total.known)} {
+	first := c.beside && !c.total.known
+	for _, cacheBeside := range []bool{first, !first} {
 		for _, reasoningBeside := range []bool{false, true} {
 			cached := c.cacheRead.n + c.cacheWrite.n
 			if !cacheBeside && cached > c.input.n || !reasoningBeside && c.reasoning.n > c.output.n {

@@ -21,63 +21,78 @@ func TestDialectsOfUsage(t *testing.T) {
 	}{
 		"OpenAI with cache writes": {
 			ChatCompletions, `"usage":{"prompt_tokens":2600,"completion_tokens":10,"total_tokens":2610,"prompt_tokens_details":{"cached_tokens":2000,"cache_write_tokens":400}}`,
-			cost.Usage{InputTokens: 200, OutputTokens: 10, CacheReadTokens: 2000, CacheWriteTokens: 400}, 0, "",
+			cost.Usage{InputTokens: 200, OutputTokens: 10, CacheReadTokens: 2000, CacheWriteTokens: 400},
+			0, "",
 		},
 		"OpenAI's Responses with cache writes": {
 			Responses, `"usage":{"input_tokens":2600,"output_tokens":10,"total_tokens":2610,"input_tokens_details":{"cached_tokens":2000,"cache_write_tokens":400}}`,
-			cost.Usage{InputTokens: 200, OutputTokens: 10, CacheReadTokens: 2000, CacheWriteTokens: 400}, 0, "",
+			cost.Usage{InputTokens: 200, OutputTokens: 10, CacheReadTokens: 2000, CacheWriteTokens: 400},
+			0, "",
 		},
 		"reasoning inside": {
 			ChatCompletions, `"usage":{"prompt_tokens":10,"completion_tokens":300,"total_tokens":310,"completion_tokens_details":{"reasoning_tokens":200}}`,
-			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200}, 0, "",
+			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200},
+			0, "",
 		},
 		"reasoning beside, as xAI": {
 			ChatCompletions, `"usage":{"prompt_tokens":10,"completion_tokens":100,"total_tokens":310,"completion_tokens_details":{"reasoning_tokens":200},"cost_in_usd_ticks":37756000}`,
-			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200}, 3_775_600, "",
+			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200},
+			3_775_600, "",
 		},
 		"more reasoning than output, without a total": {
 			ChatCompletions, `"usage":{"prompt_tokens":10,"completion_tokens":100,"reasoning_tokens":200}`,
-			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200}, 0, "",
+			cost.Usage{InputTokens: 10, OutputTokens: 300, ReasoningTokens: 200},
+			0, "",
 		},
 		"DeepSeek": {
 			ChatCompletions, `"usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105,"prompt_cache_hit_tokens":64,"prompt_cache_miss_tokens":36}`,
-			cost.Usage{InputTokens: 36, OutputTokens: 5, CacheReadTokens: 64}, 0, "",
+			cost.Usage{InputTokens: 36, OutputTokens: 5, CacheReadTokens: 64},
+			0, "",
 		},
 		"Kimi, in the last choice": {
 			ChatCompletions, `"choices":[{"index":0,"finish_reason":"stop","usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105,"cached_tokens":64}}]`,
-			cost.Usage{InputTokens: 36, OutputTokens: 5, CacheReadTokens: 64}, 0, "",
+			cost.Usage{InputTokens: 36, OutputTokens: 5, CacheReadTokens: 64},
+			0, "",
 		},
 		"Groq, in a stream": {
 			ChatCompletions, `"x_groq":{"usage":{"prompt_tokens":18,"completion_tokens":5,"total_tokens":23,"queue_time":0.1}}`,
-			cost.Usage{InputTokens: 18, OutputTokens: 5}, 0, "",
+			cost.Usage{InputTokens: 18, OutputTokens: 5},
+			0, "",
 		},
 		"Anthropic's numbers behind an endpoint of OpenAI's format": {
 			ChatCompletions, `"usage":{"prompt_tokens":100,"completion_tokens":5,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_1h_input_tokens":20}}`,
-			cost.Usage{InputTokens: 100, OutputTokens: 5, CacheReadTokens: 60, CacheWriteTokens: 30, CacheWrite1hTokens: 20}, 0, "",
+			cost.Usage{InputTokens: 100, OutputTokens: 5, CacheReadTokens: 60, CacheWriteTokens: 30, CacheWrite1hTokens: 20},
+			0, "",
 		},
 		"LiteLLM, whose input includes them": {
 			ChatCompletions, `"usage":{"prompt_tokens":190,"completion_tokens":5,"total_tokens":195,"cache_read_input_tokens":60,"cache_creation_input_tokens":30,"prompt_tokens_details":{"cached_tokens":60}}`,
-			cost.Usage{InputTokens: 100, OutputTokens: 5, CacheReadTokens: 60, CacheWriteTokens: 30}, 0, "",
+			cost.Usage{InputTokens: 100, OutputTokens: 5, CacheReadTokens: 60, CacheWriteTokens: 30},
+			0, "",
 		},
 		"OpenRouter with a key of the user's own": {
 			ChatCompletions, `"usage":{"prompt_tokens":194,"completion_tokens":2,"total_tokens":196,"cost":0.95,"is_byok":true,"cost_details":{"upstream_inference_cost":19}}`,
-			cost.Usage{InputTokens: 194, OutputTokens: 2}, 19_950_000_000, "",
+			cost.Usage{InputTokens: 194, OutputTokens: 2},
+			19_950_000_000, "",
 		},
 		"numbers as text, and as floats": {
 			ChatCompletions, `"usage":{"prompt_tokens":"12","completion_tokens":3.0,"total_tokens":15,"prompt_tokens_details":null,"estimated_cost":"1.5e-05"}`,
-			cost.Usage{InputTokens: 12, OutputTokens: 3}, 15_000, "",
+			cost.Usage{InputTokens: 12, OutputTokens: 3},
+			15_000, "",
 		},
 		"a higher total": {
 			ChatCompletions, `"usage":{"prompt_tokens":12,"completion_tokens":3,"total_tokens":115}`,
-			cost.Usage{InputTokens: 12, OutputTokens: 103}, 0, "the provider's total is 115 tokens, and its parts add up to 15",
+			cost.Usage{InputTokens: 12, OutputTokens: 103},
+			0, "the provider's total is 115 tokens, and its parts add up to 15",
 		},
 		"a lower total": {
 			ChatCompletions, `"usage":{"prompt_tokens":12,"completion_tokens":30,"total_tokens":15}`,
-			cost.Usage{InputTokens: 12, OutputTokens: 30}, 0, "the provider's total is 15 tokens, and its parts add up to 42",
+			cost.Usage{InputTokens: 12, OutputTokens: 30},
+			0, "the provider's total is 15 tokens, and its parts add up to 42",
 		},
 		"Gemini, with tools and thoughts": {
 			GenerateContent, `"usageMetadata":{"promptTokenCount":10,"toolUsePromptTokenCount":5,"candidatesTokenCount":7,"thoughtsTokenCount":3,"totalTokenCount":25}`,
-			cost.Usage{InputTokens: 15, OutputTokens: 10, ReasoningTokens: 3}, 0, "",
+			cost.Usage{InputTokens: 15, OutputTokens: 10, ReasoningTokens: 3},
+			0, "",
 		},
 	} {
 		m := NewMeter(c.format, 1, "application/json")
