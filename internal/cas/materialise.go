@@ -92,16 +92,13 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 // Fill writes a tree's files and links into an empty directory, with the modes of
 // [Store.Materialise]. It returns the disk space of the files and directories, in bytes. All of
 // them get the owner; nil: the caller.
-//
-// If instead is not nil, it is called for each file, from several goroutines. If it returns true,
-// it has created the file, and Fill does not write it.
-func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner, instead func(p string) bool) (_ int64, err error) {
+func (s *Store) Fill(ctx context.Context, want *Tree, dir string, o *Owner) (_ int64, err error) {
 	top, err := openTop(dir)
 	if err != nil {
 		return 0, err
 	}
 	defer closing(top, &err)
-	f := &filler{store: s, root: top.Root, want: want, owner: o, instead: instead}
+	f := &filler{store: s, root: top.Root, want: want, owner: o}
 	if err := f.fill(ctx); err != nil {
 		return 0, fmt.Errorf("fill %s: %w", dir, err)
 	}
@@ -151,8 +148,6 @@ type filler struct {
 	// existing are the directories that exist already.
 	existing map[*treeDir]struct{}
 	before   *index
-	// instead creates a file in another way and reports whether it did; nil: never.
-	instead func(p string) bool
 	// links are the links to be created after the files.
 	links []link
 	// blocks counts the disk blocks of everything.
@@ -307,15 +302,12 @@ func makeSubdir(root *os.Root, dir string, o *Owner) error {
 	return o.chownIn(root, dir)
 }
 
-// isDone reports whether a file exists with the wanted content, or instead has created it.
+// isDone reports whether a file exists with the wanted content.
 func (f *filler) isDone(dir, name string) bool {
-	if f.instead == nil && f.seen == nil { // do not build the path
+	if f.seen == nil { // do not build the path
 		return false
 	}
 	p := below(dir, name)
-	if f.instead != nil {
-		return f.instead(p)
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, ok := f.seen[p]

@@ -2,16 +2,21 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/layers"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
 // Checkpoints are the states of sessions after their phases.
@@ -103,7 +108,7 @@ func (c Checkpoints) Verify(ctx context.Context, sessionID string) (report store
 	}
 	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Session: sessionID, Team: access.AllTeams}, func(ctx context.Context) error {
 		report, err = s.VerifySession(ctx, key)
-		return err
+		return errors.Join(err, c.verifyLayers(ctx, s, &report))
 	})
 	return withFaults(report), err
 }
@@ -116,9 +121,26 @@ func (c Checkpoints) VerifyAll(ctx context.Context) (report store.Report, err er
 	}
 	err = c.Audit.Change(ctx, access.Operate, access.Event{Action: "checkpoints.verify", Team: access.AllTeams}, func(ctx context.Context) error {
 		report, err = s.VerifyAll(ctx)
-		return err
+		return errors.Join(err, c.verifyLayers(ctx, s, &report))
 	})
 	return withFaults(report), err
+}
+
+// verifyLayers adds the layers on this host whose content is not that of their trees.
+func (c Checkpoints) verifyLayers(ctx context.Context, s *store.Store, report *store.Report) error {
+	for _, dir := range []string{s.Dir(), workdir.Beside(s.Dir())} {
+		root := filepath.Join(dir, "layers")
+		found, err := layers.Verify(ctx, root, s.Content, c.Now)
+		if err != nil {
+			return fmt.Errorf("verify the layers in %s: %w", root, err)
+		}
+		for _, d := range found {
+			report.Faults = append(report.Faults, cas.Fault{
+				Path: filepath.Join("layers", d.Path), What: d.Err.Error(), Kind: session.ErrCorrupt, Repaired: "removed; it is made again from the store",
+			})
+		}
+	}
+	return nil
 }
 
 // withFaults is a report whose list of faults is never null.

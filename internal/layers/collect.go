@@ -20,7 +20,7 @@ type Usage struct {
 	// Layers is how many layers there are, and InUse how many of them cannot be removed now.
 	Layers int `json:"layers"`
 	InUse  int `json:"in_use"`
-	// Bytes is an upper bound of their size on the disk: files that layers share count in each.
+	// Bytes is their size on the disk.
 	Bytes int64 `json:"bytes"`
 }
 
@@ -221,18 +221,31 @@ func (l *Layers) moveAway(name string) (to string, err error) {
 
 // discard removes a layer that cannot be used.
 func (l *Layers) discard(name string) error {
-	var dead string
-	err := l.withRootLock(exclusive, func() error {
+	return l.removeIf(name, func() bool {
 		top, err := l.readNote(name)
 		if err == nil {
 			_, err = l.chain(name, top)
 		}
-		if err == nil {
-			return nil // it was replaced by a usable one meanwhile
+		return err != nil // otherwise it was replaced by a usable one meanwhile
+	})
+}
+
+// removeIf removes a layer if it is to be removed while no name changes.
+func (l *Layers) removeIf(name string, is func() bool) error {
+	var dead string
+	err := l.withRootLock(exclusive, func() (err error) {
+		if !is() {
+			return nil
 		}
 		dead, err = l.moveAway(name)
+		if err == nil && dead == "" { // in use: nobody else may use it. [Layers.Collect] removes it later
+			err = os.Rename(l.path(name), l.path(filepath.Join(tempDir, rand.Text())))
+		}
 		return err
 	})
+	if errors.Is(err, os.ErrNotExist) { // others have removed it
+		return nil
+	}
 	if err != nil || dead == "" {
 		return err
 	}

@@ -51,9 +51,9 @@ type Files interface {
 	Tree(ctx context.Context, name spec.Digest) (*cas.Tree, error)
 	// TreeOf makes a tree of files and links.
 	TreeOf(m cas.Manifest) *cas.Tree
-	// Fill writes a tree for its owner into an empty directory, and verifies the content. It leaves
-	// out the files for which instead returns true. It returns the size on the disk, in bytes.
-	Fill(ctx context.Context, t *cas.Tree, dir string, o *cas.Owner, instead func(p string) bool) (int64, error)
+	// Fill writes a tree for its owner into an empty directory, and verifies the content. It returns the size on the
+	// disk, in bytes.
+	Fill(ctx context.Context, t *cas.Tree, dir string, o *cas.Owner) (int64, error)
 }
 
 // Options are the settings of [New].
@@ -80,6 +80,9 @@ type Layers struct {
 	owner string
 	// building locks the manifests of which this process makes layers.
 	building keyedLock
+	// verified is when layers were last found to be as they were made, by their ids.
+	verifying sync.Mutex
+	verified  map[string]time.Time
 }
 
 // New opens the layers below a root.
@@ -119,7 +122,7 @@ func openRoot(o Options) (*Layers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the boot id of the host: %w", err)
 	}
-	return &Layers{o: o, boot: id}, nil
+	return &Layers{o: o, boot: id, verified: map[string]time.Time{}}, nil
 }
 
 // Stack is a manifest's tree in layers. It must be released.
@@ -205,8 +208,11 @@ func (l *Layers) acquireExisting(manifest spec.Digest) (*Stack, error) {
 // maxChain bounds the layers of a stack, whatever MaxDepth is.
 const maxChain = 64
 
-// chain lists the directories of a layer and of the layers below it.
+// chain lists the directories of a layer and of the layers below it, if all are as they were made.
 func (l *Layers) chain(name string, top layer) ([]string, error) {
+	if err := l.unchanged(name, top); err != nil {
+		return nil, err
+	}
 	dirs := []string{filepath.Join(l.path(name), treeDir)}
 	for id, below := top.BelowID, top.Below; below != ""; {
 		at, err := l.readNote(below)
@@ -215,6 +221,9 @@ func (l *Layers) chain(name string, top layer) ([]string, error) {
 		}
 		if at.ID != id || len(dirs) > maxChain {
 			return nil, errNoLayer
+		}
+		if err := l.unchanged(below, at); err != nil {
+			return nil, err
 		}
 		dirs = append(dirs, filepath.Join(l.path(below), treeDir))
 		id, below = at.BelowID, at.Below

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -185,21 +186,80 @@ func TestALayerHoldsWhatDiffers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeDevice|fs.ModeCharDevice, info.Mode().Type(), "one whiteout for the whole directory")
 
-	// The next would be too deep: it is a whole tree, whose files are those of the layers.
+	// The next would be too deep: it is a whole tree.
 	files["d/f01"] = "2"
 	flat := acquire(t, l, put(t, s, files))
 	require.Len(t, flat.Dirs, 1)
 	require.Equal(t, full(files), union(t, flat.Dirs))
-	for p, links := range map[string]int{"same": 2, "d/f00": 2, "d/f01": 1} {
-		var st unix.Stat_t
-		require.NoError(t, unix.Stat(filepath.Join(flat.Dirs[0], p), &st))
-		require.Equal(t, links, int(st.Nlink), p)
-	}
 	usage, err := layers.Measure(root)
 	require.NoError(t, err)
 	require.Equal(t, 3, usage.InUse)
 	require.Greater(t, usage.Bytes, int64(2*50*4096))
 	require.NoError(t, errors.Join(first.Release(), top.Release(), flat.Release()))
+}
+
+// TestAChangedLayerIsNotUsed, nor what lies above it, even if the time of the change was set back.
+func TestAChangedLayerIsNotUsed(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"d/a": "1234", "d/b": "1", "l": "-> d"}
+	over := maps.Clone(files)
+	over["d/b"] = "2"
+	for name, change := range map[string]func(dir string) error{
+		"a byte": func(dir string) error { return os.WriteFile(filepath.Join(dir, "d/a"), []byte("1235"), 0o600) },
+		"a byte, back in time": func(dir string) error {
+			path := filepath.Join(dir, "d/a")
+			was, err := os.Stat(path)
+			return errors.Join(err, os.WriteFile(path, []byte("1235"), 0o600), os.Chtimes(path, was.ModTime(), was.ModTime()))
+		},
+		"a file more": func(dir string) error { return os.WriteFile(filepath.Join(dir, "d/c"), nil, 0o600) },
+		"a file less": func(dir string) error { return os.Remove(filepath.Join(dir, "d/a")) },
+		"a mode":      func(dir string) error { return os.Chmod(filepath.Join(dir, "d/a"), 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, root, now := openStore(t, t.TempDir()), t.TempDir(), time.Now()
+			l := openLayers(t, s, root, func(o *layers.Options) { o.Now = func() time.Time { return now } })
+			lower := acquire(t, l, put(t, s, files))
+			upper := acquire(t, l, put(t, s, over), put(t, s, files))
+			require.Len(t, upper.Dirs, 2)
+			require.NoError(t, upper.Release())
+			require.NoError(t, change(lower.Dirs[0])) // while it is in use
+			now = now.Add(2 * time.Second)
+			for m, want := range map[spec.Digest]map[string]string{put(t, s, over): over, put(t, s, files): files} {
+				again := acquire(t, l, m)
+				require.Equal(t, full(want), union(t, again.Dirs))
+				require.NoError(t, again.Release())
+			}
+			require.NoError(t, lower.Release())
+			require.NoError(t, l.Collect(t.Context()))
+		})
+	}
+}
+
+// TestVerifyComparesContent of layers with that of their trees.
+func TestVerifyComparesContent(t *testing.T) {
+	t.Parallel()
+	s, root := openStore(t, t.TempDir()), t.TempDir()
+	l := openLayers(t, s, root, nil)
+	m := put(t, s, map[string]string{"d/a": "1234"})
+	stack := acquire(t, l, m)
+	require.NoError(t, stack.Release())
+	found, err := layers.Verify(t.Context(), root, s, time.Now)
+	require.NoError(t, err)
+	require.Empty(t, found)
+
+	require.NoError(t, os.WriteFile(filepath.Join(stack.Dirs[0], "d/a"), []byte("1235"), 0o600))
+	found, err = layers.Verify(t.Context(), root, s, time.Now)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Path, "/tree/d/a")
+	require.ErrorContains(t, found[0].Err, "its content is not that of tree "+m.Short())
+	found, err = layers.Verify(t.Context(), root, s, time.Now)
+	require.NoError(t, err)
+	require.Empty(t, found, "it was removed")
+
+	_, err = layers.Verify(t.Context(), filepath.Join(root, "none"), s, time.Now)
+	require.NoError(t, err)
 }
 
 // A full disk can be measured, and by a user who may not write.

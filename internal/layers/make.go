@@ -135,7 +135,7 @@ func (l *Layers) build(ctx context.Context, manifest spec.Digest, near []spec.Di
 	err = m.fill(ctx, below)
 	if errors.Is(err, errNoWhiteouts) {
 		if err = m.reset(); err == nil {
-			err = m.fillWhole(ctx, below)
+			err = m.fillWhole(ctx)
 		}
 	}
 	if err == nil {
@@ -190,7 +190,7 @@ func (m *builder) reset() error {
 // fill writes the difference to the layers below, or the whole tree if they have MaxDepth.
 func (m *builder) fill(ctx context.Context, below *similar) error {
 	if below == nil || len(below.Dirs) >= m.o.MaxDepth {
-		return m.fillWhole(ctx, below)
+		return m.fillWhole(ctx)
 	}
 	diff, err := cas.Diff(ctx, below.tree, m.want)
 	if err != nil {
@@ -202,7 +202,7 @@ func (m *builder) fill(ctx context.Context, below *similar) error {
 			changed[p] = c.Entry
 		}
 	}
-	if m.note.Bytes, err = m.o.Files.Fill(ctx, m.o.Files.TreeOf(changed), m.tree, m.o.Owner, nil); err != nil {
+	if m.note.Bytes, err = m.o.Files.Fill(ctx, m.o.Files.TreeOf(changed), m.tree, m.o.Owner); err != nil {
 		return err
 	}
 	failpoint.Here("layers: filled")
@@ -277,58 +277,19 @@ func (m *builder) makeParents(dir string) error {
 	return nil
 }
 
-// fillWhole writes the whole tree. It makes hard links to files that the other layers already have.
-func (m *builder) fillWhole(ctx context.Context, other *similar) (err error) {
+// fillWhole writes the whole tree.
+func (m *builder) fillWhole(ctx context.Context) (err error) {
 	m.note.Below, m.note.BelowID = "", ""
-	var link func(p string) bool
-	if other != nil {
-		held, err := fileDirs(other.Dirs)
-		if err != nil {
-			return err
-		}
-		differs, err := cas.Diff(ctx, other.tree, m.want)
-		if err != nil {
-			return err
-		}
-		link = func(p string) bool {
-			from, ok := held[p]
-			if _, other := differs[p]; other || !ok {
-				return false
-			}
-			failpoint.Here("layers: linked")
-			return os.Link(filepath.Join(from, p), filepath.Join(m.tree, p)) == nil
-		}
-	}
-	m.note.Bytes, err = m.o.Files.Fill(ctx, m.want, m.tree, m.o.Owner, link)
+	m.note.Bytes, err = m.o.Files.Fill(ctx, m.want, m.tree, m.o.Owner)
 	failpoint.Here("layers: filled")
 	return err
 }
 
-// fileDirs finds the topmost directory of a stack that has each file.
-func fileDirs(dirs []string) (map[string]string, error) {
-	held := map[string]string{}
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-			if err != nil || !e.Type().IsRegular() {
-				return err
-			}
-			if p, err = filepath.Rel(dir, p); err != nil {
-				return err
-			}
-			if _, ok := held[p]; !ok {
-				held[p] = dir
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return held, nil
-}
-
 // publish renames the layer to its name. made is false if another process was first.
 func (m *builder) publish() (made bool, err error) {
+	if m.note.Stamp, err = stampOf(m.tree); err != nil {
+		return false, err
+	}
 	if err := m.note.writeNote(m.dir); err != nil {
 		return false, err
 	}

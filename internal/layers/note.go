@@ -20,12 +20,13 @@ type layer struct {
 	// Boot is the boot id of the host when the layer was made.
 	Boot     string
 	Manifest spec.Digest
-	// Bytes is the size of its files on the disk, in whole blocks of 4096 bytes. Files that it
-	// shares with other layers by hard links count in each.
+	// Bytes is the size of its files on the disk, in whole blocks of 4096 bytes.
 	Bytes int64
 	// Below names the layer that this one changes; empty: it holds a whole tree.
 	Below   string
 	BelowID string
+	// Stamp identifies its files: see [stampOf].
+	Stamp string
 }
 
 // noteLink is a link whose target has the fields of a [layer] in order, separated by blanks. One
@@ -42,10 +43,10 @@ func (l *Layers) readNote(name string) (at layer, err error) {
 		return at, err
 	}
 	f := strings.Split(note, " ")
-	if len(f) != 6 {
+	if len(f) != 7 {
 		return at, errNoLayer
 	}
-	at = layer{ID: f[0], Boot: f[1], Manifest: spec.Digest(f[2]), Below: f[4], BelowID: f[5]}
+	at = layer{ID: f[0], Boot: f[1], Manifest: spec.Digest(f[2]), Below: f[4], BelowID: f[5], Stamp: f[6]}
 	if at.Bytes, err = strconv.ParseInt(f[3], 10, 64); err != nil {
 		return at, err
 	}
@@ -56,7 +57,7 @@ func (l *Layers) readNote(name string) (at layer, err error) {
 }
 
 func (a layer) writeNote(dir string) error {
-	note := []string{a.ID, a.Boot, string(a.Manifest), strconv.FormatInt(a.Bytes, 10), a.Below, a.BelowID}
+	note := []string{a.ID, a.Boot, string(a.Manifest), strconv.FormatInt(a.Bytes, 10), a.Below, a.BelowID, a.Stamp}
 	return os.Symlink(strings.Join(note, " "), filepath.Join(dir, noteLink))
 }
 

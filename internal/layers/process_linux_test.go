@@ -139,7 +139,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			trees[i][fmt.Sprintf("d/same%d", j)] = "1"
 		}
 	}
-	for _, point := range []string{"begun", "filled", "removed", "linked", "made", "published", "evicted"} {
+	for _, point := range []string{"begun", "filled", "removed", "made", "published", "evicted"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			for at := int32(1); ; at++ {
