@@ -66,7 +66,7 @@ func (s *Set) view(dirs session.WorkDir, team, name string, begin bool) (v view,
 	if err := errors.Join(os.MkdirAll(v.dir, 0o711), os.MkdirAll(v.work, 0o711)); err != nil {
 		return v, err
 	}
-	if err := s.launcher.User.Chown(v.dir, v.work); err != nil {
+	if err := errors.Join(s.launcher.User.Adopt(v.dir), s.launcher.User.Adopt(v.work)); err != nil {
 		return v, err
 	}
 	if s.layers && team != "" {
