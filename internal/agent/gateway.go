@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -34,31 +33,21 @@ import (
 
 // Gateway is a worker's gateway to providers. It is kept when the worker file is reloaded and a
 // new [Set] is made, with its counts for the limits of providers.
-type Gateway struct {
-	*gateway.Gateway
-
-	mu      sync.Mutex
-	address string
-}
+type Gateway struct{ *gateway.Gateway }
 
 // NewGateway returns a gateway without providers; see [Set.UseProviders].
 func NewGateway(now func() time.Time, log *slog.Logger) *Gateway {
-	return &Gateway{Gateway: gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
+	return &Gateway{gateway.New(gateway.Options{Transport: newTransport(), Now: now, Log: log})}
 }
 
-// listen returns the gateway's address on the host. The first call starts to listen.
-func (g *Gateway) listen() (address string, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.address == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", fmt.Errorf("listen for the gateway: %w", err)
-		}
-		go g.Serve(l) //nolint:errcheck // it ends with the gateway
-		g.address = "http://" + l.Addr().String()
+// listen returns an address on the host of the gateway for one attempt, until its access is closed.
+func (via *gatewayAccess) listen() (address string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen for the gateway: %w", err)
 	}
-	return g.address, nil
+	go via.Serve(l) //nolint:errcheck // it ends with the access
+	return "http://" + l.Addr().String(), nil
 }
 
 // UseProviders makes the gateway serve the set's providers.
@@ -226,11 +215,11 @@ func (s *Set) connect(at *place, d Definition, via *gatewayAccess) (err error) {
 	address := fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)
 	if at.room != nil && at.room.Network == room.NetworkNone {
 		at.services = append(at.services, procgroup.Service{Port: gatewayPort, Serve: func(l net.Listener, log *procgroup.Capture) {
-			if err := s.gateway.Serve(l); err != nil {
+			if err := via.Serve(l); err != nil {
 				log.Note("the gateway serves no longer: %v", err)
 			}
 		}})
-	} else if address, err = s.gateway.listen(); err != nil {
+	} else if address, err = via.listen(); err != nil {
 		return err
 	}
 	variables := map[string]string{}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,32 +11,21 @@ import (
 // traffic counts the bytes of a room's connections.
 type traffic struct{ received, sent atomic.Int64 }
 
-// listener accepts connections of a room. Their number is bounded: further ones are closed. A
-// connection that has no traffic for the time idle is closed, too.
+// listener accepts connections of a room. A connection that has no traffic for the time idle is
+// closed.
 type listener struct {
 	net.Listener
-	slots   chan struct{}
 	idle    time.Duration
 	traffic *traffic
-	// full is called for each connection that is closed because too many are open.
-	full func()
 }
 
 // Accept waits for the next connection.
 func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &conn{Conn: c, of: l, timer: time.AfterFunc(l.idle, func() { _ = c.Close() })}, nil
-		default:
-			_ = c.Close()
-			l.full()
-		}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return &conn{Conn: c, of: l, timer: time.AfterFunc(l.idle, func() { _ = c.Close() })}, nil
 }
 
 // conn is a connection of a room. It ends when it is idle for too long.
@@ -45,7 +33,6 @@ type conn struct {
 	net.Conn
 	of    *listener
 	timer *time.Timer
-	once  sync.Once
 }
 
 // Read reads what the room sends.
@@ -64,14 +51,10 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection and frees its slot.
+// Close closes the connection.
 func (c *conn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() {
-		c.timer.Stop()
-		<-c.of.slots
-	})
-	return err
+	c.timer.Stop()
+	return c.Conn.Close()
 }
 
 // CloseWrite closes the direction to the room.

@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/httpserver"
 )
 
 // Options are the settings of a [Proxy] besides its list.
@@ -34,15 +36,13 @@ type Options struct {
 
 // limits bound the resources of one room.
 type limits struct {
-	// conns is how many connections may be open at a time.
-	conns int
 	// header bounds the time for the header of a request, and for the first bytes and the
 	// handshake in a tunnel. idle bounds the time without traffic on a connection, and dial the
 	// time for connecting to one address.
 	header, idle, dial time.Duration
 }
 
-var defaultLimits = limits{conns: 256, header: 20 * time.Second, idle: 10 * time.Minute, dial: 10 * time.Second}
+var defaultLimits = limits{header: 20 * time.Second, idle: 10 * time.Minute, dial: 10 * time.Second}
 
 // maxHeader bounds the header of a request or an answer, in bytes, and maxAddresses how many
 // addresses of a name are tried.
@@ -83,12 +83,8 @@ func (p *Proxy) Serve(l net.Listener, logf func(format string, args ...any)) {
 		return context.WithValue(ctx, destinationKey{}, c.(tunnelled).destination) //nolint:forcetypeassert // as [served.hand] has made it
 	}
 	r.work.Go(func() { _ = inner.Serve(r.tunnelled) })
-	_ = outer.Serve(&listener{
-		Listener: l, slots: make(chan struct{}, p.limits.conns), idle: p.limits.idle, traffic: &r.record.traffic,
-		full: func() {
-			r.record.add(Refused, "a connection", fmt.Sprintf("%d are open", p.limits.conns))
-		},
-	})
+	bounded := httpserver.ForRoom(l, func() { r.record.add(Refused, "a connection", "too many are open") })
+	_ = outer.Serve(&listener{Listener: bounded, idle: p.limits.idle, traffic: &r.record.traffic})
 	r.mu.Lock()
 	cancel()
 	r.mu.Unlock()

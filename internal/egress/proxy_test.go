@@ -322,10 +322,10 @@ func TestARoomTakesUpALimitedNumberOfConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, local)
 	b.serve(func(p *Proxy) {
-		p.limits.conns, p.limits.header, p.limits.idle = 20, 3*time.Second, 3*time.Second
+		p.limits.header, p.limits.idle = 3*time.Second, 3*time.Second
 	}, "git.test:TLS", "git.test:PLAIN", "127.0.0.1:TLS", "127.0.0.1:PLAIN")
 	var open []net.Conn
-	for i := range 200 {
+	for i := range 400 {
 		c := b.dial()
 		switch i % 3 {
 		case 0:
@@ -338,7 +338,7 @@ func TestARoomTakesUpALimitedNumberOfConnections(t *testing.T) {
 	for _, c := range open {
 		_, _ = io.ReadAll(c) // each of them is ended by the proxy
 	}
-	require.Contains(t, b.log(), "refused a connection: 20 are open")
+	require.Contains(t, b.log(), "refused a connection: too many are open")
 	require.Eventually(t, func() bool { return strings.Contains(b.get("http://git.test:PLAIN/"), "GET / of git.test") }, time.Minute, 10*time.Millisecond)
 }
 

@@ -68,16 +68,9 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 	}
 	b.gateway = gateway.New(o)
 	b.gateway.Use(providers)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- b.gateway.Serve(l) }()
-	t.Cleanup(func() {
-		require.NoError(t, b.gateway.Close())
-		require.NoError(t, <-served)
-	})
-	b.address = "http://" + l.Addr().String()
+	t.Cleanup(func() { require.NoError(t, b.gateway.Close()) })
 	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
 	return b
 }
 
@@ -86,6 +79,20 @@ func (b *bench) open(a gateway.Account) *gateway.Access {
 		Agent: "x", Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
+}
+
+// serve returns the address of an attempt's own listener.
+func (b *bench) serve(t testing.TB, a *gateway.Access) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(l) }()
+	t.Cleanup(func() {
+		a.Close()
+		require.NoError(t, <-served)
+	})
+	return "http://" + l.Addr().String()
 }
 
 func (b *bench) fail(f *failures.Failure) {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/httpserver"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -100,7 +100,7 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	providers map[string]*provider
-	open      map[[sha256.Size]byte]*Access
+	open      map[*Access]struct{}
 	scales    map[string]*wire.Scale
 }
 
@@ -109,10 +109,13 @@ func New(o Options) *Gateway {
 	o.Patience = orElse(o.Patience, time.Minute)
 	o.FirstByte, o.Idle = orElse(o.FirstByte, 10*time.Minute), orElse(o.Idle, 5*time.Minute)
 	o.MaxRequest, o.MaxAnswer = orElse(o.MaxRequest, 32<<20), orElse(o.MaxAnswer, 64<<20)
-	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[[sha256.Size]byte]*Access{}, scales: map[string]*wire.Scale{}}
+	g := &Gateway{o: o, providers: map[string]*provider{}, open: map[*Access]struct{}{}, scales: map[string]*wire.Scale{}}
 	g.server = &http.Server{
 		Handler: http.HandlerFunc(g.serve), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelError), // panics
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, accessKey{}, c.(ownConn).access) //nolint:forcetypeassert // as [ownListener] has made it
+		},
 	}
 	return g
 }
@@ -145,20 +148,46 @@ type provider struct {
 	limits *limiter
 }
 
-// Serve accepts connections until the listener or the gateway is closed: then it returns nil. It
-// may be called for several listeners.
-func (g *Gateway) Serve(l net.Listener) error {
-	err := g.server.Serve(l)
+// Serve accepts connections of the attempt's programs until the listener, the access or the gateway is
+// closed: then it returns nil. Its token is valid at these connections only, so a program of another
+// room cannot use it.
+func (a *Access) Serve(l net.Listener) error {
+	defer context.AfterFunc(a.ctx, func() { _ = l.Close() })()
+	err := a.gateway.server.Serve(ownListener{httpserver.ForRoom(l, nil), a})
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
+// accessKey is the context key of a connection's [Access].
+type accessKey struct{}
+
+// ownListener accepts the connections of one attempt.
+type ownListener struct {
+	net.Listener
+	access *Access
+}
+
+// Accept waits for the next connection.
+func (l ownListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return ownConn{c, l.access}, nil
+}
+
+// ownConn is a connection of an attempt.
+type ownConn struct {
+	net.Conn
+	access *Access
+}
+
 // Close ends all attempts and connections.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
-	open := slices.Collect(maps.Values(g.open))
+	open := slices.Collect(maps.Keys(g.open))
 	g.mu.Unlock()
 	for _, a := range open {
 		a.Close()
@@ -181,7 +210,6 @@ type Access struct {
 	attempt  Attempt
 	gateway  *Gateway
 	recorder *recorder
-	id       [sha256.Size]byte
 	slots    chan struct{}
 	// bodies bounds the bytes of request bodies in memory.
 	bodies *semaphore.Weighted
@@ -199,11 +227,10 @@ func (g *Gateway) Open(ctx context.Context, a Attempt) *Access {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never fails
 	access := &Access{Token: "maestro-" + base64.RawURLEncoding.EncodeToString(random), attempt: a, gateway: g, recorder: newRecorder(a, g.o.Now), slots: make(chan struct{}, maxCalls), bodies: semaphore.NewWeighted(maxLarge * g.o.MaxRequest)}
-	access.id = sha256.Sum256([]byte(access.Token))
 	access.ctx, access.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open[access.id] = access
+	g.open[access] = struct{}{}
 	return access
 }
 
@@ -224,7 +251,7 @@ func (a *Access) Wait() { a.calls.Wait() }
 // Close makes the token invalid, cancels the attempt's calls, and returns when they are booked.
 func (a *Access) Close() {
 	a.gateway.mu.Lock()
-	delete(a.gateway.open, a.id)
+	delete(a.gateway.open, a)
 	a.gateway.mu.Unlock()
 	a.mu.Lock()
 	a.closed = true
@@ -247,15 +274,6 @@ func (a *Access) enter() (leave func(), ok bool) {
 // fail reports a failure that ends the attempt, once.
 func (a *Access) fail(f *failures.Failure) {
 	a.failed.Do(func() { a.attempt.Failed(f) })
-}
-
-// accessFor finds an attempt by its token. Hashes are compared, so that the time of the lookup
-// gives no information on other tokens.
-func (g *Gateway) accessFor(token string) *Access {
-	id := sha256.Sum256([]byte(token))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.open[id]
 }
 
 // providerFor returns a provider that an attempt may call; nil: there is none of that name.

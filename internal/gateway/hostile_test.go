@@ -48,6 +48,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	for name, request := range map[string]string{
 		"no token":              "POST /anthropic/v1/messages HTTP/1.1\nHost: x\nContent-Length: 2\nConnection: close\n\n{}",
 		"another gateway's":     "POST /anthropic/v1/messages HTTP/1.1\n" + headers(other.access.Token),
+		"another attempt's":     "POST /anthropic/v1/messages HTTP/1.1\n" + headers(b.open(b.account).Token),
 		"half a token":          "POST /anthropic/v1/messages HTTP/1.1\n" + headers(token[:len(token)/2]),
 		"another provider":      "POST /other/v1/messages HTTP/1.1\n" + headers(token),
 		"no provider":           "POST /v1/messages HTTP/1.1\n" + headers(token),

@@ -43,6 +43,7 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 	}, -1, nil)
 	b.breaker = closed
 	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
 	_, _, err := b.ask(t.Context(), t, formats["messages"], true, "hello")
 	require.NoError(t, err)
 	require.Len(t, closed.told, 2, "a call fails once, however often it is tried")
@@ -51,6 +52,7 @@ func TestTheBreakerIsAskedAndTold(t *testing.T) {
 
 	b.breaker = open
 	b.access = b.open(b.account)
+	b.address = b.serve(t, b.access)
 	response, text, err := b.ask(t.Context(), t, formats["responses"], true, "hello")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
@@ -82,7 +84,7 @@ func TestLimitsHoldForAllAttempts(t *testing.T) {
 		asking.Go(func() {
 			access := b.open(b.account)
 			defer access.Close()
-			response, text, err := post(t.Context(), t, b.address+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
+			response, text, err := post(t.Context(), t, b.serve(t, access)+"/anthropic/v1/messages", access.Token, fmt.Sprintf(`{"max_tokens":5,"stream":true,"i":%d,"messages":[]}`, i))
 			if err != nil || response.StatusCode != http.StatusOK {
 				t.Errorf("%v %s", err, text)
 			}

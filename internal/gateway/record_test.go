@@ -51,7 +51,7 @@ func (b *bench) recorded(t testing.TB, change func(*gateway.Attempt)) *notes {
 		change(&a)
 	}
 	b.access = b.gateway.Open(context.Background(), a)
-	t.Cleanup(b.access.Close)
+	b.address = b.serve(t, b.access)
 	return log
 }
 

@@ -52,7 +52,7 @@ type attemptEventsInput struct {
 	After      string `header:"Last-Event-ID" maxLength:"65536" doc:"the id of the last event that the reader has"`
 }
 
-func attempts(api huma.API, a control.Attempts) {
+func attempts(api huma.API, running following, a control.Attempts) {
 	const one = "GET /sessions/{session}/attempts/{phase}/{persona}/{round}/{attempt}"
 	register(api, operation("GET /sessions/{session}/attempts", "list-attempts", "List the attempts of a session, those at work included"),
 		func(ctx context.Context, in *selectInput) (control.AttemptList, error) {
@@ -80,7 +80,7 @@ func attempts(api huma.API, a control.Attempts) {
 		_, err := control.Sessions(a).Read(ctx, in.Session)
 		return err
 	}
-	streamed(api, op, read, func(ctx context.Context, in *attemptEventsInput) iter.Seq2[sent, error] {
+	streamed(api, running, op, read, func(ctx context.Context, in *attemptEventsInput) iter.Seq2[sent, error] {
 		return func(yield func(sent, error) bool) {
 			for e, err := range a.Follow(ctx, in.Session, control.Select(in.Assignment), in.After) {
 				if !yield(sent{string(e.Kind), e.ID, e}, err) {

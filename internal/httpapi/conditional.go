@@ -80,10 +80,10 @@ func (h *heldAnswer) Write(p []byte) (int, error) {
 	return h.body.Write(p)
 }
 
-// Flush implements [http.Flusher].
-func (h *heldAnswer) Flush() {
+// FlushError is for [http.ResponseController].
+func (h *heldAnswer) FlushError() error {
 	h.pass()
-	_ = http.NewResponseController(h.ResponseWriter).Flush()
+	return http.NewResponseController(h.ResponseWriter).Flush()
 }
 
 // Unwrap is for [http.ResponseController].

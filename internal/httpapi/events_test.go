@@ -102,3 +102,16 @@ func TestEventsOfOtherTeamsAreNotTold(t *testing.T) {
 	h.session("mine", "web", time.Now(), nil)
 	require.JSONEq(t, `{"session":"mine"}`, receive(t, events).data)
 }
+
+// TestAPersonFollowsABoundedNumberOfStreams: others can follow meanwhile.
+func TestAPersonFollowsABoundedNumberOfStreams(t *testing.T) {
+	t.Parallel()
+	h := serviceOf(t, t.TempDir())
+	for range 32 {
+		h.follow("")
+	}
+	got, err := http.Get(h.url + "/events")
+	require.NoError(t, err)
+	defer got.Body.Close()
+	require.Equal(t, http.StatusTooManyRequests, got.StatusCode)
+}

@@ -9,11 +9,37 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/maestro-hive/maestro/internal/access"
 )
 
 // idlePause is the longest silence of a stream: then a comment is sent, which shows that the
 // reader is gone.
 const idlePause = 15 * time.Second
+
+const (
+	// ownStreams is how many streams a person may follow at a time, and allStreams how many there
+	// may be.
+	ownStreams, allStreams = 32, 1024
+)
+
+// following counts the streams of a server by person.
+type following struct{ *access.InFlight }
+
+func newFollowing() following { return following{access.NewInFlight(ownStreams, allStreams)} }
+
+// begin counts one more stream of the caller, until done is called.
+func (f following) begin(ctx context.Context) (done func(), err error) {
+	who, _ := access.Of(ctx)
+	done, own := f.Begin(who.Identity())
+	switch {
+	case done != nil:
+		return done, nil
+	case own:
+		return nil, &access.RefusedError{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("you follow %d streams of events already; end one first", ownStreams)}
+	}
+	return nil, &access.RefusedError{Status: http.StatusServiceUnavailable, Text: "too many streams of events are followed; try again later"}
+}
 
 // sent is an event of a stream.
 type sent struct {
@@ -23,7 +49,7 @@ type sent struct {
 
 // streamed registers an operation that answers with server-sent events. check refuses before
 // the stream begins.
-func streamed[I any](api huma.API, op huma.Operation, check func(context.Context, *I) error, follow func(context.Context, *I) iter.Seq2[sent, error]) {
+func streamed[I any](api huma.API, running following, op huma.Operation, check func(context.Context, *I) error, follow func(context.Context, *I) iter.Seq2[sent, error]) {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "a stream of events",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -32,7 +58,12 @@ func streamed[I any](api huma.API, op huma.Operation, check func(context.Context
 		if err := check(ctx, in); err != nil {
 			return nil, problemOf(ctx, err)
 		}
+		done, err := running.begin(ctx)
+		if err != nil {
+			return nil, problemOf(ctx, err)
+		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
+			defer done()
 			hctx.SetHeader("Content-Type", "text/event-stream")
 			hctx.SetHeader("Cache-Control", "no-store")
 			w, _ := hctx.BodyWriter().(http.ResponseWriter)

@@ -18,6 +18,9 @@ var ErrListen = errors.New("the address cannot be served")
 // headerLimit bounds how long a client may take to say what it wants.
 const headerLimit = 5 * time.Second
 
+// maxHeader bounds the header of a request, in bytes.
+const maxHeader = 128 << 10
+
 // idleLimit bounds how long a connection stays open between requests.
 const idleLimit = 2 * time.Minute
 
@@ -35,11 +38,21 @@ type Server struct {
 // that is not possible. Port 0 takes a free one, no host all interfaces. Nothing
 // is answered yet but that it is not found.
 func Listen(ctx context.Context, address string) (*Server, error) {
+	return listen(ctx, address, serverBounds)
+}
+
+// ListenForProbes is Listen for health and metrics: they answer also if other servers of the
+// process have all the connections that they may have.
+func ListenForProbes(ctx context.Context, address string) (*Server, error) {
+	return listen(ctx, address, probeBounds)
+}
+
+func listen(ctx context.Context, address string, b Bounds) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	return serve(listener), nil
+	return serve(Bound(listener, b)), nil
 }
 
 // serve answers the connections of a listener.
@@ -47,7 +60,7 @@ func serve(listener net.Listener) *Server {
 	mux := http.NewServeMux()
 	s := &Server{
 		address: listener.Addr().(*net.TCPAddr), mux: mux, ended: make(chan struct{}),
-		http: &http.Server{ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit},
+		http: &http.Server{ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader},
 	}
 	s.http.Handler = http.HandlerFunc(s.answer)
 	go func() {

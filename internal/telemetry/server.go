@@ -19,7 +19,7 @@ func serve(ctx context.Context, address string, registry *prometheus.Registry) (
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("metrics address %q is not a host and port, like 127.0.0.1:9464", address)
 	}
-	server, err := httpserver.Listen(ctx, address)
+	server, err := httpserver.ListenForProbes(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics cannot be served on %s; choose another --metrics-address: %w", address, err)
 	}

@@ -190,7 +190,7 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 ) (served int, stop func(), err error) {
 	server, stop := t.Server(), func() {}
 	if server == nil || port != server.Port() {
-		if server, err = httpserver.Listen(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
+		if server, err = httpserver.ListenForProbes(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
 			return 0, nil, fmt.Errorf("%w: cannot listen on port %d for health checks; choose another --health-port: %w", ErrServing, port, err)
 		}
 		stop = func() {

@@ -1,0 +1,202 @@
+package httpserver
+
+import (
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds are how many connections of a listener may be open. Further ones are closed at once.
+type Bounds struct {
+	// All is their number, and Peer that of one address.
+	All, Peer int
+	// Reserved: they do not count against the share of the process, so that they can be made
+	// when other listeners have used it up.
+	Reserved bool
+	// Full is called for each connection that is closed because too many are open; nil: nothing is.
+	Full func()
+}
+
+var (
+	// roomBounds are those of a listener that serves one room or attempt.
+	roomBounds = Bounds{All: 256, Peer: 256}
+	// serverBounds are those of a server for people and programs.
+	serverBounds = Bounds{All: 4096, Peer: 1024}
+	// probeBounds are those of a server of health and metrics.
+	probeBounds = Bounds{All: 48, Peer: 16, Reserved: true}
+)
+
+// share counts the connections of all listeners of the process. They may use half of its
+// descriptors: the store, child processes and health need the others.
+var share struct {
+	sync.Mutex
+	open int
+}
+
+// shareLimit is the share as a number of descriptors.
+func shareLimit() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(limit.Cur / 2) //nolint:gosec // it is small
+}
+
+// ForRoom bounds the connections of a listener that serves one room or attempt.
+func ForRoom(l net.Listener, full func()) net.Listener {
+	b := roomBounds
+	b.Full = full
+	return Bound(l, b)
+}
+
+// Bound bounds the connections of a listener.
+func Bound(l net.Listener, b Bounds) net.Listener {
+	return &boundListener{Listener: l, bounds: b, limit: shareLimit(), peers: map[string]int{}}
+}
+
+type boundListener struct {
+	net.Listener
+	bounds Bounds
+	limit  int
+	mu     sync.Mutex
+	open   int
+	peers  map[string]int
+}
+
+// Accept waits for the next connection within the bounds.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		peer := peerOf(c)
+		if l.begin(peer) {
+			return &boundConn{Conn: c, done: sync.OnceFunc(func() { l.end(peer) })}, nil
+		}
+		_ = c.Close()
+		if l.bounds.Full != nil {
+			l.bounds.Full()
+		}
+	}
+}
+
+// peerOf is the address of a connection's peer, without the port.
+func peerOf(c net.Conn) string {
+	addr := c.RemoteAddr()
+	if addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil { // a socket without addresses
+		return addr.Network()
+	}
+	return host
+}
+
+func (l *boundListener) begin(peer string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= l.bounds.All || l.peers[peer] >= l.bounds.Peer || !l.takeShare() {
+		return false
+	}
+	l.open++
+	l.peers[peer]++
+	return true
+}
+
+// takeShare counts one more connection of the process, if there may be one.
+func (l *boundListener) takeShare() bool {
+	if l.bounds.Reserved {
+		return true
+	}
+	share.Lock()
+	defer share.Unlock()
+	if share.open >= l.limit {
+		return false
+	}
+	share.open++
+	return true
+}
+
+func (l *boundListener) end(peer string) {
+	l.mu.Lock()
+	l.open--
+	if l.peers[peer]--; l.peers[peer] == 0 {
+		delete(l.peers, peer)
+	}
+	l.mu.Unlock()
+	if !l.bounds.Reserved {
+		share.Lock()
+		share.open--
+		share.Unlock()
+	}
+}
+
+const (
+	// writeLimit is how long a peer may take to read a piece of what is written: one that reads no
+	// more is disconnected.
+	writeLimit = time.Minute
+	// writePiece is the size of a piece, in bytes.
+	writePiece = 64 << 10
+)
+
+// boundConn is a connection that counts until it is closed.
+type boundConn struct {
+	net.Conn
+	done func()
+
+	mu sync.Mutex
+	// deadline: the server has set its own.
+	deadline bool
+}
+
+// Write writes piece by piece.
+func (c *boundConn) Write(p []byte) (n int, err error) {
+	for {
+		c.mu.Lock()
+		if !c.deadline {
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(writeLimit)) // the write fails then, too
+		}
+		c.mu.Unlock()
+		written, err := c.Conn.Write(p[n:min(n+writePiece, len(p))])
+		n += written
+		if err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+// SetWriteDeadline replaces the limit of each write by a deadline; none restores it.
+func (c *boundConn) SetWriteDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = !at.IsZero()
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// SetDeadline is SetWriteDeadline for both directions.
+func (c *boundConn) SetDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = !at.IsZero()
+	return c.Conn.SetDeadline(at)
+}
+
+// Close closes the connection.
+func (c *boundConn) Close() error {
+	err := c.Conn.Close()
+	c.done()
+	return err
+}
+
+// CloseWrite closes the direction to the peer.
+func (c *boundConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}

@@ -1,0 +1,107 @@
+package httpserver
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bench is a listener with bounds, that keeps the connections it accepts.
+type bench struct {
+	address  string
+	refused  atomic.Int64
+	accepted chan net.Conn
+}
+
+func newBench(t *testing.T, b Bounds, share int) *bench {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	out := &bench{address: l.Addr().String(), accepted: make(chan net.Conn, 100)}
+	b.Full = func() { out.refused.Add(1) }
+	bounded := Bound(l, b).(*boundListener) //nolint:forcetypeassert // it is
+	bounded.limit = share
+	go func() {
+		for c, err := bounded.Accept(); err == nil; c, err = bounded.Accept() {
+			out.accepted <- c
+		}
+	}()
+	return out
+}
+
+// dial connects from a local address, and waits for the decision.
+func (b *bench) dial(t *testing.T, from string) (accepted net.Conn) {
+	t.Helper()
+	before := b.refused.Load()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", b.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.Eventually(t, func() bool {
+		select {
+		case accepted = <-b.accepted:
+			return true
+		default:
+			return b.refused.Load() > before
+		}
+	}, time.Minute, time.Millisecond)
+	return accepted
+}
+
+// TestAPeerCannotTakeTheConnectionsOfOthers opens many from one address.
+func TestAPeerCannotTakeTheConnectionsOfOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Bounds{All: 3, Peer: 2}, 1<<20)
+	first := b.dial(t, "127.0.0.1")
+	require.NotNil(t, first)
+	require.NotNil(t, b.dial(t, "127.0.0.1"))
+	require.Nil(t, b.dial(t, "127.0.0.1"), "it has two")
+	require.NotNil(t, b.dial(t, "127.0.0.2"))
+	require.Nil(t, b.dial(t, "127.0.0.3"), "there are three")
+	require.NoError(t, first.Close())
+	_ = first.Close() // counts once
+	require.NotNil(t, b.dial(t, "127.0.0.3"))
+	require.Nil(t, b.dial(t, "127.0.0.3"))
+}
+
+// TestProbesAreAnsweredWhenTheShareIsUsedUp: other servers of the process have no connection left.
+func TestProbesAreAnsweredWhenTheShareIsUsedUp(t *testing.T) {
+	t.Parallel()
+	require.Nil(t, newBench(t, serverBounds, 0).dial(t, "127.0.0.1"))
+	require.NotNil(t, newBench(t, probeBounds, 0).dial(t, "127.0.0.1"))
+}
+
+// TestAReaderThatReadsNoMoreIsDisconnected: what is written for it ends with an error.
+func TestAReaderThatReadsNoMoreIsDisconnected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pipes{make(chan net.Conn, 1)}
+		reader, other := net.Pipe()
+		p.dialed <- other
+		c, err := Bound(p, serverBounds).Accept()
+		require.NoError(t, err)
+		go func() { // slow, but it reads
+			for range 3 {
+				time.Sleep(writeLimit * 2 / 3)
+				_, _ = io.ReadFull(reader, make([]byte, writePiece))
+			}
+		}()
+		begun := time.Now()
+		n, err := c.Write(make([]byte, 10*writePiece))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 3*writePiece, n)
+		require.Equal(t, 3*writeLimit, time.Since(begun))
+		require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
+		begun = time.Now()
+		_, err = c.Write([]byte("x"))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(begun), "the server's own deadline")
+	})
+}
