@@ -135,6 +135,7 @@ func TestWhatRoomsShareOfTheKernel(t *testing.T) {
 	s := b.set(Config{
 		Isolation: IsolationRequired, Mounts: []Mount{{Path: filepath.Dir(self)}},
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", self + " " + keysArgument + `
+echo "mounts: $(cat /proc/sys/user/max_mnt_namespaces)"
 echo "inotify: $(cat /proc/sys/user/max_inotify_instances)"
 echo "namespaces: $(unshare -Ur cat /proc/sys/user/max_user_namespaces 2>&1)"
 echo 100000 > /proc/sys/user/max_inotify_instances
@@ -142,7 +143,7 @@ echo "shm: $(df -k /dev/shm | tail -1 | tr -s ' ' | cut -d' ' -f2)"`}}},
 	})
 	out, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err, string(out.Log))
-	for _, want := range []string{"keys: function not implemented / function not implemented", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
+	for _, want := range []string{"keys: function not implemented / function not implemented", "copies of mounts: function not implemented", "mounts: 32", "inotify: 32", "max_inotify_instances: Permission denied", "shm: 1048576"} {
 		require.Contains(t, string(out.Log), want)
 	}
 }
