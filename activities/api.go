@@ -272,6 +272,8 @@ type MergeResult struct {
 	Tree spec.Digest `json:"tree"`
 	// Kept is the delta of files that checks may leave; empty if there are none.
 	Kept spec.Digest `json:"kept,omitempty"`
+	// Dropped lists versions in conflicts that the tree does not have.
+	Dropped []string `json:"dropped,omitempty"`
 	// Failure is nil if the merge has no conflict and fulfils the contract. Its output
 	// is in the blob Feedback.
 	Failure  *failures.Failure `json:"failure,omitempty"`

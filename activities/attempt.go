@@ -26,6 +26,8 @@ type attempt struct {
 	session sessionContext
 	in      RoundInput
 	clock   Clock
+	// merge is the report that the round works on; zero: it works on none.
+	merge mergeReport
 }
 
 // attemptEnd is how an attempt ended: the outcome of its agent, and the files, which are
@@ -46,6 +48,11 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	basis, err := a.basis(ctx)
 	if err != nil {
 		return nil, end, err
+	}
+	if a.in.Feedback != "" {
+		if a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.files, a.in.Feedback) }); err != nil {
+			return nil, end, err
+		}
 	}
 	start := a.startFacts(ctx, basis).decide()
 	end.from = start.from()
@@ -89,6 +96,8 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		if f := mayNotSendBack(a.session.team, a.in); f != nil {
 			return nil, end, f
 		}
+	} else if len(end.outcome.Kept) > 0 && a.merge.Sides == "" {
+		return nil, end, failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; leave it out")
 	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
 		return nil, end, a.exec.dir.blame(ctx, err)
 	}
@@ -103,8 +112,12 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 // collection returns the parameters for collecting the agent's changes in a directory.
 func (a *attempt) collection(dir session.WorkDir) session.Collect {
 	phase, _ := a.session.team.Phase(a.in.Phase)
+	protected := phase.Protected
+	if a.merge.Sides != "" { // the versions of the conflicts are not part of the result
+		protected = append(slices.Clone(protected), session.MergeDir+"/**")
+	}
 	return session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: phase.Protected,
+		Base: a.in.Input, Dir: dir.Tree, Lower: dir.Lower(), Ignore: a.session.team.Ignore, Protected: protected,
 		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
 	}
 }
@@ -139,19 +152,26 @@ func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, br
 
 // fill fills the directory with the files that the attempt starts from.
 func (a *attempt) fill(ctx context.Context, dir session.WorkDir, s start) (session.WorkDir, error) {
-	dirs := a.exec.dir.workDirs
+	dirs, files := a.exec.dir.workDirs, s.files
+	if a.merge.Sides != "" {
+		shown, err := a.files.Overlay(ctx, s.files, a.merge.Sides)
+		if err != nil {
+			return dir, err
+		}
+		files = shown.Output
+	}
 	switch inLayers := dirs.HasLayers() && a.exec.agents.Offered(a.log.agent).Conversation != spec.InJournal; {
 	case s.asLeft && inLayers:
 		return a.exec.dir.hold(dirs.WithLayers(ctx, dir))
 	case s.asLeft && !dirs.IsLayered(dir):
 		return dir, nil
 	case inLayers:
-		return a.exec.dir.hold(dirs.UseLayers(ctx, dir, s.files, a.near()...))
+		return a.exec.dir.hold(dirs.UseLayers(ctx, dir, files, a.near()...))
 	}
 	if err := dirs.ForgetLayers(dir); err != nil {
 		return dir, err
 	}
-	return dir, a.files.Materialise(ctx, s.files, dir.Tree)
+	return dir, a.files.Materialise(ctx, files, dir.Tree)
 }
 
 // near lists trees of the session that are similar to that of the attempt: its input, the
@@ -179,7 +199,7 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
 		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
-		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
+		Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
 }
 
@@ -206,9 +226,12 @@ func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, wor
 		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
 		return nil
 	}
-	note := "changes to protected files are not used: " + firstFew(work.Protected)
-	outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
-	outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	protected := slices.DeleteFunc(slices.Clone(work.Protected), func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
+	if len(protected) > 0 {
+		note := "changes to protected files are not used: " + firstFew(protected)
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
+		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	}
 	if dir.Layers != nil { // checks get trees of their own
 		return nil
 	}

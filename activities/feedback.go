@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -48,8 +46,11 @@ func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedba
 		if a.in.Feedback == "" {
 			return nil, nil
 		}
-		f, err := readFeedback(ctx, a.files, a.in.Feedback)
-		return session.FeedbackOn(f), err
+		f := session.FeedbackOn(&a.merge.Failure)
+		if a.merge.Sides != "" {
+			f.Advice = "Merge the versions in " + session.MergeDir + ". If one version is right as it is, name it in the result's field kept, with the reason."
+		}
+		return f, nil
 	}
 	rounds, _, _ := a.log.rounds()
 	told := firstReport(rounds, *s.failure)
@@ -79,28 +80,6 @@ func firstReport(rounds []session.RoundRecord, t tried) session.AttemptReport {
 		}
 	}
 	return t.report
-}
-
-// readFeedback reads a failure that [writeFeedback] has stored.
-func readFeedback(ctx context.Context, files Files, blob spec.Digest) (*failures.Failure, error) {
-	data, err := files.Blob(ctx, blob)
-	if err != nil {
-		return nil, fmt.Errorf("read feedback: %w", err)
-	}
-	var f failures.Failure
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("feedback: %w: %w", session.ErrCorrupt, err)
-	}
-	return &f, nil
-}
-
-// writeFeedback stores a failure with its output, which histories must not hold.
-func writeFeedback(ctx context.Context, files Files, f failures.Failure) (spec.Digest, error) {
-	data, err := json.Marshal(f)
-	if err != nil {
-		return "", errors.Join(session.ErrCorrupt, err)
-	}
-	return files.PutBlob(ctx, data)
 }
 
 // formerWork is what the assignment had left before its phase's work was sent back,

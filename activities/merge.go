@@ -2,9 +2,7 @@ package activities
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -26,6 +24,8 @@ type phaseMerge struct {
 	phase   spec.Phase
 	exec    *execution
 	checks  checks
+	// found are the conflicts of the personas' work.
+	found conflicts
 	// started: the record says that the checks were started.
 	started bool
 }
@@ -65,7 +65,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
 		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) { return writeFeedback(work, m.ports.Files, f) })
+		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) { return m.report(work, f, m.found) })
 	}
 	return result, executionEnd(work, err)
 }
@@ -80,10 +80,12 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	if err != nil {
 		return MergeResult{}, err
 	}
-	result := MergeResult{Tree: folded.Manifest}
-	_, conflicts := session.MergeDecisions(nil, steps)
-	if conflicts = append(folded.Conflicts, conflicts...); len(conflicts) > 0 {
-		result.Failure = conflictFailure(m.phase.Name, conflicts)
+	if m.found, err = fromStore(ctx, m.exec.retryStore, func() (conflicts, error) { return m.conflicts(ctx, done, folded.Manifest) }); err != nil {
+		return MergeResult{}, err
+	}
+	result := MergeResult{Tree: folded.Manifest, Dropped: session.Dropped(m.found.standings)}
+	again := slices.ContainsFunc(m.in.Assignments, func(a session.CheckpointAssignment) bool { return len(a.Integrated) > 0 })
+	if result.Failure = m.found.unsettled(m.phase.Name, again); result.Failure != nil {
 		return result, nil
 	}
 	return m.verify(ctx, result)
@@ -208,16 +210,4 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 		return f, nil
 	}
 	return nil, providerOutage(o, session.RoundReport{}) // a merge costs nothing
-}
-
-// conflictFailure returns the failure that lists the personas' conflicts for the integrator.
-func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failure {
-	var lines []string
-	for _, c := range conflicts {
-		lines = append(lines, c.String())
-	}
-	slices.Sort(lines)
-	f := failures.Failf(failures.ContractViolation, "merge conflict between personas of phase %s: %s", phase, strings.Join(lines, "; "))
-	f.Output = fmt.Sprintf("%s\nThe tree has the version of the last one named. Merge all versions into one.", strings.Join(lines, "\n"))
-	return f
 }

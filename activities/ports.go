@@ -39,6 +39,11 @@ type Files interface {
 	// Fold applies the steps' deltas to the base in order and reports the
 	// paths on which unsettled steps disagree.
 	Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error)
+	// Standings returns how conflicts of steps that were all made on the base stand in a result.
+	// given is the tree that the steps make by themselves.
+	Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error)
+	// Sides stores a tree that shows all versions of the conflicts.
+	Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error)
 	// Overlay returns the delta that adds the files of one manifest to the tree of
 	// another, and the changed paths.
 	Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error)

@@ -17,7 +17,7 @@ import (
 func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
 	log := r.log.get()
 	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
-	result.Decisions = end.outcome.Decisions
+	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
 	result.From = end.from
 	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()
 	result.Attempts, result.Failures = len(log.Attempts)+1, log.Failures()

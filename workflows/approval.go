@@ -8,6 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // openApproval opens the request for the approval of a phase that is done.
@@ -20,16 +21,23 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 		Kind: session.ForApproval, Phase: p.Name, Usage: used, Actions: session.ForApproval.Rule().Actions,
 		Quorum: session.NewQuorum(p.Approve, ps.status.StartedBy, ps.status.StartedByID, p.approvals),
 	}}
-	r.Message = approvalMessage(r)
+	r.Message = ps.requests.approvalMessage(r)
 	return ps.requests.add(ctx, r)
 }
 
-// approvalMessage returns the message of a request for approval.
-func approvalMessage(r *request) string {
+// approvalMessage returns the message of a request for approval. It says what the phase's merge
+// has dropped.
+func (rs *requests) approvalMessage(r *request) string {
+	text := fmt.Sprintf("phase %s is done and waits for approval", r.Phase)
 	if r.Quorum != nil {
-		return r.Quorum.String()
+		text = r.Quorum.String()
 	}
-	return fmt.Sprintf("phase %s is done and waits for approval", r.Phase)
+	for _, a := range rs.publisher.phase(r.Phase).Assignments {
+		for _, dropped := range a.Dropped {
+			text += "; " + dropped
+		}
+	}
+	return textfmt.Shorten(text, 4*session.MaxMessage)
 }
 
 // reopenApproval opens it for a phase that was done in an earlier incarnation, unless it is

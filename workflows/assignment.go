@@ -125,7 +125,7 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 	a := &assignment{assignmentState: state, AssignmentWork: AssignmentWork{From: input, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
 	}}}
-	a.Status, a.Agent, a.Summary, a.Failures = session.Pending, "", "", slices.Clone(a.Failures)
+	a.Status, a.Agent, a.Summary, a.Dropped, a.Failures = session.Pending, "", "", nil, slices.Clone(a.Failures)
 	return a
 }
 

@@ -139,7 +139,7 @@ func (rs *requests) accept(ctx workflow.Context, a session.Answer) (*request, *s
 	}
 	if r.Quorum != nil && a.Action == session.AnswerApprove {
 		r.Quorum = r.Quorum.With(a)
-		r.Message, a.Left = approvalMessage(r), r.Quorum.Left()
+		r.Message, a.Left = rs.approvalMessage(r), r.Quorum.Left()
 		rs.updateStatus()
 		if a.Left > 0 {
 			r.unsaved = append(r.unsaved, a)

@@ -204,6 +204,7 @@ func (s *Set) outcome(subject string, e procgroup.Result, r result, wrong error,
 	out := session.Outcome{Usage: r.Usage, Summary: textfmt.Shorten(s.Mask(safetext.Block(r.Summary)), session.MaxSummary)}
 	if failure == nil {
 		out.Decisions = r.Decisions
+		out.Kept = session.MaskedKept(r.Kept, func(why string) string { return s.Mask(safetext.Block(why)) })
 		if r.SendsBack != nil {
 			out.SendsBack = s.maskedReasons(r.SendsBack.Reasons)
 		}

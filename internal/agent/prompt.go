@@ -24,6 +24,7 @@ func prompt(job session.Job, at place, goesOn bool) string {
 	if job.Brief.Feedback != nil {
 		p.feedback(*job.Brief.Feedback)
 	}
+	p.conflicts(job.Brief.Conflicts)
 	p.contract(job.Deliver)
 	p.handIn(filepath.Join(resultDir(at.inside.Home), resultName), job.Brief.MaySendBack)
 	return p.String()
@@ -142,6 +143,14 @@ func (p *promptText) failure(f session.Feedback) {
 		p.f("\nIts changes, which are undone now:\n\n")
 	}
 	p.block(f.Diff)
+}
+
+func (p *promptText) conflicts(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	p.section("Conflicts to settle")
+	p.f("%s\n", session.SettleHelp(names))
 }
 
 func (p *promptText) contract(c spec.Contract) {

@@ -34,8 +34,10 @@ type result struct {
 	Summary   string            `json:"summary"`
 	Decisions map[string]string `json:"decisions"`
 	Usage     cost.Usage        `json:"usage"`
-	SendsBack *sentBack         `json:"sends_back,omitempty"`
-	Error     *resultError      `json:"error,omitempty"`
+	// Kept says which versions of conflicts are kept, by path or decision.
+	Kept      map[string]session.Kept `json:"kept,omitempty"`
+	SendsBack *sentBack               `json:"sends_back,omitempty"`
+	Error     *resultError            `json:"error,omitempty"`
 }
 
 // sentBack is the part of a result that sends an earlier phase's work back, with reasons.
@@ -82,6 +84,7 @@ func parseResult(data []byte) (result, error) {
 	for _, check := range []func() error{
 		r.Usage.Validate,
 		func() error { return session.CheckDecisions(r.Decisions) },
+		func() error { return session.CheckKept(r.Kept) },
 		func() error {
 			if err := r.SendsBack.check(); err != nil {
 				return fmt.Errorf("sends_back: %w", err)

@@ -3,6 +3,7 @@ package cas_test
 import (
 	"maps"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,39 @@ func TestFold(t *testing.T) {
 		{name: "file then directory", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a/b": set("2")}}}, want: cas.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"}},
 		{name: "directory then file", steps: []made{{delta: cas.Delta{"a/b": set("1"), "a/c/d": set("1")}}, {delta: cas.Delta{"a": set("2")}}}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
 		{name: "file for directory, knowingly", steps: []made{{delta: cas.Delta{"a/b": set("1")}}, {delta: cas.Delta{"a/b": gone, "a": set("2")}, on: []int{0}}}, want: cas.Manifest{"a": file("2")}},
+		{
+			name: "new file in a directory that another moved", base: cas.Manifest{"a/b": file("0")},
+			steps: []made{{delta: cas.Delta{"a/b": gone, "z/b": set("0")}}, {delta: cas.Delta{"a/c/d": set("2")}}},
+			want:  cas.Manifest{"a/c/d": file("2"), "z/b": file("0")}, conflicts: []string{"a/c/d 0 1"},
+		},
+		{
+			name: "new file in a directory that another renamed by case", base: cas.Manifest{"a/b": file("0")},
+			steps: []made{{delta: cas.Delta{"a/c": set("2")}}, {delta: cas.Delta{"a/b": gone, "A/b": set("0")}}},
+			want:  cas.Manifest{"a/c": file("2"), "A/b": file("0")}, conflicts: []string{"a/c 0 1"},
+		},
+		{
+			name: "new file beside one that another removed", base: cas.Manifest{"a/b": file("0"), "a/x": file("0")},
+			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}}}, want: cas.Manifest{"a/c": file("2"), "a/x": file("0")},
+		},
+		{
+			name: "a directory is emptied and filled knowingly", base: cas.Manifest{"a/b": file("0")},
+			steps: []made{{delta: cas.Delta{"a/b": gone}}, {delta: cas.Delta{"a/c": set("2")}, on: []int{0}}}, want: cas.Manifest{"a/c": file("2")},
+		},
+		{
+			name:  "names that differ in case",
+			steps: []made{{delta: cas.Delta{"Docs/a": set("1")}}, {delta: cas.Delta{"docs/b": set("2")}}},
+			want:  cas.Manifest{"Docs/a": file("1"), "docs/b": file("2")}, conflicts: []string{"Docs 0 1", "docs 0 1"},
+		},
+		{
+			name:  "names that differ in their Unicode form",
+			steps: []made{{delta: cas.Delta{"caf\u00e9": set("1")}}, {delta: cas.Delta{"cafe\u0301": set("2")}}},
+			want:  cas.Manifest{"caf\u00e9": file("1"), "cafe\u0301": file("2")}, conflicts: []string{"cafe\u0301 0 1", "caf\u00e9 0 1"},
+		},
+		{
+			name: "names that differed in case before", base: cas.Manifest{"Docs/x": file("0"), "docs/x": file("0")},
+			steps: []made{{delta: cas.Delta{"Docs/x": set("1")}}, {delta: cas.Delta{"docs/x": set("2")}}},
+			want:  cas.Manifest{"Docs/x": file("1"), "docs/x": file("2")},
+		},
 		{name: "new file in a directory that another replaced", base: cas.Manifest{"a/b": file("0")}, steps: []made{{delta: cas.Delta{"a/b": gone, "a": set("1")}}, {delta: cas.Delta{"a/c": set("2")}}}, want: cas.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,10 +122,11 @@ func TestFold(t *testing.T) {
 	}
 }
 
+func under(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
+
 // naiveFold is Fold without any cleverness.
 func naiveFold(base cas.Manifest, steps []session.Step, deltas []cas.Delta) (cas.Manifest, map[string]bool) {
 	out := maps.Clone(base)
-	under := func(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 	for _, d := range deltas {
 		for p, c := range d {
 			if c.Deleted {
@@ -103,6 +138,23 @@ func naiveFold(base cas.Manifest, steps []session.Step, deltas []cas.Delta) (cas
 		}
 	}
 	conflicts := map[string]bool{}
+	for i := range deltas {
+		view := naiveView(base, steps, deltas, i)
+		for p, c := range deltas[i] {
+			for dir := path.Dir(p); dir != "." && c.Deleted; dir = path.Dir(dir) {
+				if slices.ContainsFunc(slices.Collect(maps.Keys(view)), func(q string) bool { return q == dir || under(q, dir) }) {
+					continue
+				}
+				for j := range deltas {
+					for q, other := range deltas[j] {
+						if i != j && !other.Deleted && under(q, dir) && session.Unsettled(steps, min(i, j), max(i, j)) {
+							conflicts[q] = true
+						}
+					}
+				}
+			}
+		}
+	}
 	for j := range deltas {
 		for i := range j {
 			if !session.Unsettled(steps, i, j) {
@@ -124,6 +176,28 @@ func naiveFold(base cas.Manifest, steps []session.Step, deltas []cas.Delta) (cas
 		}
 	}
 	return out, conflicts
+}
+
+// naiveView is the tree of a step: what it was made on, and its own changes.
+func naiveView(base cas.Manifest, steps []session.Step, deltas []cas.Delta, i int) cas.Manifest {
+	out := maps.Clone(base)
+	for k, d := range deltas[:i+1] {
+		if k != i && !steps[i].On[k] {
+			continue
+		}
+		for _, p := range slices.Sorted(maps.Keys(d)) {
+			if d[p].Deleted {
+				delete(out, p)
+			}
+		}
+		for p, c := range d {
+			if !c.Deleted {
+				maps.DeleteFunc(out, func(q string, _ cas.Entry) bool { return under(q, p) || under(p, q) })
+				out[p] = c.Entry
+			}
+		}
+	}
+	return out
 }
 
 func TestFoldAgainstANaiveModel(t *testing.T) {

@@ -176,6 +176,9 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 			if as.Agent != "" {
 				text = fmt.Sprintf("(fallback %s) %s", as.Agent, text)
 			}
+			if len(as.Dropped) > 0 {
+				text = strings.Join(as.Dropped, "; ") + ". " + text
+			}
 			if as.LostWorkers > 0 {
 				text = fmt.Sprintf("(%s lost) %s", textfmt.Count(as.LostWorkers, "worker"), text)
 			}

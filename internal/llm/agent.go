@@ -96,6 +96,7 @@ type run struct {
 	decided   map[string]string
 	summary   string
 	sendsBack []string
+	kept      map[string]session.Kept
 	// changed: a file was written or a decision recorded.
 	changed bool
 	// reminded: the model was told once what is missing.
@@ -124,7 +125,7 @@ func (r *run) end(err error) (session.Outcome, error) {
 		r.log.Note("%s", told.Error())
 		err = &told
 	case err == nil:
-		out.Decisions = r.decided
+		out.Decisions, out.Kept = r.decided, session.MaskedKept(r.kept, r.Mask)
 		for _, reason := range r.sendsBack {
 			out.SendsBack = append(out.SendsBack, r.Mask(reason))
 		}

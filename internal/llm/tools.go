@@ -45,17 +45,26 @@ func toolsFor(job session.Job) []Tool {
 			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
 			Required:   []string{"name", "value"},
 		},
-		finishTool(job.Brief.MaySendBack),
+		finishTool(job.Brief),
 	)
 }
 
-func finishTool(back *session.MaySendBack) Tool {
+func finishTool(b session.Brief) Tool {
 	t := Tool{
 		Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
 		Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
 		Required:   []string{"summary"},
 	}
-	if back != nil {
+	if len(b.Conflicts) > 0 {
+		t.Properties["kept"] = map[string]any{
+			"type": "object",
+			"additionalProperties": map[string]any{
+				"type": "object", "properties": map[string]any{"from": text("The persona, or " + session.KeptAll + "."), "why": text("Why.")}, "required": []string{"from", "why"},
+			},
+			"description": "Only for conflicts of which one version is right as it is: by path or decision, whose version is kept, and why.",
+		}
+	}
+	if back := b.MaySendBack; back != nil {
 		t.Properties["sends_back"] = map[string]any{
 			"type": "array", "items": map[string]any{"type": "string"},
 			"description": "Only to send the work of the phase " + back.To + " back instead of handing in: the reasons, each saying what is wrong, where, and what would be right.",
@@ -132,4 +141,6 @@ type arguments struct {
 	Summary    string  `json:"summary"`
 	// SendsBack is nil if the call has no such argument.
 	SendsBack []string `json:"sends_back"`
+	// Kept says which versions of conflicts are kept.
+	Kept map[string]session.Kept `json:"kept"`
 }

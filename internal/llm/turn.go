@@ -149,7 +149,7 @@ func (r *run) absorb(d done) (over bool, err error) {
 	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
 	r.reminded = r.reminded || d.Reminded
 	if d.Finished != nil {
-		r.summary, r.sendsBack = *d.Finished, d.SendsBack
+		r.summary, r.sendsBack, r.kept = *d.Finished, d.SendsBack, d.Kept
 		return true, nil
 	}
 	if r.malformed = d.Malformed; r.malformed > maxMalformed {

@@ -47,6 +47,8 @@ type done struct {
 	Finished  *string           `json:"finished,omitempty"`
 	// SendsBack has the reasons if the work was finished by sending work back.
 	SendsBack []string `json:"sends_back,omitempty"`
+	// Kept says which versions of conflicts are kept.
+	Kept map[string]session.Kept `json:"kept,omitempty"`
 	// Reminded: the model was told what is missing instead.
 	Reminded bool `json:"reminded,omitempty"`
 	// Malformed is the number of invalid tool calls at the end of the turn.
@@ -103,7 +105,7 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 		}
 	}
 	if w.done.Finished != nil && failed {
-		w.done.Finished, w.done.SendsBack = nil, nil
+		w.done.Finished, w.done.SendsBack, w.done.Kept = nil, nil, nil
 		for i, call := range calls {
 			if call.Name == toolFinish && !w.done.Results[i].Error {
 				w.done.Results[i].Text = "Not ended: another call of the same answer failed. Look at it, and finish again."
@@ -437,7 +439,13 @@ func (w *worker) finish(a arguments) (string, error) {
 			return "", wrongf("Not ended: no file matches %s, which has to be there in the end. Create it under exactly that path, and finish again.", pattern)
 		}
 	}
-	w.done.Finished = &a.Summary
+	if len(a.Kept) > 0 && len(w.job.Brief.Conflicts) == 0 {
+		return "", malformedf("there is no conflict to settle; leave kept out")
+	}
+	if err := session.CheckKept(a.Kept); err != nil {
+		return "", malformedf("%v", err)
+	}
+	w.done.Finished, w.done.Kept = &a.Summary, a.Kept
 	return "Ended.", nil
 }
 

@@ -403,6 +403,8 @@ type Work struct {
 	Delta spec.Digest `json:"delta"`
 	// Decisions are the decisions, by name.
 	Decisions map[string]string `json:"decisions,omitempty"`
+	// Kept says, by path or decision, which version of a conflict an integrating round has kept.
+	Kept map[string]Kept `json:"kept,omitempty"`
 }
 
 // Artifact is a file of an assignment's work.

@@ -167,6 +167,9 @@ type AssignmentSummary struct {
 	Failures []AttemptFailure `json:"failures"`
 	// Summary is the agent's own, after the assignment is done.
 	Summary string `json:"summary,omitempty"`
+	// Dropped lists, for the integrator of a phase, the versions in a conflict that are not in the
+	// phase's result.
+	Dropped []string `json:"dropped,omitempty"`
 }
 
 // AttemptFailure is the short form of a failed attempt.

@@ -32,11 +32,14 @@ func (c Conflict) String() string {
 	for _, id := range c.Between {
 		who = append(who, id.String())
 	}
-	what := c.Path
-	if what == "" {
-		what = "decision " + c.Decision
+	return c.what() + " (" + strings.Join(who, ", ") + ")"
+}
+
+func (c Conflict) what() string {
+	if c.Path == "" {
+		return "decision " + c.Decision
 	}
-	return what + " (" + strings.Join(who, ", ") + ")"
+	return c.Path
 }
 
 // Steps lists the work of the named phases in done, in merge order. Each step has the steps that

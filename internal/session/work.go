@@ -46,6 +46,9 @@ type Brief struct {
 	Attempt int `json:"attempt"`
 	// Feedback describes the previous failure; nil on the first attempt.
 	Feedback *Feedback `json:"feedback"`
+	// Conflicts names the paths and decisions that the personas of the phase have in different
+	// versions, for the round that merges them. [MergeDir] has the versions.
+	Conflicts []string `json:"conflicts,omitempty"`
 	// MaySendBack is set where the persona may send an earlier phase's work back.
 	MaySendBack *MaySendBack `json:"may_send_back,omitempty"`
 }
@@ -189,6 +192,8 @@ type Outcome struct {
 	Summary string
 	// Decisions are the decisions, by name.
 	Decisions map[string]string
+	// Kept says which versions of conflicts the agent has kept, and why.
+	Kept map[string]Kept
 	// SendsBack has the reasons for which the agent sends an earlier phase's work
 	// back; empty: it does not.
 	SendsBack []string

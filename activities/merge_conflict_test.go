@@ -1,0 +1,162 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// conflict is a phase of two personas, p and q, whose work is merged.
+type conflict struct {
+	*past
+	input spec.Digest
+	work  []session.CheckpointAssignment
+}
+
+func newConflict(t *testing.T, base cas.Manifest, deltas [2]cas.Delta, decisions [2]string) *conflict {
+	t.Helper()
+	c := &conflict{past: newPast(t)}
+	var err error
+	c.input, err = c.store.Content.PutManifest(t.Context(), base)
+	require.NoError(t, err)
+	for i, persona := range []string{"p", "q"} {
+		delta, err := c.store.Content.PutDelta(t.Context(), deltas[i])
+		require.NoError(t, err)
+		w := session.CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: "pair", Persona: persona}}
+		if w.Delta = delta; decisions[i] != "" {
+			w.Decisions = map[string]string{"database": decisions[i]}
+		}
+		c.work = append(c.work, w)
+	}
+	return c
+}
+
+func (c *conflict) merge() (out activities.MergeResult) {
+	c.t.Helper()
+	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, Ledgers: c.store, Agents: &agents{}, Clock: time.Now}
+	execute(c.t, (&activities.Merges{Rounds: rounds}).Merge, activities.MergeInput{
+		Phase: "pair", Integrator: "q", Incarnation: 1, Head: c.head, Input: c.input, Assignments: c.work,
+	}, &out)
+	return out
+}
+
+// integrate has q do a round on the merged tree, and merges again.
+func (c *conflict) integrate(on activities.MergeResult, run func(tree string, brief session.Brief) session.Outcome) activities.MergeResult {
+	c.t.Helper()
+	agents := &agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) { return run(job.Tree, job.Brief), nil }}
+	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, Ledgers: c.store, Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5}
+	var r session.RoundResult
+	execute(c.t, rounds.Run, activities.RoundInput{
+		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Incarnation: 1, Head: c.head, Input: on.Tree,
+		Beside: c.work, Feedback: on.Feedback, Integrating: true, Run: fmt.Sprint(len(c.work[1].Integrated)),
+	}, &r)
+	paths, err := c.store.Content.Paths(c.t.Context(), r.Output)
+	require.NoError(c.t, err)
+	for _, p := range paths {
+		require.NotContains(c.t, p, session.MergeDir, "the versions are not part of the result")
+	}
+	c.work[1].Integrated = append(c.work[1].Integrated, r.Work)
+	return c.merge()
+}
+
+func nothing(string, session.Brief) session.Outcome { return session.Outcome{} }
+
+// TestAConflictIsSettledByAResultOrAReason, and by nothing else.
+func TestAConflictIsSettledByAResultOrAReason(t *testing.T) {
+	t.Parallel()
+	set := func(p *past, text string) cas.Change {
+		return cas.Change{Entry: cas.Entry{SHA256: p.blob([]byte(text)), Size: int64(len(text))}}
+	}
+	for _, kind := range []string{"text", "deleted", "moved", "decision"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			texts := newPast(t) // contents are the same in all stores
+			deltas, decisions, what := [2]cas.Delta{{}, {}}, [2]string{}, "f"
+			switch kind {
+			case "text":
+				deltas = [2]cas.Delta{{"f": set(texts, "p's")}, {"f": set(texts, "q's")}}
+			case "deleted":
+				deltas = [2]cas.Delta{{"f": {Deleted: true}}, {"f": set(texts, "q's")}}
+			case "moved":
+				deltas, what = [2]cas.Delta{{"d/x": {Deleted: true}, "e/x": set(texts, "x")}, {"d/new": set(texts, "new")}}, "d/new"
+			case "decision":
+				decisions, what = [2]string{"postgres", "sqlite"}, "database"
+			}
+			c := newConflict(t, cas.Manifest{}, deltas, decisions)
+			for _, text := range []string{"f", "x", "p's", "q's", "new"} {
+				c.blob([]byte(text))
+			}
+			var err error
+			c.input, err = c.store.Content.PutManifest(t.Context(), cas.Manifest{"f": set(texts, "f").Entry, "d/x": set(texts, "x").Entry})
+			require.NoError(t, err)
+			at := c.merge()
+			require.Contains(t, at.Failure.Message, what)
+
+			at = c.integrate(at, nothing)
+			require.Contains(t, at.Failure.Message, "it is as before")
+			at = c.integrate(at, func(string, session.Brief) session.Outcome {
+				return session.Outcome{Kept: map[string]session.Kept{what: {From: "nobody", Why: "so"}}}
+			})
+			require.Contains(t, at.Failure.Message, "nobody")
+			var seen string
+			at = c.integrate(at, func(tree string, brief session.Brief) session.Outcome {
+				require.Len(t, brief.Conflicts, 1)
+				require.Contains(t, brief.Conflicts[0], what)
+				file := map[string]string{"text": "versions/p/f", "deleted": "base/f", "moved": "p.diff", "decision": "decisions.json"}[kind]
+				data, err := os.ReadFile(filepath.Join(tree, session.MergeDir, file))
+				require.NoError(t, err)
+				seen = string(data)
+				from := map[bool]string{true: session.KeptAll, false: "q"}[kind == "moved"]
+				if kind == "moved" {
+					require.NoError(t, os.WriteFile(filepath.Join(tree, "d/new"), []byte("moved"), 0o600))
+				}
+				return session.Outcome{Kept: map[string]session.Kept{what: {From: from, Why: "it is newer"}}}
+			})
+			require.Contains(t, seen, map[string]string{"text": "p's", "deleted": "f", "moved": "e/x", "decision": "postgres"}[kind])
+			require.Nil(t, at.Failure)
+			if kind != "moved" {
+				require.Len(t, at.Dropped, 1)
+				require.Contains(t, at.Dropped[0], "the version of p is dropped, only that of q is kept: it is newer")
+			}
+		})
+	}
+}
+
+// TestAMergedResultSettlesAConflict without a word, and drops nothing.
+func TestAMergedResultSettlesAConflict(t *testing.T) {
+	t.Parallel()
+	texts := newPast(t)
+	set := func(text string) cas.Change {
+		return cas.Change{Entry: cas.Entry{SHA256: texts.blob([]byte(text)), Size: int64(len(text))}}
+	}
+	c := newConflict(t, cas.Manifest{}, [2]cas.Delta{{"f": set("1")}, {"f": set("2")}}, [2]string{"postgres", "sqlite"})
+	c.blob([]byte("1"))
+	c.blob([]byte("2"))
+	first := c.merge()
+	at := c.integrate(first, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "f"), []byte("1"), 0o600)) // the other side alone
+		return session.Outcome{Decisions: map[string]string{"database": "postgres"}}
+	})
+	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): it has the version of p only")
+	at = c.integrate(at, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "f"), []byte("12"), 0o600))
+		return session.Outcome{}
+	})
+	require.Nil(t, at.Failure)
+	require.Len(t, at.Dropped, 1)
+	require.Contains(t, at.Dropped[0], "decision database: the version of q is dropped")
+	c.work[1].Integrated = c.work[1].Integrated[:1]
+	require.NotNil(t, c.merge().Failure)
+	c.work[1].Status = session.Supplied
+	require.Nil(t, c.merge().Failure, "a person has supplied the files")
+}
