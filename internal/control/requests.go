@@ -356,7 +356,7 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 			return err
 		}
 		if answer.Files != "" && r.Store != nil {
-			if err := checkFiles(ctx, r.Store, "files", answer.Files); err != nil {
+			if err := r.checkFiles(ctx, r.teamName(ctx, sessionID), "files", answer.Files); err != nil {
 				return err
 			}
 		}

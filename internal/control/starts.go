@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // MaxRequirement limits a requirement, in bytes.
@@ -114,7 +113,7 @@ func (s Starts) Preview(ctx context.Context, in NewSession) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	next, err := s.fresh(ctx, st, t, in)
+	next, err := s.fresh(ctx, t, in)
 	if err == nil {
 		err = s.files(ctx, st, in, &next)
 	}
@@ -204,7 +203,7 @@ func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*laun
 	if err != nil {
 		return l, launch.Session{}, err
 	}
-	next, err := s.fresh(ctx, l.Store, t, in)
+	next, err := s.fresh(ctx, t, in)
 	if err == nil {
 		err = startError(l.Check(ctx, next))
 	}
@@ -215,12 +214,15 @@ func (s Starts) prepared(ctx context.Context, t spec.Team, in NewSession) (*laun
 }
 
 // fresh is a new session of a team, without its files.
-func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewSession) (next launch.Session, err error) {
+func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next launch.Session, err error) {
 	next = launch.Session{
 		ID: cmp.Or(in.Session, launch.NewID(t.Name, s.Now())), Team: t, Requirement: in.Requirement, ReportTo: in.ReportTo, Labels: in.Labels,
 	}
 	if err := spec.CheckSession(next.ID); err != nil {
 		return next, &Error{Kind: Invalid, Field: "session", err: err}
+	}
+	if err := checkChosen(ctx, "session", t.Name, next.ID); err != nil {
+		return next, err
 	}
 	if err := session.CheckLabels(in.Labels); err != nil {
 		return next, &Error{Kind: Invalid, Field: "labels", err: err}
@@ -238,7 +240,7 @@ func (s Starts) fresh(ctx context.Context, st *store.Store, t spec.Team, in NewS
 		}
 		next.Course.Source = &session.Source{Commit: in.Commit}
 	}
-	return next, supply(ctx, st, t, &next.Course, in.Supplied)
+	return next, s.supply(ctx, t, &next.Course, in.Supplied)
 }
 
 // begin starts a prepared session, and may wait until it is admitted.

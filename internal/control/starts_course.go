@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -57,13 +56,13 @@ func (p PhaseSelection) course(t spec.Team) (session.Course, error) {
 }
 
 // supply adds files that are used as the work of phases to a course.
-func supply(ctx context.Context, s *store.Store, t spec.Team, course *session.Course, files map[string]spec.Digest) error {
+func (s Starts) supply(ctx context.Context, t spec.Team, course *session.Course, files map[string]spec.Digest) error {
 	selects := len(course.Only) > 0
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
 		if err := CheckPhase(t, "supplied", phase); err != nil {
 			return err
 		}
-		if err := checkFiles(ctx, s, "supplied", files[phase]); err != nil {
+		if err := s.checkFiles(ctx, t.Name, "supplied", files[phase]); err != nil {
 			return err
 		}
 		course.Supplied = append(course.Supplied, session.SuppliedWork{Phase: phase, Files: files[phase]})
@@ -77,15 +76,15 @@ func supply(ctx context.Context, s *store.Store, t spec.Team, course *session.Co
 
 // edit adds changes of a session's files to a course. Only files that differ from the session's
 // tree are used, so the input may be a copy of all its files.
-func edit(ctx context.Context, s *store.Store, t spec.Team, tree spec.Digest, course *session.Course, edits map[string]spec.Digest) error {
+func (s Starts) edit(ctx context.Context, sessionID string, t spec.Team, tree spec.Digest, course *session.Course, edits map[string]spec.Digest) error {
 	for _, phase := range slices.Sorted(maps.Keys(edits)) {
 		if err := CheckPhase(t, "edits", phase); err != nil {
 			return err
 		}
-		if err := checkFiles(ctx, s, "edits", edits[phase]); err != nil {
+		if err := s.checkFiles(ctx, s.teamName(ctx, sessionID), "edits", edits[phase]); err != nil {
 			return err
 		}
-		files, err := changedFiles(ctx, s, tree, edits[phase])
+		files, err := changedFiles(ctx, s.Store, tree, edits[phase])
 		if err != nil {
 			return err
 		}
@@ -124,17 +123,4 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 		return "", invalidf("edits", "no file differs from the session's; edit a file first")
 	}
 	return s.Content.PutManifest(ctx, edited)
-}
-
-// checkFiles rejects a digest that is not that of files in the store. field is the name of the
-// input.
-func checkFiles(ctx context.Context, s *store.Store, field string, files spec.Digest) error {
-	if !files.Valid() {
-		return invalidf(field, "not the digest of a manifest; upload the files first")
-	}
-	err := s.Content.Intact(ctx, files)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return invalidf(field, "the store does not have the files of manifest %s; upload them again", files.Short())
-	}
-	return err
 }

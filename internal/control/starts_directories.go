@@ -39,7 +39,7 @@ func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next 
 	case in.Directory != "":
 		next.Workspace, next.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
 	case in.Workspace != "":
-		next.Workspace, err = in.Workspace, checkFiles(ctx, st, "workspace", in.Workspace)
+		next.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace)
 	default:
 		next.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
 	}

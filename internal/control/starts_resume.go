@@ -168,7 +168,7 @@ func (s Starts) restored(ctx context.Context, sessionID string, info *workflowpb
 		return l, next, doc, invalidf("only", "%w; select phases", err)
 	}
 	doc.Incarnation = found.Execution.Incarnation + 1
-	return l, next, doc, edit(ctx, l.Store, t, found.Checkpoint.Tree, &next.Course, in.Edits)
+	return l, next, doc, s.edit(ctx, sessionID, t, found.Checkpoint.Tree, &next.Course, in.Edits)
 }
 
 // lastGood is the data in the store of a session to resume, and the team of its next run.
@@ -273,6 +273,11 @@ func (s Starts) forked(ctx context.Context, sessionID string, in Fork) (l *launc
 		return l, next, faults, err
 	}
 	next = found.Fork(sessionID, t, in.From)
+	if in.As != "" {
+		if err := checkChosen(ctx, "as", t.Name, in.As); err != nil {
+			return l, next, faults, err
+		}
+	}
 	next.ID = cmp.Or(in.As, launch.NewID(t.Name, s.Now()))
 	return l, next, faults, nil
 }

@@ -124,6 +124,9 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 			Workspace: snap.Manifest, Files: snap.Files, Bytes: snap.Bytes,
 			Private: firstPaths(snap.Private), Ignored: firstPaths(snap.Ignored),
 		}
+		if err == nil {
+			err = s.uploaded(ctx, event.Team, snap.Manifest)
+		}
 		return err
 	})
 	return doc, err

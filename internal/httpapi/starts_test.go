@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // soloTeam has one persona.
@@ -152,4 +154,39 @@ func TestWhatIsStartedNeedsTemporal(t *testing.T) {
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/sessions", map[string]any{"team": map[string]any{"file": soloTeam}}).status)
 	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/fork", map[string]any{"from": "design"}).status, "it has no checkpoint")
+}
+
+// TestADigestIsNoPermission: an operator of one team names files of another one, and ids of its sessions.
+func TestADigestIsNoPermission(t *testing.T) {
+	t.Parallel()
+	h := newService(t)
+	var theirs, ours control.Workspace
+	h.upload("/workspaces?team=other", tarOf(t, map[string]string{"secret.txt": "theirs"})).read(t, &theirs)
+	h.upload("/workspaces?team=web", tarOf(t, map[string]string{"a.txt": "ours"})).read(t, &ours)
+	roles, err := access.ParseRoles("operator:web")
+	require.NoError(t, err)
+	ctx := access.With(t.Context(), access.Actor{Name: "olga@example.com", Via: access.ViaOIDC, Roles: roles})
+	starts := control.Starts{Base: h.base}
+	refusal := func(in control.NewSession) string {
+		in.Team = control.TeamInput{File: soloTeam}
+		if _, err := starts.Preview(ctx, in); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	nobodys := spec.Digest(strings.Repeat("0", len(theirs.Workspace)))
+	digest := func(text string, of spec.Digest) string { return strings.ReplaceAll(text, of.Short(), "DIGEST") }
+	for name, with := range map[string]func(spec.Digest) control.NewSession{
+		"the files at the start": func(d spec.Digest) control.NewSession { return control.NewSession{Workspace: d} },
+		"supplied work": func(d spec.Digest) control.NewSession {
+			return control.NewSession{Supplied: map[string]spec.Digest{"design": d}}
+		},
+	} {
+		got := refusal(with(theirs.Workspace))
+		require.Contains(t, got, "upload the files again", name)
+		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told", name)
+	}
+	require.Empty(t, refusal(control.NewSession{Workspace: ours.Workspace}))
+	require.Contains(t, refusal(control.NewSession{Session: "other-1"}), "has to begin with web-")
+	require.Empty(t, refusal(control.NewSession{Session: "web-1"}))
 }

@@ -4,6 +4,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -185,7 +186,7 @@ func (s *Server) stayConnected(tried func()) {
 // sweep removes expired answers from the store.
 func (s *Server) sweep(base *control.Base) {
 	for {
-		if err := httpapi.Sweep(base); err != nil {
+		if err := errors.Join(httpapi.Sweep(base), base.SweepUploads()); err != nil {
 			s.o.Log.Warn("old answers cannot be removed from the store", "error", err)
 		}
 		if !s.wait(sweepPause) {

@@ -1,0 +1,105 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+const (
+	// uploadsPrefix begins the keys of the documents that say which files were uploaded for a team.
+	uploadsPrefix = "serve/uploads/"
+	// uploadedFor is how long files may be named after an upload.
+	uploadedFor = 30 * 24 * time.Hour
+)
+
+func uploadKey(team string, files spec.Digest) string {
+	return uploadsPrefix + team + "/" + string(files) + ".json"
+}
+
+// uploaded records that files were uploaded for a team: a digest is no permission to read what has it.
+func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest) error {
+	if team == access.AllTeams {
+		return nil
+	}
+	docs, key := b.Store.Storage(), uploadKey(team, files)
+	_, version, err := docs.Read(key)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return err
+	}
+	data, err := json.Marshal(struct {
+		By string    `json:"by"`
+		At time.Time `json:"at"`
+	}{actor(ctx), b.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	if _, err = docs.Write(key, data, version, storage.Durable); errors.Is(err, storage.ErrConflict) {
+		return nil // another upload of the same files
+	}
+	return err
+}
+
+// checkFiles rejects a digest that is not that of files in the store, or that the caller may not name:
+// those of an upload for the team may be, and any by an operator of all teams. The error is the same for
+// files of others and for files that do not exist. field is the name of the input.
+func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Digest) error {
+	if !files.Valid() {
+		return invalidf(field, "not the digest of a manifest; upload the files first")
+	}
+	var err error
+	if access.Check(ctx, access.Operate, access.AllTeams) != nil {
+		_, _, err = b.Store.Storage().Read(uploadKey(team, files))
+	}
+	if err == nil {
+		err = b.Store.Content.Intact(ctx, files)
+	}
+	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return invalidf(field, "the store does not have manifest %s among the uploads for team %s; upload the files again", files.Short(), team)
+	}
+	return err
+}
+
+// SweepUploads removes what says that files were uploaded long ago.
+func (b *Base) SweepUploads() error {
+	docs := b.Store.Storage()
+	teams, err := docs.List(strings.TrimSuffix(uploadsPrefix, "/"))
+	if err != nil {
+		return err
+	}
+	for _, team := range teams {
+		names, err := docs.List(uploadsPrefix + strings.TrimSuffix(team, "/"))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			key := uploadsPrefix + team + name
+			if at, err := docs.ModTime(key); err != nil || b.Now().Sub(at) < uploadedFor {
+				continue
+			}
+			if _, version, err := docs.Read(key); err == nil {
+				_ = docs.Delete(key, version) // else it was uploaded again
+			}
+		}
+	}
+	return nil
+}
+
+// checkChosen rejects an id that a caller with a role for some teams has chosen for a session, unless it
+// begins with the team's name: otherwise a conflict would tell which sessions other teams have.
+func checkChosen(ctx context.Context, field, team, id string) error {
+	if who, _ := access.Of(ctx); who.Via == access.ViaHook { // a hook's ids are computed, not chosen
+		return nil
+	}
+	if strings.HasPrefix(id, team+"-") || access.Check(ctx, access.Operate, access.AllTeams) == nil {
+		return nil
+	}
+	return invalidf(field, "the id of a session of team %s has to begin with %s-", team, team)
+}
