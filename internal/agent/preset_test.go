@@ -162,7 +162,6 @@ func TestPresetFailures(t *testing.T) {
 		{preset.Claude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
 		{preset.Claude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
 		{preset.Claude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
-		{preset.Claude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", failures.Unknown, "exit status 1", 0},
 		{preset.Claude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
 		{preset.Claude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
 
@@ -308,6 +307,33 @@ func TestPresetResultCounts(t *testing.T) {
 	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")
+}
+
+// TestAReportedEndCounts however the process ends after it, or if it does not end.
+func TestAReportedEndCounts(t *testing.T) {
+	t.Parallel()
+	ends := map[string]string{preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds)}
+	for how, script := range map[string]string{
+		"exits 1": "exit 1", "is killed": "kill -9 $$", "stays": "exec sleep 100", "stays and prints": "while :; do echo waiting; sleep 1; done",
+		"leaves a child": "sleep 100 & exit 0",
+	} {
+		for program, says := range ends {
+			t.Run(program+" "+how, func(t *testing.T) {
+				t.Parallel()
+				b, calls := newBench(t), &ledger{}
+				job := b.job()
+				job.Calls = calls
+				out, err := b.standIn(program, says+script).Run(t.Context(), job)
+				require.NoError(t, err)
+				require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled, "%+v", out)
+			})
+		}
+	}
+	b := newBench(t)
+	later := says(claudeBegins, claudeEnds) + "sleep 2;" + says(strings.Replace(claudeEnds, "done", "more is done", 1)) + "exec sleep 100"
+	out, err := b.standIn(preset.Claude, later).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "more is done", out.Summary, "the last report counts")
 }
 
 func TestPresetsSendWorkBack(t *testing.T) {

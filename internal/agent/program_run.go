@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -85,6 +86,13 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 	return again, err
 }
 
+// lingerGrace is how long a program may stay after it has reported its end. Each event after the report, like a
+// later message, begins the time anew.
+const lingerGrace = 5 * time.Second
+
+// errLingers stops a program that has reported its end and does not end.
+var errLingers = failures.Failf(failures.Unknown, "has reported its end, and does not end")
+
 // errLost stops a program that does not resume the conversation that it should.
 var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
 
@@ -96,6 +104,8 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	run, parser := s.newRun(d, job, st.call.paid, resumed, p.Progress, halt), program.Parser(r)
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
+	watcher.linger = time.AfterFunc(forever, func() { run.Stop(errLingers) })
+	defer watcher.linger.Stop()
 	if st.call.paid != nil {
 		stop = watcher.poll()
 	}
@@ -158,11 +168,15 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 	return run
 }
 
-// runOutcome makes the attempt's outcome of the program's end and its event stream.
+// runOutcome makes the attempt's outcome of the program's end and its event stream. What the program has reported of its
+// work is worth more than how its process has ended: by its exit status, a signal, a limit or the end of the grace.
 func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run *preset.Run) (attemptResult, error) {
 	r, wrong := box.result()
 	failure := s.failed(subject, e)
-	if e.EndedItself() && e.Signal == 0 {
+	if reported := run.Done && e.Cancelled == nil && e.Err == nil; reported || e.EndedItself() && e.Signal == 0 {
+		if reported {
+			failure = nil
+		}
 		switch {
 		case run.Failure != nil:
 			failure = s.streamFailure(subject, run, e)
@@ -184,10 +198,10 @@ func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run
 	return attemptResult{out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(), estimate: run.Next}, err
 }
 
-// noRequestOpen says whether a program ended with no request in progress: by itself,
-// before its first request or after its last, or while it waited for its provider.
+// noRequestOpen says whether a program ended with no request in progress: after its last, by itself before its first, or
+// while it waited for its provider.
 func noRequestOpen(s *preset.Run, e procgroup.Result) bool {
-	return s.GivenUp || e.EndedItself() && e.Signal == 0 && (s.ConversationID == "" || s.Done || s.UsageKnown)
+	return s.GivenUp || s.Done || e.EndedItself() && e.Signal == 0 && (s.ConversationID == "" || s.UsageKnown)
 }
 
 // usageWatcher passes a program's events on and reads its usage files meanwhile: some
@@ -196,7 +210,12 @@ type usageWatcher struct {
 	mu   sync.Mutex
 	run  *preset.Run
 	call *programCall
+	// linger ends a program that has reported its end.
+	linger *time.Timer
 }
+
+// forever is longer than any program runs.
+const forever = time.Duration(math.MaxInt64)
 
 // readInterval is how often a program's usage files are read.
 const readInterval = time.Second
@@ -204,7 +223,11 @@ const readInterval = time.Second
 func (l *usageWatcher) event(parser preset.Parser, line []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return parser.Event(line, l.run)
+	known := parser.Event(line, l.run)
+	if known && l.run.Done {
+		l.linger.Reset(lingerGrace)
+	}
+	return known
 }
 
 // read reports the usage that the files have.

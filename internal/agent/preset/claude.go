@@ -3,6 +3,7 @@ package preset
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"path"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/transcript"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -120,6 +122,11 @@ type claudeEvent struct {
 		CacheCreationInputTokens int64 `json:"cacheCreationInputTokens"`
 	} `json:"modelUsage"`
 	Errors []string `json:"errors"`
+	// Denials are the calls of tools that it was not permitted to make.
+	Denials []struct {
+		Tool  string          `json:"tool_name"`
+		Input json.RawMessage `json:"tool_input"`
+	} `json:"permission_denials"`
 	// RateLimit has the limits of a subscription.
 	RateLimit struct {
 		Status   string  `json:"status"`
@@ -236,6 +243,9 @@ func (r *claudeParser) counts(id string, u claudeUsage, s *Run) {
 	}
 }
 
+// maxDenials is how many denied calls are named.
+const maxDenials = 10
+
 // result reads the last event, which has the totals.
 func (r *claudeParser) result(e claudeEvent, s *Run) {
 	used := e.Usage.usage()
@@ -251,6 +261,14 @@ func (r *claudeParser) result(e claudeEvent, s *Run) {
 	used.CacheWrite1hTokens = min(used.CacheWrite1hTokens, used.CacheWriteTokens)
 	if used.Tokens() < r.Sum.Tokens() { // its total is too low: all calls were paid
 		used = r.Sum
+	}
+	for i, denied := range e.Denials {
+		if i == maxDenials {
+			s.Warn(fmt.Sprintf("%d more calls of tools were denied", len(e.Denials)-i))
+			break
+		}
+		gist, _ := transcript.Gist(denied.Tool, denied.Input)
+		s.Warn("a call of a tool was denied: " + firstLine(gist))
 	}
 	used.CostUSD = dollars(e.TotalCostUSD)
 	s.usage(used, cost.Usage{})
