@@ -219,18 +219,27 @@ func (a *attempt) decisions() map[string]string {
 	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside))
 }
 
-// resetToCollected makes the directory equal to the collected tree. They differ only in
-// changes to protected files, which it undoes and reports.
+// resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
+// changes to protected files, in what no tree can hold, and in what is ignored, which stays.
 func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
-	if len(work.Protected) == 0 {
-		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
-		return nil
-	}
 	protected := slices.DeleteFunc(slices.Clone(work.Protected), func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
-	if len(protected) > 0 {
-		note := "changes to protected files are not used: " + firstFew(protected)
+	for _, left := range []struct {
+		note  string
+		paths []string
+	}{
+		{"changes to protected files are not used", protected}, {"left out, because it cannot be kept", work.LeftOut},
+		{"left out by ignore rules", work.Ignored},
+	} {
+		if len(left.paths) == 0 {
+			continue
+		}
+		note := left.note + ": " + firstFew(left.paths)
 		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
 		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
+	}
+	if len(work.Protected)+len(work.LeftOut) == 0 {
+		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
+		return nil
 	}
 	if dir.Layers != nil { // checks get trees of their own
 		return nil
@@ -285,7 +294,7 @@ func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDi
 	if err != nil {
 		return ""
 	}
-	if len(collected.Protected) == 0 {
+	if len(collected.Protected)+len(collected.LeftOut) == 0 {
 		a.exec.dir.workDirs.NoteCollected(dir, collected.Output)
 	}
 	return collected.Output

@@ -29,9 +29,9 @@ import (
 // merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
 // ignored nor searched for secrets.
 //
-// The error is a [*failures.Failure] of category invalid_output that names the path if the
-// directory has something that cannot be kept: a device, a link that leads out, a file that is
-// too large or contains a secret. Nothing may write to the directory during the call; a change
+// What no tree can hold is left out and listed: a socket, a device, a link that leads out. The error is a
+// [*failures.Failure] of category invalid_output that names the path if such a path is one of req.Produces, or if a
+// file is too large or contains a secret. Nothing may write to the directory during the call; a change
 // that is detected is an error. If the disk becomes full, nothing of the collection is kept.
 func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	out, err := s.collect(ctx, req)
@@ -70,7 +70,8 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if err != nil {
 		return out, err
 	}
-	in, err := s.ingest(ctx, req, before, lower)
+	left := &leftOut{}
+	in, err := s.ingest(ctx, req, before, lower, left)
 	defer func() { err = errors.Join(err, in.close()) }()
 	if err != nil {
 		return out, err
@@ -94,6 +95,8 @@ func (s *Store) collect(ctx context.Context, req session.Collect) (out session.C
 	if n := target.Files(); n > s.limits.Files {
 		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", n, s.limits.Files)}
 	}
+	left.sort()
+	out.Ignored, out.LeftOut = left.skipped, left.odd
 	out.Output, out.Changed, out.Deleted = target.top.digest(), delta.Changed(), delta.Deleted()
 	if out.Delta, err = in.save(ctx, delta, base, target); err != nil {
 		return session.Collected{}, err
@@ -133,7 +136,7 @@ func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir, more
 }
 
 // ingest scans the request's directory and stores what it holds.
-func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree) (_ *ingestion, err error) {
+func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, lower *lowerTree, left *leftOut) (_ *ingestion, err error) {
 	dir, err := filepath.Abs(req.Dir)
 	if err != nil {
 		return nil, err
@@ -149,7 +152,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 	sc := &scanner{
 		top: top, base: before, lower: lower, limits: s.limits, most: max(s.limits.TreeBytes, before.Bytes()), fixModes: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
-		wanted: append(patterns(req.Produces), req.Only...),
+		wanted: append(patterns(req.Produces), req.Only...), onIgnored: left.ignored, odd: left.cannotKeep, roots: []string{dir, session.RoomTree},
 	}
 	if !req.Unseen && lower == nil {
 		sc.index = s.startLoading(dir)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,7 +46,8 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
 		{name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"}, changed: []string{"a"}, deleted: []string{"a/b"}},
 		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
-		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"ok"}},
+		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"a/pom.xml", "ok"}},
+		{name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"}, changed: []string{"internal/target/new.go"}},
 		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
 		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
@@ -53,7 +55,7 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "the team's", add: map[string]string{"a.tmp": "1", "b/c.tmp": "1", "d": "1", ".gitignore": "!*.tmp"}, ignore: []string{"*.tmp"}, changed: []string{".gitignore", "d"}},
 		{name: "produced", add: map[string]string{".gitignore": "dist/\n*.log\n", "dist/a.js": "1", "dist/b.css": "1", "x.log": "1", "y.log": "1"}, produces: []string{"dist/*.js", "x.log"}, changed: []string{".gitignore", "dist/a.js", "x.log"}},
 		{name: "produced anywhere, but not in caches", add: map[string]string{".gitignore": "out/\n", "out/a.md": "1", "node_modules/m/README.md": "1"}, produces: []string{"**/*.md"}, changed: []string{".gitignore", "out/a.md"}},
-		{name: "produced in a cache by name", add: map[string]string{"app/target/release/app": "1", "app/target/debug/app": "1"}, produces: []string{"**/target/release/*"}, changed: []string{"app/target/release/app"}},
+		{name: "produced in a cache by name", add: map[string]string{"app/Cargo.toml": "1", "app/target/release/app": "1", "app/target/debug/app": "1"}, produces: []string{"**/target/release/*"}, changed: []string{"app/Cargo.toml", "app/target/release/app"}},
 		{name: "git's own is never produced", add: map[string]string{".git/hooks/x": "1"}, produces: []string{"**", ".git/**"}},
 		{name: "ignored but in the base", base: map[string]string{"a.log": "1", "out/x": "1", "out/y": "1", "out/z": "1"}, add: map[string]string{".gitignore": "*.log\nout/\n", "a.log": "2", "out/x": "2", "out/new": "1", "b.log": "1"}, remove: []string{"out/y"}, changed: []string{".gitignore", "a.log", "out/x"}, deleted: []string{"out/y"}},
 		{name: "empty directories", base: map[string]string{"a/b": "1"}, remove: []string{"a/b"}, deleted: []string{"a/b"}},
@@ -101,6 +103,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 	path := func(names ...string) func(dir string) string {
 		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	}
+	odd := []string{"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character", "not UTF-8", "too long"}
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T, dir string)
@@ -154,7 +157,17 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			c.make(t, dir)
 			// Over an empty tree, an upper directory is the whole tree.
 			for _, lower := range []spec.Digest{"", base} {
-				_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}})})
+				req := session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}})}
+				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced
+					out, err := s.Collect(t.Context(), req)
+					require.NoError(t, err)
+					require.Len(t, out.LeftOut, 1)
+					for _, part := range c.says {
+						require.Contains(t, out.LeftOut[0], part)
+					}
+					req.Produces = []string{"**"}
+				}
+				_, err := s.Collect(t.Context(), req)
 				var failure *failures.Failure
 				require.ErrorAs(t, err, &failure)
 				require.Equal(t, failures.InvalidOutput, failure.Category)
@@ -318,5 +331,24 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.Equal(t, manifestOf(files), tree, "seed %d", seed)
 			base = out.Output
 		}
+	}
+}
+
+func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir, base := materialised(t, s, map[string]string{"lib/a": "1", "bin/x": "1"})
+	for link, target := range map[string]string{
+		"bin/full": filepath.Join(dir, "lib/a"), "bin/room": "/workspace/lib/a", "bin/behind": "../lib/../lib/a", "top": "/workspace",
+	} {
+		require.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
+	}
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
+	require.NoError(t, err)
+	require.Empty(t, out.LeftOut)
+	m, err := s.Manifest(t.Context(), out.Output)
+	require.NoError(t, err)
+	for link, target := range map[string]string{"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a", "top": "."} {
+		require.Equal(t, target, m[link].Link, link)
 	}
 }

@@ -41,7 +41,27 @@ func ignoreFileTooLarge(p string, size int64) error {
 
 // cacheDirs are directories that tools create and can create again. Their patterns have the
 // lowest priority, so a tree's own rules can include them again.
-var cacheDirs = []string{"node_modules", ".venv", "target", "__pycache__"}
+var cacheDirs = []string{"node_modules", ".venv", "__pycache__"}
+
+// builds are directories in which a tool builds, by the files beside which it does. Elsewhere a directory with such a
+// name may have sources.
+var builds = map[string]string{"Cargo.toml": "target", "pom.xml": "target", "build.sbt": "target"}
+
+// withBuilds adds rules for the directories in which tools build the content of a directory.
+func (at scope) withBuilds(dir string, entries []dirItem) *ignoreRules {
+	for beside, name := range builds {
+		file, _ := at.had(beside)
+		if file == nil && !slices.ContainsFunc(entries, func(e dirItem) bool { return e.name == beside }) {
+			continue
+		}
+		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: name, literal: true, nameOnly: true, notFile: true}}}
+		if dir != "." {
+			r.dir = dir + "/"
+		}
+		return r // all have the same name
+	}
+	return at.rules
+}
 
 // ignoreRule is one line of a .gitignore.
 type ignoreRule struct {
@@ -206,9 +226,13 @@ func (r *ignoreRules) decide(p string, kind fs.FileMode) (out, decided bool) {
 	return false, false
 }
 
-// cacheRules ignore cacheDirs and links with these names, but not files with these names.
-func cacheRules() *ignoreRules {
-	r := &ignoreRules{}
+// cacheRules ignore cacheDirs and links with these names, but not files with these names. above are rules with a lower
+// priority.
+func cacheRules(above *ignoreRules) *ignoreRules {
+	r := &ignoreRules{above: above}
+	if above != nil {
+		r.total = above.total
+	}
 	for _, name := range cacheDirs {
 		r.rules = append(r.rules, ignoreRule{glob: name, literal: true, nameOnly: true, notFile: true})
 	}

@@ -49,6 +49,6 @@ func FuzzIgnore(f *testing.F) {
 		if CheckPath(p) != nil {
 			t.Skip()
 		}
-		parseIgnore(cacheRules(), ".", text).decide(p, 0)
+		parseIgnore(cacheRules(nil), ".", text).decide(p, 0)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -92,7 +93,13 @@ type scanner struct {
 	// onIgnored is called for each path that is ignored; may be nil. The paths of directories end
 	// in a slash.
 	onIgnored func(p string)
-	// group runs scans of directories concurrently; exclude and onIgnored are then called
+	// odd is called for each path that no tree can hold, with the reason; nil: such a path is an error.
+	odd func(p, why string)
+	// roots are the paths at which the tree was seen: absolute links below them are made relative.
+	roots []string
+	// beneath are rules with a lower priority than those of the tree.
+	beneath *ignoreRules
+	// group runs scans of directories concurrently; exclude, onIgnored and odd are then called
 	// concurrently. nil: directories are scanned one after the other.
 	group  *errgroup.Group
 	limits Limits
@@ -133,7 +140,7 @@ func openTop(dir string) (_ directory, err error) {
 
 // scan lists the tree.
 func (sc *scanner) scan(ctx context.Context) (*listing, error) {
-	at := scope{rules: cacheRules(), base: sc.base.top}
+	at := scope{rules: cacheRules(sc.beneath), base: sc.base.top}
 	if sc.lower != nil {
 		at.lower = sc.lower.top
 	}
@@ -154,6 +161,8 @@ type scope struct {
 	// ignored: a directory above is ignored, so only wanted files and files of the trees are
 	// listed.
 	ignored bool
+	// told: a directory above was reported as ignored.
+	told bool
 	// opaque: a directory above hides the lower tree below it.
 	opaque bool
 	// base and lower are the directory in these trees; nil: the tree does not have it.
@@ -220,6 +229,7 @@ func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *sc
 		return nil, ofTree(dir, "read", err)
 	}
 	if at.opaque = at.opaque || hidden; !at.ignored {
+		at.rules = at.withBuilds(dir, entries)
 		at.rules, err = sc.rulesOf(ctx, in, dir, *at, entries)
 	}
 	if sc.index != nil {
@@ -267,16 +277,17 @@ func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) boo
 func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirItem, at scope, into *listing) error {
 	if !at.ignored && sc.isIgnored(p, now.mode, at.rules) {
 		at.ignored = true
-		if sc.onIgnored != nil {
-			sc.onIgnored(p + "/")
-		}
 	}
 	_, had := at.had(now.name)
+	if at.ignored && !at.told && !had && sc.onIgnored != nil {
+		at.told = true
+		sc.onIgnored(p + "/")
+	}
 	if at.ignored && !sc.wanted.below(p) && !had || len(sc.only) > 0 && !sc.only.below(p) {
 		return nil
 	}
 	if len(p) > MaxPath {
-		return &RefusedError{p, fmt.Sprintf("is a path of %d bytes; at most %d are allowed", len(p), MaxPath)}
+		return sc.leave(p, fmt.Sprintf("is a path of %d bytes; at most %d are allowed", len(p), MaxPath))
 	}
 	var err error
 	if at.base, err = sc.base.subdir(ctx, at.base, p); err != nil {
@@ -309,13 +320,13 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 	}
 	old, _ := at.had(now.name)
 	if (at.ignored || sc.isIgnored(p, now.mode, at.rules)) && !sc.wanted.match(p) && old == nil {
-		if !at.ignored && sc.onIgnored != nil {
+		if !at.told && sc.onIgnored != nil {
 			sc.onIgnored(p)
 		}
 		return nil
 	}
 	if err := CheckPath(p); err != nil {
-		return &RefusedError{p, "cannot be kept: " + err.Error()}
+		return sc.leave(p, "cannot be kept: "+err.Error())
 	}
 	if sc.count.Add(1) > int64(sc.limits.Files) {
 		return tooManyFiles(p, sc.limits.Files)
@@ -338,12 +349,11 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
-		if err := CheckLink(p, target); err != nil {
-			return &RefusedError{p, "cannot be kept: " + err.Error()}
+		if f.Link, err = sc.linkInside(p, target); err != nil {
+			return sc.leave(p, "is a link to "+strconv.Quote(target)+" and cannot be kept: "+err.Error())
 		}
-		f.Link = target
 	default:
-		return &RefusedError{p, "is a " + kindOf(mode) + "; only files and links can be kept: remove it, or ignore it"}
+		return sc.leave(p, "is a "+kindOf(mode)+"; only files and links can be kept")
 	}
 	into.files = append(into.files, f)
 	return nil

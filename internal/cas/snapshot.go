@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Names of files that contain keys and passwords, in lower case: .env.local, id_rsa.pub,
@@ -40,6 +40,8 @@ type SnapshotOptions struct {
 	// Known lists paths that are included even if they are ignored: those of a tree that the
 	// directory is to be compared with.
 	Known []string
+	// Beneath has gitignore patterns with a lower priority than those of the workspace.
+	Beneath string
 }
 
 // Snapshot is the result of [Store.Snapshot].
@@ -51,11 +53,29 @@ type Snapshot struct {
 	// Private lists paths that were left out because their names suggest that they contain keys;
 	// Ignored lists ignored paths. Paths of directories end in a slash.
 	Private, Ignored []string
+	// Odd lists what no tree can hold, with the reasons: links that lead out, sockets and the like.
+	Odd []string
+}
+
+// LeftOut lists what was left out in sentences, as far as a person should know; empty: nothing.
+func (s Snapshot) LeftOut() (notes []string) {
+	const shown = 5
+	for _, left := range []struct {
+		why   string
+		paths []string
+	}{
+		{"because they look like secrets", s.Private}, {"because they cannot be kept", s.Odd}, {"because they are ignored", s.Ignored},
+	} {
+		if len(left.paths) > 0 {
+			notes = append(notes, left.why+": "+textfmt.FirstOf(left.paths, shown))
+		}
+	}
+	return notes
 }
 
 // Snapshot stores a directory as a manifest, by the rules of [Store.Collect]. Files whose names
-// suggest that they contain keys are left out, and so is a store. A [*RefusedError] names
-// something that cannot be part of a tree. The directory is only read.
+// suggest that they contain keys are left out, and so is a store. What no tree can hold is
+// left out, too. A [*RefusedError] names a limit that is exceeded. The directory is only read.
 func (s *Store) Snapshot(ctx context.Context, dir string, o SnapshotOptions) (Snapshot, error) {
 	snap, err := s.snapshot(ctx, dir, o)
 	if err != nil {
@@ -88,7 +108,8 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	sc := &scanner{
 		top: top, limits: s.limits, wanted: o.Include,
 		base:  s.emptyTree(),
-		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), onIgnored: left.ignored, group: &errgroup.Group{}, index: s.startLoading(dir),
+		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), onIgnored: left.ignored, odd: left.cannotKeep,
+		roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), group: &errgroup.Group{}, index: s.startLoading(dir),
 	}
 	sc.group.SetLimit(8 * Workers()) // more than Workers, because a goroutine that lists a directory starts no other one
 	for _, p := range o.Known {
@@ -104,7 +125,8 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err != nil {
 		return snap, err
 	}
-	snap.Ignored, snap.Private = left.sorted()
+	left.sort()
+	snap.Ignored, snap.Private, snap.Odd = left.skipped, left.secret, left.odd
 	before := sc.index()
 	if before.matches(found) {
 		snap.Manifest, snap.Files, snap.Bytes = before.manifest, found.count(), sc.bytes.Load()
@@ -139,30 +161,6 @@ func (in *ingestion) snapshot(ctx context.Context, dir string, before *index) (*
 	}
 	in.store.saveIndex(dir, <-encoded)
 	return t, nil
-}
-
-// leftOut records the paths that a snapshot leaves out.
-type leftOut struct {
-	mu              sync.Mutex
-	skipped, secret []string
-}
-
-func (l *leftOut) ignored(p string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.skipped = append(l.skipped, p)
-}
-
-func (l *leftOut) private(p string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.secret = append(l.secret, p)
-}
-
-func (l *leftOut) sorted() (ignored, private []string) {
-	slices.Sort(l.skipped)
-	slices.Sort(l.secret)
-	return l.skipped, l.secret
 }
 
 // private returns a function that reports whether a snapshot leaves out a path as private. The

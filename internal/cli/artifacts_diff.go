@@ -141,8 +141,8 @@ func (c *diffCommand) storeDirectory(ctx context.Context, reviews control.Review
 	if err != nil {
 		return err
 	}
-	if len(snap.Private) > 0 {
-		c.printErr("not taken from %s, because they look like secrets: %s (--include takes them)", dir, textfmt.FirstOf(snap.Private, 5))
+	for _, note := range snap.LeftOut() {
+		c.printErr("not taken from %s, %s", dir, note)
 	}
 	c.Tree, c.TreeName = snap.Manifest, dir
 	return nil

@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // courseFlags select the part of a team's work that a session does.
@@ -116,8 +115,8 @@ func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Tea
 	if snap.Files == 0 {
 		return "", usagef("%s: %s has no files", flag, where)
 	}
-	if len(snap.Private) > 0 {
-		out.printErr("not taken from %s, because they look like secrets: %s", where, textfmt.FirstOf(snap.Private, 5))
+	for _, note := range snap.LeftOut() {
+		out.printErr("not taken from %s, %s", where, note)
 	}
 	return snap.Manifest, nil
 }

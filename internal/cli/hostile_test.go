@@ -306,7 +306,7 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 	for _, f := range s.Phases[1].Assignments[0].Failures {
 		categories = append(categories, f.Category)
 	}
-	require.Equal(t, []failures.Category{failures.Unknown, failures.InvalidOutput, failures.InvalidOutput, failures.InvalidOutput, failures.InvalidOutput, failures.Unknown, failures.TestFailure}, categories)
+	require.Equal(t, []failures.Category{failures.Unknown, failures.InvalidOutput, failures.InvalidOutput, failures.TestFailure, failures.InvalidOutput, failures.Unknown, failures.TestFailure}, categories)
 	d.page("needs help")
 	d.surfaces("needs help")
 

@@ -87,7 +87,7 @@ func (c *planCommand) preview(ctx context.Context, t spec.Team) (doc control.Pla
 	if err := in.Check(t); err != nil {
 		return doc, err
 	}
-	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
+	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, c.environ, s, t); err != nil {
 		return doc, err
 	}
 	if err := c.supplied.store(ctx, c.console, s, t, &in); err != nil {

@@ -142,7 +142,7 @@ func (c *runCommand) sendFiles(ctx context.Context, to startOperations, from *st
 
 // storeFiles stores what the session starts from.
 func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team, ticket *origin, in *control.NewSession) (err error) {
-	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, s, t); err != nil {
+	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, c.environ, s, t); err != nil {
 		return err
 	}
 	if in.Source = c.workspace.source(ctx, c.env); in.Source != nil {

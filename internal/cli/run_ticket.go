@@ -120,8 +120,8 @@ func (o *origin) addAttachments(ctx context.Context, out *console, s *store.Stor
 	if err != nil {
 		return "", err
 	}
-	if len(snap.Private) > 0 {
-		out.printErr("not taken, because they look like secrets: %s", textfmt.FirstOf(snap.Private, 5))
+	for _, note := range snap.LeftOut() {
+		out.printErr("not taken, %s", note)
 	}
 	laid, err := s.Content.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {

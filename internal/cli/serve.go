@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/httpapi"
@@ -136,6 +137,8 @@ func (c *serveCommand) directories() (all []control.Directory, err error) {
 		}
 		all = append(all, control.Directory{Name: name, Source: func(ctx context.Context) session.Source {
 			return session.Source{Host: c.env.Host, Dir: dir, Commit: apply.Head(ctx, dir, c.environ)}
+		}, Options: func(ctx context.Context, o cas.SnapshotOptions) cas.SnapshotOptions {
+			return apply.WithTracked(ctx, dir, c.environ, o)
 		}})
 	}
 	return all, nil

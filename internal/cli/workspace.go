@@ -19,6 +19,8 @@ import (
 type workspaceFlags struct {
 	dir     string
 	include []string
+	// leftOut is what the snapshot has left out.
+	leftOut []string
 }
 
 // add gives a command the flags.
@@ -43,11 +45,11 @@ func (f workspaceFlags) check() error {
 }
 
 // snapshot stores the files that the session starts from.
-func (f workspaceFlags) snapshot(ctx context.Context, out *console, s *store.Store, t spec.Team) (spec.Digest, error) {
+func (f *workspaceFlags) snapshot(ctx context.Context, out *console, environ []string, s *store.Store, t spec.Team) (spec.Digest, error) {
 	if f.dir == "" {
 		return s.Content.PutManifest(ctx, cas.Manifest{})
 	}
-	snap, err := s.Content.Snapshot(ctx, f.dir, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include})
+	snap, err := s.Content.Snapshot(ctx, f.dir, apply.WithTracked(ctx, f.dir, environ, cas.SnapshotOptions{Ignore: t.Ignore, Include: f.include}))
 	if err != nil {
 		return "", err
 	}
@@ -56,8 +58,12 @@ func (f workspaceFlags) snapshot(ctx context.Context, out *console, s *store.Sto
 		dir = f.dir
 	}
 	out.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
-	if len(snap.Private) > 0 {
-		out.printErr("not taken, because they look like secrets: %s (--include takes them)", textfmt.FirstOf(snap.Private, 5))
+	f.leftOut = snap.LeftOut()
+	for _, note := range f.leftOut {
+		out.printErr("not taken, %s", note)
+	}
+	if len(snap.Private)+len(snap.Ignored) > 0 {
+		out.printErr("--include PATTERN takes files that are ignored or look like secrets")
 	}
 	return snap.Manifest, nil
 }
@@ -73,7 +79,7 @@ func (f workspaceFlags) source(ctx context.Context, env Env) *session.Source {
 		return nil
 	}
 	return &session.Source{
-		Host: env.Host, Dir: dir, Include: f.include,
+		Host: env.Host, Dir: dir, Include: f.include, LeftOut: f.leftOut,
 		Commit: apply.Head(ctx, dir, environ(env.Environ)),
 	}
 }

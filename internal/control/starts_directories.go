@@ -17,8 +17,9 @@ import (
 // Directory is a directory of the server's host that sessions may start from.
 type Directory struct {
 	Name string `json:"name"`
-	// Source is its path, and the commit that is checked out there.
-	Source func(context.Context) session.Source `json:"-"`
+	// Source is its path, and the commit that is checked out there. Options adds what git knows of its files.
+	Source  func(context.Context) session.Source                           `json:"-"`
+	Options func(context.Context, cas.SnapshotOptions) cas.SnapshotOptions `json:"-"`
 }
 
 // DirectoryList is the directories that sessions may start from, by name.
@@ -53,7 +54,12 @@ func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.
 		return "", nil, invalidf("directory", "%q is not a directory that sessions may start from here", textfmt.Shorten(name, 80))
 	}
 	source := s.Directories[i].Source(ctx)
-	snap, err := st.Content.Snapshot(ctx, source.Dir, cas.SnapshotOptions{Ignore: t.Ignore})
+	options := cas.SnapshotOptions{Ignore: t.Ignore}
+	if add := s.Directories[i].Options; add != nil {
+		options = add(ctx, options)
+	}
+	snap, err := st.Content.Snapshot(ctx, source.Dir, options)
+	source.LeftOut = snap.LeftOut()
 	var refused *cas.RefusedError
 	if errors.As(err, &refused) {
 		return "", nil, &Error{Kind: Invalid, Field: "directory", err: refused}

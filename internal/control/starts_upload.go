@@ -36,6 +36,8 @@ type Workspace struct {
 	// ignore: both were left out. If there are many, the first are listed.
 	Private []string `json:"private"`
 	Ignored []string `json:"ignored"`
+	// Odd are what no tree can hold, with the reasons. They were left out, too.
+	Odd []string `json:"odd"`
 }
 
 // Recipient is the session of an upload: a new one of a team, or an existing one.
@@ -122,7 +124,7 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 		}
 		doc = Workspace{
 			Workspace: snap.Manifest, Files: snap.Files, Bytes: snap.Bytes,
-			Private: firstPaths(snap.Private), Ignored: firstPaths(snap.Ignored),
+			Private: firstPaths(snap.Private), Ignored: firstPaths(snap.Ignored), Odd: firstPaths(snap.Odd),
 		}
 		if err == nil {
 			err = s.uploaded(ctx, event.Team, snap.Manifest)

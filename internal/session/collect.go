@@ -43,7 +43,12 @@ type Collected struct {
 	Deleted []string
 	// Protected lists the protected paths whose changes were left out, sorted.
 	Protected []string
+	// LeftOut lists what no tree can hold, with the reasons, and Ignored what ignore rules exclude; both are sorted.
+	LeftOut, Ignored []string
 }
+
+// RoomTree is the path at which a room shows the tree of an attempt.
+const RoomTree = "/workspace"
 
 // Folded is the tree that results from deltas.
 type Folded struct {

@@ -39,6 +39,9 @@ type Source struct {
 	// Include lists the patterns of files that were taken although they were ignored, or looked
 	// like files with keys.
 	Include []string `json:"include,omitempty"`
+	// LeftOut says, in sentences, what was not taken: ignored files, those that look like secrets, and what no tree can
+	// hold. If there are many of a kind, the first are named.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // SuppliedWork is a person's work in place of a phase's.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -217,8 +218,8 @@ func (s *site) store(ctx context.Context, team control.TeamInput, header *multip
 		return "", err
 	}
 	note := textfmt.Count(doc.Files, "file") + ", " + textfmt.Size(doc.Bytes)
-	if len(doc.Private) > 0 {
-		note += "; left out, because they look like secrets: " + textfmt.FirstOf(doc.Private, 5)
+	for _, left := range (cas.Snapshot{Private: doc.Private, Ignored: doc.Ignored, Odd: doc.Odd}).LeftOut() {
+		note += "; left out, " + left
 	}
 	return storedFiles(string(doc.Workspace) + " " + note), nil
 }
