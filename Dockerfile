@@ -6,6 +6,8 @@
 # The version is that of the checkout: .git is part of the build's context, and
 # only of that. A build without .git is (devel).
 FROM golang:1.26.8-bookworm AS build
+# A Go module proxy other than the usual one: --build-arg GOPROXY=...
+ARG GOPROXY
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \

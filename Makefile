@@ -14,6 +14,15 @@ TESTED := . server
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
+GOTESTSUM := v1.13.0
+
+# RERUN=1 repeats up to five failed tests once, for CI: a good change is not refused for one timing. What passed then is
+# listed in bin/flaky, to be mended or deleted. By hand nothing is repeated.
+RERUN ?=
+
+# $(call gotest,ARGUMENTS,PACKAGES) runs tests in the current directory.
+gotest = $(if $(RERUN),mkdir -p $(CURDIR)/bin/flaky && $(CURDIR)/bin/gotestsum --format pkgname --format-hide-empty-pkg --rerun-fails=1 --rerun-fails-max-failures=5 \
+	--rerun-fails-run-root-test --rerun-fails-report=$$(mktemp -p $(CURDIR)/bin/flaky) --packages="$(2)" -- $(1),$(GO) test $(1) $(2))
 
 SERVER_SOURCES := $(shell find server -name '*.go' -not -name '*_test.go') server/go.mod server/go.sum
 
@@ -60,8 +69,8 @@ demo: build ## run the example team on a real server; KEEP=1 stays up
 SIDE_BY_SIDE := -parallel 4
 
 .PHONY: test
-test: build ## run every test that needs nothing but Go, git and make
-	@for m in $(TESTED); do (cd $$m && $(GO) test $(SIDE_BY_SIDE) -timeout 20m ./...) || exit 1; done
+test: build $(if $(RERUN),bin/gotestsum) ## run every test that needs nothing but Go, git and make
+	@for m in $(TESTED); do (cd $$m && $(call gotest,$(SIDE_BY_SIDE) -timeout 20m,./...)) || exit 1; done
 
 # What starts agents and checks.
 UNPRIVILEGED := room procgroup layers workdir agent
@@ -80,9 +89,9 @@ test-user: ## run the tests of rooms as an ordinary user without a capability, i
 SYSTEM_TESTS := $(shell grep -rlE '^//go:build system$$' --include='*_test.go' --exclude-dir=node_modules .)
 
 .PHONY: test-system
-test-system: build ## run the tests that need programs of Debian and npm; .ci/run installs them
-	@$(GO) test -count=1 -tags system -timeout 20m -run "^($$(grep -hoE '^func Test[A-Za-z0-9_]+' $(SYSTEM_TESTS) | sed 's/func //' | paste -sd '|'))\$$" \
-		$(sort $(dir $(SYSTEM_TESTS)))
+test-system: build $(if $(RERUN),bin/gotestsum) ## run the tests that need programs of Debian and npm; .ci/run installs them
+	@names=$$(grep -hoE '^func Test[A-Za-z0-9_]+' $(SYSTEM_TESTS) | sed 's/func //' | paste -sd '|'); \
+		$(call gotest,-count=1 -tags system -timeout 20m -run "^($$names)\$$",$(sort $(dir $(SYSTEM_TESTS))))
 	@cd deploy/validation && $(GO) test -count=1 ./... # files above the module are no part of the cache's key
 
 .PHONY: race
@@ -95,13 +104,13 @@ LARGEST ?= 1000000
 
 .PHONY: bench
 bench: build ## compare a session with bare Temporal (AT, ROUNDS), and the store with cp -r
-	@$(GO) build -o bin/bench ./internal/bench # beside the shim that it starts
+	@$(GOBUILD) -o bin/bench ./internal/bench # beside the shim that it starts, and with the same flags
 	@bin/bench -at $(AT) -rounds $(ROUNDS)
 	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
 
 .PHONY: bench-growth
 bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each
-	@$(GO) build -o bin/bench ./internal/bench
+	@$(GOBUILD) -o bin/bench ./internal/bench
 	@bin/bench -growth all -largest $(LARGEST)
 
 .PHONY: lint
@@ -160,6 +169,10 @@ clean: ## remove what was built
 bin/golangci-lint:
 	@echo "building bin/golangci-lint $(GOLANGCI_LINT) (a minute or two the first time)"
 	@GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+
+bin/gotestsum:
+	@echo "building bin/gotestsum $(GOTESTSUM)"
+	@GOBIN=$(CURDIR)/bin $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)
 
 bin/workflowcheck:
 	@echo "building bin/workflowcheck $(WORKFLOWCHECK)"

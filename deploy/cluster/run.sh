@@ -235,7 +235,7 @@ start_postgresql() {
 # start_temporal starts the server by the variables that its image takes, too.
 start_temporal() {
 	local name settings=(
-		DB=postgres12 POSTGRES_SEEDS="$host" POSTGRES_USER=temporal BIND_ON_IP="$host" LOG_LEVEL=warn
+		DB=postgres12 POSTGRES_SEEDS="$host" POSTGRES_USER=temporal BIND_ON_IP="$host" TEMPORAL_BROADCAST_ADDRESS="$host" LOG_LEVEL=warn
 		DYNAMIC_CONFIG_FILE_PATH="$root/deploy/temporal/dynamicconfig.yaml"
 	)
 	for name in "${port_names[@]}"; do settings+=("$name=${ports[$name]}"); done
