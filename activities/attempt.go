@@ -49,10 +49,8 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err != nil {
 		return nil, end, err
 	}
-	if a.in.Feedback != "" {
-		if a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.files, a.in.Feedback) }); err != nil {
-			return nil, end, err
-		}
+	if err := a.readConflicts(ctx); err != nil {
+		return nil, end, err
 	}
 	start := a.startFacts(ctx, basis).decide()
 	end.from = start.from()
@@ -107,6 +105,14 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
 	}, end, nil
+}
+
+// readConflicts reads the report of the merge that the round has to settle, if there is one.
+func (a *attempt) readConflicts(ctx context.Context) (err error) {
+	if a.in.Feedback != "" {
+		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.files, a.in.Feedback) })
+	}
+	return err
 }
 
 // collection returns the parameters for collecting the agent's changes in a directory.
@@ -227,7 +233,8 @@ func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, wor
 		note  string
 		paths []string
 	}{
-		{"changes to protected files are not used", protected}, {"left out, because it cannot be kept", work.LeftOut},
+		{"changes to protected files are not used", protected},
+		{"left out, because it cannot be kept", work.LeftOut},
 		{"left out by ignore rules", work.Ignored},
 	} {
 		if len(left.paths) == 0 {

@@ -53,7 +53,9 @@ func (c *conflict) merge() (out activities.MergeResult) {
 // integrate has q do a round on the merged tree, and merges again.
 func (c *conflict) integrate(on activities.MergeResult, run func(tree string, brief session.Brief) session.Outcome) activities.MergeResult {
 	c.t.Helper()
-	agents := &agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) { return run(job.Tree, job.Brief), nil }}
+	agents := &agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) {
+		return run(job.Tree, job.Brief), nil
+	}}
 	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, Ledgers: c.store, Agents: modelled{agents, c.model}, Clock: time.Now, LostLimit: 5}
 	var r session.RoundResult
 	execute(c.t, rounds.Run, activities.RoundInput{

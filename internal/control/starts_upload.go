@@ -40,6 +40,11 @@ type Workspace struct {
 	Odd []string `json:"odd"`
 }
 
+// LeftOut says in sentences what was left out.
+func (w Workspace) LeftOut() []string {
+	return cas.Snapshot{Private: w.Private, Ignored: w.Ignored, Odd: w.Odd}.LeftOut()
+}
+
 // Recipient is the session of an upload: a new one of a team, or an existing one.
 type Recipient struct {
 	// Team may also name a team that is not registered. Its ignore rules are then unknown.

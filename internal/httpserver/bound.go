@@ -42,7 +42,7 @@ func shareLimit() int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > math.MaxInt32 {
 		return math.MaxInt32
 	}
-	return int(limit.Cur / 2) //nolint:gosec // it is small
+	return int(limit.Cur / 2)
 }
 
 // ForRoom bounds the connections of a listener that serves one room or attempt.
@@ -159,7 +159,7 @@ func (c *boundConn) Write(p []byte) (n int, err error) {
 	for {
 		c.mu.Lock()
 		if !c.deadline {
-			_ = c.Conn.SetWriteDeadline(time.Now().Add(writeLimit)) // the write fails then, too
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(writeLimit)) //nolint:forbidigo // deadlines of connections are in real time
 		}
 		c.mu.Unlock()
 		written, err := c.Conn.Write(p[n:min(n+writePiece, len(p))])

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -218,7 +217,7 @@ func (s *site) store(ctx context.Context, team control.TeamInput, header *multip
 		return "", err
 	}
 	note := textfmt.Count(doc.Files, "file") + ", " + textfmt.Size(doc.Bytes)
-	for _, left := range (cas.Snapshot{Private: doc.Private, Ignored: doc.Ignored, Odd: doc.Odd}).LeftOut() {
+	for _, left := range doc.LeftOut() {
 		note += "; left out, " + left
 	}
 	return storedFiles(string(doc.Workspace) + " " + note), nil
