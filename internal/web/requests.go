@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -235,11 +236,10 @@ func readAmount(r *http.Request, raise *workflows.Raise) error {
 		}
 	}
 	if tokens != "" {
-		var n cost.USD // a plain number, read in the same way
-		if err := n.UnmarshalJSON([]byte(strings.ReplaceAll(tokens, ",", ""))); err != nil {
+		var err error
+		if raise.Tokens, err = strconv.ParseInt(strings.ReplaceAll(tokens, ",", ""), 10, 64); err != nil {
 			return errors.New("tokens: enter a whole number, like 500000")
 		}
-		raise.Tokens = int64(n / 1e9)
 	}
 	if raise.USD <= 0 && raise.Tokens <= 0 {
 		return errors.New("enter an amount in USD or in tokens that is more than 0")
