@@ -243,6 +243,8 @@ type Heartbeat struct {
 	Attempt int `json:"attempt"`
 	// Progress is the last line of progress of the agent or of a wait.
 	Progress string `json:"progress,omitempty"`
+	// Waits: the attempt waits for what others have, like the rest of a budget, and is not at work.
+	Waits bool `json:"waits,omitempty"`
 	// Agent is the agent of the attempt, and Spent its cost so far, including the
 	// known cost of calls in flight.
 	Agent string     `json:"agent,omitempty"`

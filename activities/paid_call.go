@@ -36,6 +36,12 @@ func (c *paidCall) Granted() cost.Amount { return c.granted }
 // reserve reserves the cost of the call, and notes that it begins.
 func (c *paidCall) reserve(ctx context.Context) error {
 	s := c.spender
+	waited := false
+	defer func() {
+		if waited {
+			s.setProgress("")
+		}
+	}()
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
 		verdict, err := c.tryReserve(ctx)
 		switch {
@@ -46,6 +52,10 @@ func (c *paidCall) reserve(ctx context.Context) error {
 		case !verdict.Wait:
 			return nil
 		}
+		if !waited && c.plan.Waits != nil {
+			c.plan.Waits()
+		}
+		waited = true
 		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Scope)))
 		if err := s.sleep(ctx, wait); err != nil {
 			return err

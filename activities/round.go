@@ -87,7 +87,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 	var paying atomic.Pointer[spender]
 	work, end := e.start(ctx, rs.Heartbeats, func() Heartbeat {
 		beat := log.heartbeat()
-		beat.Progress = e.progressNow()
+		beat.Progress, beat.Waits = e.progressNow(), e.waits.Waiting()
 		if s := paying.Load(); s != nil {
 			s.describe(&beat)
 		}

@@ -31,6 +31,10 @@ type paidCall struct {
 	record   *record
 	// deadline ends the waiting before the first byte.
 	deadline time.Time
+	// leave gives up the call's place within the provider's limits, where limited tokens were counted. left: it has none.
+	leave   func()
+	limited int64
+	left    bool
 	// failureReported: a failure of the call was reported to the breaker.
 	failureReported bool
 }
@@ -193,18 +197,10 @@ func (p *paidCall) wait(f *failures.Failure, try int) time.Duration {
 // try makes the call once and books its cost. It returns a failure if the program has not been
 // answered.
 func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
-	until, cancel := context.WithDeadline(ctx, p.deadline)
-	defer cancel()
-	leave, limited, err := p.provider.limits.enter(until, p.forecast.Guess())
-	if err != nil {
-		if ctx.Err() == nil {
-			why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
-			p.record.writeFailed(why)
-			p.refuse(wire.RateLimited, why, 10*time.Second)
-		}
+	if !p.enter(ctx) {
 		return nil, nil
 	}
-	defer leave()
+	defer func() { p.leave() }()
 	if open := p.breakerOpenFor(); open > 0 {
 		p.refuse(wire.Overloaded, "the circuit breaker of provider "+p.provider.Name+" is open", open)
 		f := failures.Failf(failures.APIError, "the circuit breaker of provider %s is open", p.provider.Name)
@@ -216,6 +212,13 @@ func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	call, err := p.begin(ctx)
 	if err != nil {
 		p.unavailable(ctx, err)
+		return nil, nil
+	}
+	if p.left {
+		p.deadline = p.gateway.o.Now().Add(p.gateway.o.Patience)
+	}
+	if p.left && !p.enter(ctx) {
+		p.failIfNotBooked(call.Abandon(context.WithoutCancel(p.ctx), cost.Usage{}))
 		return nil, nil
 	}
 	f := p.forecast
@@ -230,9 +233,34 @@ func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 	if u.err != nil {
 		return u, p.bookFailure(call, u, f)
 	}
-	a := &answer{paidCall: p, from: u, call: call, countedTokens: limited, forecast: f, strip: added}
+	a := &answer{paidCall: p, from: u, call: call, countedTokens: p.limited, forecast: f, strip: added}
 	a.forward()
 	return nil, nil
+}
+
+// enter waits for a place within the provider's limits, until the call's deadline. If there is none, it refuses the call.
+func (p *paidCall) enter(ctx context.Context) bool {
+	until, cancel := context.WithDeadline(ctx, p.deadline)
+	defer cancel()
+	var err error
+	p.leave, p.limited, err = p.provider.limits.enter(until, p.forecast.Guess())
+	p.left = err != nil
+	if err == nil {
+		return true
+	}
+	p.leave = func() {}
+	if ctx.Err() == nil {
+		why := "the limits of provider " + p.provider.Name + " in the worker file are reached"
+		p.record.writeFailed(why)
+		p.refuse(wire.RateLimited, why, 10*time.Second)
+	}
+	return false
+}
+
+// leavePlace gives the place to others while the call waits for a budget. That time is not part of its patience.
+func (p *paidCall) leavePlace() {
+	p.leave()
+	p.leave, p.left = func() {}, true
 }
 
 // begin reserves the cost of the call. If the budget does not cover all of it, the provider counts the prompt. The cost
@@ -243,7 +271,7 @@ func (p *paidCall) begin(ctx context.Context) (session.Call, error) {
 		return p.attempt.Account.Begin(ctx, session.CallPlan{
 			Turn: session.AnyTurn, Agent: p.attempt.Agent, Model: p.parsed.Model, Request: p.digest,
 			API: string(p.provider.API), Server: p.provider.API.Host(p.provider.BaseURL),
-			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
+			Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(), Waits: p.leavePlace,
 		})
 	}
 	call, err := begin()

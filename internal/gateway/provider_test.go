@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // breaker is one that is open, or notes what it is told.
@@ -104,6 +106,48 @@ func TestLimitsHoldForAllAttempts(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, response.StatusCode)
 	require.NotEmpty(t, response.Header.Get("Retry-After"))
 	require.Equal(t, 1, b.provider.Count())
+}
+
+// poorAccount has a first call wait for its budget until paid is closed.
+type poorAccount struct {
+	*account
+	waits, paid chan struct{}
+}
+
+func (a *poorAccount) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
+	plan.Waits()
+	close(a.waits)
+	<-a.paid
+	return a.account.Begin(ctx, plan)
+}
+
+// TestACallThatWaitsForItsBudgetHoldsNoPlace of its provider. It takes one again before it is sent.
+func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("x"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[0].Limits.Concurrent = 1 })
+	poor := &poorAccount{account: newAccount(-1), waits: make(chan struct{}), paid: make(chan struct{})}
+	access := b.open(poor)
+	address := b.serve(t, access)
+	waited := make(chan int, 1)
+	go func() {
+		response, _, err := post(t.Context(), t, address+"/anthropic/v1/messages", access.Token, `{"max_tokens":5,"messages":[]}`)
+		if err == nil {
+			waited <- response.StatusCode
+		}
+		close(waited)
+	}()
+	<-poor.waits
+	response, text, err := b.ask(t.Context(), t, formats["messages"], true, "another")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
+	close(poor.paid)
+	require.Equal(t, http.StatusOK, <-waited)
+	require.Equal(t, 2, b.provider.Count())
+	_, _, open := poor.sum()
+	require.Zero(t, open)
+	response, text, err = b.ask(t.Context(), t, formats["messages"], true, "the place is free")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
 }
 
 // TestFreeCallsPass: and cost nothing.

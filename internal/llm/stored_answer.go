@@ -52,13 +52,25 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 		return Answer{}, nil, err
 	}
 	var used cost.Usage
-	defer func() { leave(used.Tokens()) }()
+	left := false
+	defer func() {
+		if !left {
+			leave(used.Tokens())
+		}
+	}()
 	call, err := r.job.Calls.Begin(ctx, session.CallPlan{
 		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest, API: r.Kind, Server: r.Server,
 		Want: f.Want(), Least: f.Least(), Estimate: f.Estimate(),
+		Waits: func() { leave(0); left = true },
 	})
 	if err != nil {
 		return Answer{}, nil, err
+	}
+	if left {
+		if leave, err = r.enter(ctx, f.Guess()); err != nil {
+			return Answer{}, nil, errors.Join(err, call.Abandon(context.WithoutCancel(ctx), cost.Usage{}))
+		}
+		left = false
 	}
 	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
 	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped

@@ -39,6 +39,16 @@ func (w *Waits) Begin() (end func()) {
 	}
 }
 
+// Waiting reports whether a wait is in progress.
+func (w *Waits) Waiting() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting > 0
+}
+
 // Total returns the time of all waits so far.
 func (w *Waits) Total() time.Duration {
 	if w == nil {

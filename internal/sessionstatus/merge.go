@@ -193,7 +193,9 @@ func overlay(v *Session, f facts) {
 			a.Status = session.Running
 			v.begun(assignmentOf(p.GetActivityId()), Attempt{h.Attempt, p.GetLastStartedTime().AsTime()})
 			if beaten {
-				a.Progress = h.Progress
+				if a.Progress = h.Progress; h.Waits {
+					a.Status = session.Waiting
+				}
 				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
 			}
 		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
