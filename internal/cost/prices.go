@@ -14,7 +14,8 @@ type Prices struct {
 	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
 	// CacheRead is the price of input that is read from the provider's cache. Left out or 0: input.
 	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
-	// CacheWrite is the price of input that is written to the provider's cache. Left out: input.
+	// CacheWrite is the price of input that is written to the provider's cache. Left out or 0: a
+	// quarter more than input.
 	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
 	// CacheWrite1h is the price of input that is written to the provider's cache for an hour. Left
 	// out or 0: twice input.
@@ -27,7 +28,7 @@ type Prices struct {
 }
 
 // When are other prices of some calls, in USD per million. The default of each is input;
-// cache_write_1h: twice input.
+// cache_write: a quarter more, cache_write_1h: twice input.
 type When struct {
 	// Tier is the service tier or speed in the provider's answer, like priority, flex or fast; us is
 	// Anthropic's inference in the United States. Two together are written like fast+us. Left out:
@@ -56,7 +57,7 @@ func (w When) prices(webSearch USD) Prices {
 // stop a budget too early than to exceed it. webSearch is the price of a thousand searches.
 func (p Prices) WithDefaults(webSearch USD) Prices {
 	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
-	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
+	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input+p.Input/4)
 	p.CacheWrite1h = cmp.Or(p.CacheWrite1h, 2*p.Input)
 	p.WebSearch = cmp.Or(p.WebSearch, webSearch)
 	p.When = slices.Clone(p.When)

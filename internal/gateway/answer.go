@@ -262,15 +262,23 @@ func (a *answer) writeTranscript(how string, used cost.Usage) {
 	a.record.writeAnswer(a.from.response.Header.Get("Content-Type"), a.kept, how, used)
 }
 
-// unsettle books the known cost of a broken call, and an estimate of the rest.
+// unsettle books the known cost of a broken call, and an estimate of the rest. There is no rest if the provider has
+// ended the answer with an error and has counted all of it, or has not begun it.
 func (a *answer) unsettle(facts wire.Facts) {
-	var used cost.Usage
-	if facts.Counted {
+	used, spent, until := cost.Usage{}, a.forecast.Spent(facts), a.scale.Writes(a.gateway.o.Now().Sub(a.began))
+	switch {
+	case facts.Counted:
 		used = a.forecast.Priced(facts.Usage, facts.Tier)
-	}
-	spent := a.forecast.Spent(facts)
-	if !facts.Counted && facts.Bytes == 0 { // the model may have reasoned until now
-		spent = a.estimateUnknown(a.forecast, a.scale.Writes(a.gateway.o.Now().Sub(a.began)))
+		used.CostUSD = max(used.CostUSD, facts.Cost)
+		if facts.Fault == nil && facts.Bytes == 0 { // the model may have reasoned until now
+			facts.Usage.OutputTokens = max(facts.Usage.OutputTokens, min(until, a.forecast.MaxOutput))
+			spent = a.forecast.Spent(facts)
+		}
+	case facts.Bytes > 0:
+	case facts.Fault != nil && facts.ID == "":
+		spent = cost.Usage{}
+	default:
+		spent = a.estimateUnknown(a.forecast, until)
 	}
 	how := "broken off"
 	switch {
@@ -286,7 +294,11 @@ func (a *answer) unsettle(facts wire.Facts) {
 		said.Category = failures.APIError
 	}
 	a.call.Answered(said)
-	a.failIfNotBooked(a.call.Unsettle(ctx, used, spent.Minus(used)))
+	if spent == used {
+		a.failIfNotBooked(a.call.Abandon(ctx, used))
+	} else {
+		a.failIfNotBooked(a.call.Unsettle(ctx, used, spent.Minus(used)))
+	}
 	a.countTokens(spent)
 }
 

@@ -26,11 +26,14 @@ var errIdle = errors.New("no progress")
 
 const patienceFirst = 2
 
-// spending is the cost of a call without an answer, and whether it is known or an estimate.
+// spending is the cost of a call without an answer: what the provider has counted, and an estimate of the rest. whole:
+// there is no rest.
 type spending struct {
-	used  cost.Usage
-	known bool
+	used, rest cost.Usage
+	whole      bool
 }
+
+func (s spending) sum() cost.Usage { return s.used.Add(s.rest) }
 
 // receiver collects what was received of an answer.
 type receiver struct {
@@ -48,6 +51,8 @@ type receiver struct {
 	// progress is what was received of the answer's content, and idle ends the call when there is none.
 	progress int64
 	idle     *time.Timer
+	// began is set when a part of the answer was received.
+	began bool
 	// calls is the number of received tool calls; said is set once text was received.
 	calls int
 	said  bool
@@ -89,7 +94,7 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	}
 	failed := wire.Failure(err, "", r.Now())
 	if failed.Category == failures.ContextOverflow || r.mayOverflow(err, f) {
-		return Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).used}, spending{}, nil
+		return Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}, spending{}, nil
 	}
 	return Answer{}, h.spent(err), failed
 }
@@ -105,6 +110,7 @@ func (r *run) mayOverflow(err error, f wire.Forecast) bool {
 // aborted, unless the answer is complete: then it is paid for and usable.
 func (h *receiver) onStreamEvent(e Event) error {
 	h.show(e)
+	h.began = true
 	if e.Progress > h.progress {
 		h.progress = e.Progress
 		h.idle.Reset(h.run.IdleTimeout)
@@ -167,13 +173,22 @@ func (h *receiver) complete(u cost.Usage, tier string) (complete cost.Usage, cou
 
 // spent returns the cost of a call that ended with an error.
 func (h *receiver) spent(err error) spending {
-	if h.usage == nil && h.bytes == 0 && wire.Unbilled(err) {
-		return spending{known: true}
+	var fault *wire.Fault
+	ended := errors.As(err, &fault) && !fault.Cut // by the provider
+	switch {
+	case h.usage == nil && h.bytes == 0 && (wire.Unbilled(err) || ended && !h.began):
+		return spending{whole: true}
+	case h.usage == nil && h.bytes == 0:
+		return spending{rest: h.forecast.Estimated(min(wire.UsualOutput, h.limit))}
+	case h.usage == nil:
+		return spending{rest: h.soFar()}
 	}
-	if h.usage == nil && h.bytes == 0 {
-		return spending{used: h.forecast.Estimated(min(wire.UsualOutput, h.limit))}
+	used, all := h.forecast.Priced(*h.usage, ""), h.soFar()
+	if all == used && !ended { // the model may have reasoned until now
+		all.OutputTokens = max(all.OutputTokens, min(wire.UsualOutput, h.limit))
+		all = h.forecast.Priced(all, "")
 	}
-	return spending{used: h.soFar()}
+	return spending{used, all.Minus(used), all == used}
 }
 
 // accept prepares an answer for storage and use: it masks secrets, makes tool calls well-formed

@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 				}
 				require.Len(t, b.calls.abandons, 1)
 				ended := b.calls.abandons[0]
-				require.Equal(t, !c.billed, ended.known)
+				require.Equal(t, !c.billed, ended.known && ended.used == (cost.Usage{}))
 				require.Equal(t, c.billed, ended.used.Tokens() > 0)
 				require.Zero(t, out.Usage.Tokens())
 			})

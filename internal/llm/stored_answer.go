@@ -75,7 +75,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, *s
 	answer, spent, err := r.call(ctx, turn, f, f.Output(call.Granted()), call)
 	noting := context.WithoutCancel(ctx) // book the cost even if the attempt was stopped
 	if err != nil {
-		used = spent.used
+		used = spent.sum()
 		if noted := abandon(noting, call, spent); noted != nil {
 			return Answer{}, nil, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
@@ -113,10 +113,10 @@ func (r *run) enter(ctx context.Context, tokens int64) (leave func(used int64), 
 
 // abandon records the cost of a call without an answer.
 func abandon(ctx context.Context, call session.Call, spent spending) error {
-	if spent.known {
+	if spent.whole {
 		return call.Abandon(ctx, spent.used)
 	}
-	return call.Unsettle(ctx, cost.Usage{}, spent.used)
+	return call.Unsettle(ctx, spent.used, spent.rest)
 }
 
 // restore restores the file changes of a turn's tools. whole is false if not all changes were

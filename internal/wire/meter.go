@@ -138,7 +138,7 @@ func (m *Meter) Facts() Facts {
 		CacheWrite1hTokens: min(m.counts.cacheHour.n, u.write), WebSearches: m.counts.searches.n,
 	}
 	f.Tier = joinTiers(m.tiers[:])
-	f.Counted = m.counts.input.known
+	f.Counted = f.Usage.Prompt() > 0 // servers that do not count say 0
 	if f.Fault != nil {
 		fault := *f.Fault
 		f.Fault = &fault
@@ -176,9 +176,10 @@ func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	}
 	m.facts.Whole = m.facts.Whole || m.finished >= m.choices
 	m.format.setEnded(m)
-	if m.counted {
-		m.facts.Bytes, m.counted = 0, false
+	if m.counted && m.counts.output.n+m.counts.reasoning.n > 0 {
+		m.facts.Bytes = 0
 	}
+	m.counted = false
 	m.event, m.loose, m.searched, m.each = "", looseError{}, 0, counts{}
 }
 

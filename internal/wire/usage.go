@@ -15,10 +15,11 @@ var usageNames = map[string]func(*counts) *count{
 	"prompt_tokens": inputOf, "input_tokens": inputOf,
 	"completion_tokens": outputOf, "output_tokens": outputOf,
 	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
+	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
 	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
-	"ephemeral_1h_input_tokens": cacheHourOf,
-	"reasoning_tokens":          reasoningOf,
-	"total_tokens":              totalOf,
+	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
+	"reasoning_tokens": reasoningOf,
+	"total_tokens":     totalOf,
 }
 
 func inputOf(c *counts) *count      { return &c.input }
@@ -27,6 +28,7 @@ func cacheReadOf(c *counts) *count  { return &c.cacheRead }
 func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
 func cacheHourOf(c *counts) *count  { return &c.cacheHour }
 func reasoningOf(c *counts) *count  { return &c.reasoning }
+func searchesOf(c *counts) *count   { return &c.searches }
 func totalOf(c *counts) *count      { return &c.total }
 
 // usagePlaces are the keys with a usage: OpenAI's, Moonshot's of the last chunk, and Groq's of a stream.

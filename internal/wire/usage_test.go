@@ -74,6 +74,11 @@ func TestDialectsOfUsage(t *testing.T) {
 			cost.Usage{InputTokens: 194, OutputTokens: 2},
 			19_950_000_000, "",
 		},
+		"Together and Mistral": {
+			ChatCompletions, `"usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105,"num_cached_tokens":40,"prompt_tokens_details":{"created_cache_tokens":20}}`,
+			cost.Usage{InputTokens: 40, OutputTokens: 5, CacheReadTokens: 40, CacheWriteTokens: 20},
+			0, "",
+		},
 		"numbers as text, and as floats": {
 			ChatCompletions, `"usage":{"prompt_tokens":"12","completion_tokens":3.0,"total_tokens":15,"prompt_tokens_details":null,"estimated_cost":"1.5e-05"}`,
 			cost.Usage{InputTokens: 12, OutputTokens: 3},
@@ -103,6 +108,18 @@ func TestDialectsOfUsage(t *testing.T) {
 		require.Equal(t, c.differs, f.Differs, name)
 		require.True(t, f.Counted, name)
 	}
+}
+
+// TestACountOfZeroIsNoCount: servers that do not count state it in each chunk. The content is estimated.
+func TestACountOfZeroIsNoCount(t *testing.T) {
+	t.Parallel()
+	f := Forecast{Fresh: 400, Total: 400, MaxOutput: 1000}
+	m := NewMeter(ChatCompletions, 1, "application/json")
+	_, _ = m.Write([]byte(`{"choices":[{"index":0,"message":{"content":"forty bytes of content are ten tokens ."},"finish_reason":"stop"}],
+		"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}`))
+	facts := m.Facts()
+	require.False(t, facts.Counted)
+	require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 10}, f.Spent(facts))
 }
 
 func TestTheHigherCostCounts(t *testing.T) {
