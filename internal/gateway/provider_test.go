@@ -128,20 +128,19 @@ func TestACallThatWaitsForItsBudgetHoldsNoPlace(t *testing.T) {
 	poor := &poorAccount{account: newAccount(-1), waits: make(chan struct{}), paid: make(chan struct{})}
 	access := b.open(poor)
 	address := b.serve(t, access)
-	waited := make(chan int, 1)
-	go func() {
-		response, _, err := post(t.Context(), t, address+"/anthropic/v1/messages", access.Token, `{"max_tokens":5,"messages":[]}`)
-		if err == nil {
-			waited <- response.StatusCode
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		response, text, err := post(t.Context(), t, address+"/anthropic/v1/messages", access.Token, `{"max_tokens":5,"messages":[]}`)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Errorf("%v %s", err, text)
 		}
-		close(waited)
-	}()
+	})
 	<-poor.waits
 	response, text, err := b.ask(t.Context(), t, formats["messages"], true, "another")
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, response.StatusCode, text)
 	close(poor.paid)
-	require.Equal(t, http.StatusOK, <-waited)
+	asking.Wait()
 	require.Equal(t, 2, b.provider.Count())
 	_, _, open := poor.sum()
 	require.Zero(t, open)
