@@ -163,6 +163,9 @@ func (s *Set) launch(ctx context.Context, p procgroup.Process, st *stage) procgr
 	e := s.launcher.Run(ctx, p)
 	if st.via != nil {
 		st.via.Wait()
+		if e.Stopped != nil && e.Stopped.Category == failures.Timeout && p.IdleTimeout > 0 && st.via.Stalled() >= p.IdleTimeout*9/10 {
+			e.Stopped = failures.Failf(failures.APIError, "printed nothing for %s, because its provider sent nothing of an answer (idle_timeout)", p.IdleTimeout)
+		}
 	}
 	return e
 }

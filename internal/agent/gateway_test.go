@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -190,6 +191,24 @@ func TestAnAgentWithAGatewayHoldsNoKey(t *testing.T) {
 			require.Positive(t, out.Usage.CostUSD)
 			require.Zero(t, calls.open)
 		})
+	}
+}
+
+// TestAStalledProviderIsNoTimeoutOfItsAgent: a program that prints nothing while its provider sends nothing waits for it.
+func TestAStalledProviderIsNoTimeoutOfItsAgent(t *testing.T) {
+	t.Parallel()
+	for prompt, want := range map[string]failures.Category{"one": failures.APIError, "stay": failures.Timeout} {
+		b := newBench(t)
+		s, _ := b.asker(func(providertest.Request) providertest.Reply {
+			return providertest.Failing(providertest.Fault{Delay: time.Hour})
+		}, nil, prompt)
+		d := s.config.Agents["x"]
+		d.IdleTimeout = textfmt.Duration(2 * time.Second)
+		s.config.Agents["x"] = d
+		job := b.job()
+		job.Calls = &purse{left: 1_000_000}
+		_, err := s.Run(t.Context(), job)
+		require.Equal(t, want, failure(t, err).Category, prompt)
 	}
 }
 

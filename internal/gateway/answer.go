@@ -47,8 +47,9 @@ type answer struct {
 	out   io.Writer
 	kept  []byte
 	size  int64
-	// progress is the size of the content that was received.
-	progress int64
+	// progress is the size of the content that was received, and progressAt the time of its last piece.
+	progress   int64
+	progressAt time.Time
 	// reportedSize is the size at the last report of the spending, and countReported is set when
 	// the provider's first count was reported.
 	reportedSize  int64
@@ -121,7 +122,7 @@ func (a *answer) forwardPart(part []byte) {
 	}
 	facts := a.meter.Facts()
 	if now := a.meter.Progress(); now > a.progress || facts.Whole { // pings and empty pieces are no progress
-		a.progress = now
+		a.progress, a.progressAt = now, a.gateway.o.Now()
 		a.from.timer.Reset(a.gateway.o.Idle)
 	}
 	a.whole.Store(facts.Whole)
@@ -183,6 +184,7 @@ func (a *answer) finish(err error) {
 		a.deliver()
 		return
 	}
+	a.noteStall(a.progressAt)
 	a.unsettle(facts)
 	var f *failures.Failure
 	switch {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -216,6 +217,9 @@ type Access struct {
 	ctx    context.Context //nolint:containedctx // it ends the calls of all requests
 	cancel context.CancelFunc
 
+	// stalled is the longest time without progress at the end of a call that got no whole answer.
+	stalled atomic.Int64
+
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
@@ -242,6 +246,19 @@ func (a *Access) URL(address, provider string) (string, error) {
 		return "", fmt.Errorf("provider %q not found; name one of the worker file's providers", provider)
 	}
 	return p.API.ClientBase(address + "/" + provider), nil
+}
+
+// Stalled returns for how long the provider had sent nothing of an answer when a call ended without it, at most.
+func (a *Access) Stalled() time.Duration { return time.Duration(a.stalled.Load()) }
+
+// noteStall notes a call that ends without a whole answer, by the time of its last progress.
+func (a *Access) noteStall(since time.Time) {
+	for stall := int64(a.gateway.o.Now().Sub(since)); ; {
+		before := a.stalled.Load()
+		if before >= stall || a.stalled.CompareAndSwap(before, stall) {
+			return
+		}
+	}
 }
 
 // Wait returns when no request of the attempt is in flight: the transcript is complete then. The

@@ -228,12 +228,14 @@ func (p *paidCall) try(ctx context.Context) (*upstream, *failures.Failure) {
 		limit = 0 // the program's own bound applies
 	}
 	body, added := p.parsed.Body(limit)
+	begun := p.gateway.o.Now()
 	u := p.send(body)
 	defer u.close()
 	if u.err != nil {
+		p.noteStall(begun)
 		return u, p.bookFailure(call, u, f)
 	}
-	a := &answer{paidCall: p, from: u, call: call, countedTokens: p.limited, forecast: f, strip: added}
+	a := &answer{paidCall: p, from: u, call: call, countedTokens: p.limited, progressAt: begun, forecast: f, strip: added}
 	a.forward()
 	return nil, nil
 }
