@@ -120,6 +120,10 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 	if err != nil {
 		return c.explainAnswer(ctx, p, err)
 	}
+	if c.action.OfPhase() && c.request == "" && h.Again() {
+		return usagef("phase %s was done again since its first request; name the request at which you have looked: %s", h.Phase,
+			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
+	}
 	answer := c.answerTo(h)
 	if c.action == session.AnswerSupply {
 		if answer.Files, answer.Whole, err = c.storeSupplied(ctx, p, sessionID, h, path); err != nil {

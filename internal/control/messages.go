@@ -29,6 +29,8 @@ type message struct {
 	// id makes the update idempotent; empty: each one is new.
 	id       string
 	argument any
+	// before is called before the message is sent as a signal; done: it is not needed any more. May be nil.
+	before func() (done bool, err error)
 }
 
 // running returns Temporal's description of a session that has not ended. Otherwise the
@@ -64,6 +66,11 @@ func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, 
 		return false, ctx.Err()
 	case !unanswered(bounded, err):
 		return false, refusal(sessionID, err)
+	}
+	if m.before != nil {
+		if done, err := m.before(); done || err != nil {
+			return false, err
+		}
 	}
 	return false, conn.SignalWorkflow(ctx, sessionID, "", m.update, m.argument)
 }

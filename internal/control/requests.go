@@ -9,6 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -316,7 +319,8 @@ type Answered struct {
 func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
 	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
 		var taken session.Answer
-		answered, err := send(ctx, conn, sessionID, message{update: workflows.ResolveUpdate, argument: doc.Answer}, &taken)
+		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, conn, sessionID, doc.Answer) }}
+		answered, err := send(ctx, conn, sessionID, m, &taken)
 		if err == nil && answered {
 			doc.Answer, doc.Taken = taken, true
 		}
@@ -328,8 +332,34 @@ func (r Requests) Answer(ctx context.Context, sessionID string, answer session.A
 // accepts it, or rejects it as stale, when one is available. Errors are as of Answer.
 func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
 	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
+		if again, err := isRepeated(ctx, conn, sessionID, doc.Answer); again || err != nil {
+			return err
+		}
 		return conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, doc.Answer)
 	})
+}
+
+// isRepeated looks whether another answer to the request waits for a worker already. The first one counts: the error says so.
+// again: it is the same answer of the same person. The answers of several persons to a request with a quorum all count.
+func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer) (again bool, err error) {
+	if answer.Person != "" {
+		return false, nil
+	}
+	var first *session.Answer
+	err = conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
+		var earlier session.Answer
+		if converter.GetDefaultDataConverter().FromPayloads(payloads, &earlier) == nil && earlier.Request == answer.Request {
+			first = &earlier
+		}
+	})
+	switch {
+	case err != nil || first == nil:
+		return false, err
+	case first.By == answer.By && first.Action == answer.Action:
+		return true, nil
+	}
+	return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",
+		answer.Request, sessionID, first.Action, cmp.Or(first.By, "somebody"))
 }
 
 // deliver checks an answer and its sender, and lets a function deliver it to a running session.

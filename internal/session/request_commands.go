@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -39,6 +40,13 @@ func (h Request) LastingCommands(sessionID string) []Command {
 	return h.commands(sessionID, " --request "+h.ID, true)
 }
 
+// Again reports whether the request is about work that was done again after an earlier request: a command without the
+// request's id means the first one, at which its reader looked.
+func (h Request) Again() bool {
+	n := h.ID[strings.LastIndexByte(h.ID, '.')+1:]
+	return h.Kind == ForApproval && n != "1" && n != ""
+}
+
 // commands has all commands; several: the session waits for several budgets, or may wait for
 // several.
 func (h Request) commands(sessionID, selector string, several bool) []Command {
@@ -46,13 +54,17 @@ func (h Request) commands(sessionID, selector string, several bool) []Command {
 	if h.Raise != nil {
 		all = append(all, Command{h.Raise.Command(sessionID, several), "continues where it stopped"})
 	}
+	id := ""
+	if h.Again() || strings.Contains(selector, "--request") {
+		id = " --request " + h.ID
+	}
 	for _, c := range h.Choices() {
 		switch {
 		case c.Action == AnswerApprove:
-			all = append(all, Command{fmt.Sprintf("approve %s %s", sessionID, h.Phase), c.Effect})
+			all = append(all, Command{fmt.Sprintf("approve %s %s%s", sessionID, h.Phase, id), c.Effect})
 			continue
 		case c.Action == AnswerReject:
-			all = append(all, Command{fmt.Sprintf("reject %s %s --note TEXT", sessionID, h.Phase), c.Effect},
+			all = append(all, Command{fmt.Sprintf("reject %s %s%s --note TEXT", sessionID, h.Phase, id), c.Effect},
 				Command{fmt.Sprintf("artifacts diff %s %s", sessionID, h.Phase), "shows its changes"})
 			continue
 		case c.NeedsFiles:
