@@ -82,6 +82,9 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		}
 		return nil, end, err
 	}
+	if f := a.refused(end.outcome); f != nil {
+		return nil, end, f
+	}
 	collected, err := a.checks.collect(ctx, collect)
 	if err != nil {
 		return nil, end, err
@@ -94,8 +97,6 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		if f := mayNotSendBack(a.session.team, a.in); f != nil {
 			return nil, end, f
 		}
-	} else if len(end.outcome.Kept) > 0 && a.merge.Sides == "" {
-		return nil, end, failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; leave it out")
 	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
 		return nil, end, a.exec.dir.blame(ctx, err)
 	}
@@ -105,6 +106,18 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
 	}, end, nil
+}
+
+// refused returns why an outcome cannot be part of the session: its decisions no longer fit into the session's status,
+// or it settles a conflict that the round does not have. nil: it can.
+func (a *attempt) refused(o session.Outcome) *failures.Failure {
+	if err := session.CheckDecisionsOfSession(a.session.checkpoint.Decisions, o.Decisions); err != nil {
+		return &failures.Failure{Category: failures.InvalidOutput, Message: err.Error(), Final: true}
+	}
+	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
+		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; leave it out")
+	}
+	return nil
 }
 
 // readConflicts reads the report of the merge that the round has to settle, if there is one.

@@ -44,9 +44,9 @@ func (w *world) asNobody() {
 	w.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// TestAHostileTreeFailsItsAttempt has agents leave trees that their worker, which is not
+// TestAHostileTreeEndsItsAttempt has agents leave trees that their worker, which is not
 // root, cannot read or clear, with and without rooms: their sessions end, and wait for no store.
-func TestAHostileTreeFailsItsAttempt(t *testing.T) {
+func TestAHostileTreeEndsItsAttempt(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{agent.IsolationNone, agent.IsolationRequired} {
 		t.Run(isolation, func(t *testing.T) {
@@ -72,10 +72,10 @@ func hostileTrees(t *testing.T, isolation string) {
 		"all":         {does: "chmod 000 . .. ../.. ../../..", want: session.Completed},
 		"directory":   {does: "mkdir -p d/e && echo x > d/e/f && chmod 000 d/e d", want: session.Completed},
 		"ignore file": {does: "echo x > .gitignore && chmod 000 .gitignore", want: session.Completed},
-		"pipe":        {does: "mkfifo p", want: session.Failed, why: "named pipe"},
+		"pipe":        {does: "mkfifo p", want: session.Completed, why: "named pipe"},
 		"loop":        {does: "ln -s loop loop", want: session.Completed},
 		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: session.Failed, why: "working directory was removed or replaced"},
-		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: session.Failed, why: "path of"},
+		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: session.Completed, why: "left out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,6 +93,9 @@ func hostileTrees(t *testing.T, isolation string) {
 			w.must("run", teamFile, "spoil it", "--session", sessionID)
 			s := w.ends(sessionID)
 			require.Equal(t, c.want, s.Status, "%+v", s)
+			if c.want == session.Completed && c.why != "" {
+				require.Contains(t, s.Phases[0].Assignments[0].Summary, c.why)
+			}
 			if c.want == session.Failed {
 				failed := s.Phases[0].Assignments[0].Failures
 				require.Len(t, failed, 2, "%+v", s)
