@@ -68,13 +68,9 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	a.spender.begin(a.log.attemptKey(), start.earlier)
 	contract := contractOf(a.session.team, a.in)
 	collect := a.collection(dir)
-	persona := a.session.team.Personas[a.in.Persona]
-	end.outcome, err = a.work(ctx, session.Job{
-		Brief: brief, Input: a.in.Input, Agent: a.log.agent, Team: a.checks.domain(), WorkDir: dir, Begun: start.begun,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
-		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Waits: a.exec.waits, Continues: start.continues,
-		Breaker: a.breaker.forCalls(ctx),
-	})
+	job := a.job(dir, start)
+	job.Brief, job.Deliver, job.Try, job.Breaker = brief, contract, a.try(dir, collect), a.breaker.forCalls(ctx)
+	end.outcome, err = a.work(ctx, job)
 	if err != nil {
 		err = a.exec.dir.blame(ctx, err)
 		if !a.exec.dir.isCleared() {
@@ -106,6 +102,16 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
 	}, end, nil
+}
+
+// job describes the attempt to the agent.
+func (a *attempt) job(dir session.WorkDir, s start) session.Job {
+	persona := a.session.team.Personas[a.in.Persona]
+	return session.Job{
+		Input: a.in.Input, Agent: a.log.agent, Team: a.checks.domain(), WorkDir: dir, Begun: s.begun,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
+		Calls: a.spender, Waits: a.exec.waits, Continues: s.continues,
+	}
 }
 
 // refused returns why an outcome cannot be part of the session: its decisions no longer fit into the session's status,
