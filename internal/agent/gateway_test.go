@@ -28,7 +28,7 @@ import (
 // askArgument makes the test binary an agent that sends prompts, its arguments up to a flag, to the
 // provider of its environment. It prints its environment and the answers, and a prompt that is JSON.
 // The prompt "stay" has it stay, whatever the provider answers,
-// "claim" report that it has used five tokens, and "tell" say its token.
+// "claim" report that it has used ten tokens and five, and "tell" say its token.
 const askArgument = "__test-ask"
 
 func ask(prompts []string) (exit int) {
@@ -45,7 +45,7 @@ func ask(prompts []string) (exit int) {
 		case "stay":
 			time.Sleep(time.Hour)
 		case "claim":
-			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"usage":{"output_tokens":5}}`), 0o600)
+			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"usage":{"input_tokens":10,"output_tokens":5}}`), 0o600)
 			continue
 		case "tell":
 			_ = os.WriteFile(os.Getenv(resultVariable), []byte(`{"summary":"the token is `+os.Getenv("ANTHROPIC_API_KEY")+`"}`), 0o600)
@@ -332,7 +332,7 @@ func TestTheGatewayEndsAnAttempt(t *testing.T) {
 // TestAProgramThatCountsOtherwise is reported, and not believed.
 func TestAProgramThatCountsOtherwise(t *testing.T) {
 	t.Parallel()
-	for said, used := range map[int]cost.Usage{0: {OutputTokens: 5}, 1: {InputTokens: 10, OutputTokens: 5}} {
+	for said, used := range map[int]cost.Usage{0: {InputTokens: 10, OutputTokens: 5}, 1: {InputTokens: 20, OutputTokens: 5}} {
 		b := newBench(t)
 		s, _ := b.asker(func(providertest.Request) providertest.Reply { return providertest.Reply{Text: "yes", Usage: used} }, nil, "one", "claim")
 		differing := 0

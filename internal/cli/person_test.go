@@ -83,7 +83,8 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 		Taken  bool
 		Answer session.Answer
 	}
-	d.json(&answered, "approve", "s", "--note", "Agreed.", "--by", "ann")
+	require.Equal(t, 2, d.run("approve", "s", "--note", "Agreed.", "--by", "ann").code, "the work was done again since the first request")
+	d.json(&answered, "approve", "s", "--request", second.ID, "--note", "Agreed.", "--by", "ann")
 	require.True(t, answered.Taken)
 	require.Equal(t, session.AnswerApprove, answered.Answer.Action)
 	require.Equal(t, "ann", answered.Answer.By)
