@@ -121,7 +121,7 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return c.explainAnswer(ctx, p, err)
 	}
 	if c.action.OfPhase() && c.request == "" && h.Again() {
-		return usagef("phase %s was done again since its first request; name the request at which you have looked: %s", h.Phase,
+		return usagef("there may have been an earlier request about phase %s; look at its present work, and name the request: %s", h.Phase,
 			c.commandLine(fmt.Sprintf("%s %s %s --request %s", c.action, sessionID, h.Phase, h.ID)))
 	}
 	answer := c.answerTo(h)

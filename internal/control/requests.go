@@ -340,7 +340,8 @@ func (r Requests) Leave(ctx context.Context, sessionID string, answer session.An
 }
 
 // isRepeated looks whether another answer to the request waits for a worker already. The first one counts: the error says so.
-// again: it is the same answer of the same person. The answers of several persons to a request with a quorum all count.
+// again: it is the same answer of the same person, with the same note and files. The answers of several persons to a request
+// with a quorum all count.
 func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer) (again bool, err error) {
 	if answer.Person != "" {
 		return false, nil
@@ -355,7 +356,7 @@ func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID st
 	switch {
 	case err != nil || first == nil:
 		return false, err
-	case first.By == answer.By && first.Action == answer.Action:
+	case *first == answer:
 		return true, nil
 	}
 	return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",

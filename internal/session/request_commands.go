@@ -40,11 +40,19 @@ func (h Request) LastingCommands(sessionID string) []Command {
 	return h.commands(sessionID, " --request "+h.ID, true)
 }
 
-// Again reports whether the request is about work that was done again after an earlier request: a command without the
-// request's id means the first one, at which its reader looked.
+// Again reports whether there may have been an earlier request about the phase, because its work was done again or the
+// session was continued: a command without the request's id means the first one, at which its reader looked.
 func (h Request) Again() bool {
 	n := h.ID[strings.LastIndexByte(h.ID, '.')+1:]
 	return h.Kind == ForApproval && n != "1" && n != ""
+}
+
+// PhaseSelector is what `approve` and `reject` need after the phase, so that they answer this request and no later one.
+func (h Request) PhaseSelector() string {
+	if h.Again() {
+		return " --request " + h.ID
+	}
+	return ""
 }
 
 // commands has all commands; several: the session waits for several budgets, or may wait for
@@ -54,8 +62,8 @@ func (h Request) commands(sessionID, selector string, several bool) []Command {
 	if h.Raise != nil {
 		all = append(all, Command{h.Raise.Command(sessionID, several), "continues where it stopped"})
 	}
-	id := ""
-	if h.Again() || strings.Contains(selector, "--request") {
+	id := h.PhaseSelector()
+	if strings.Contains(selector, "--request") {
 		id = " --request " + h.ID
 	}
 	for _, c := range h.Choices() {
