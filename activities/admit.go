@@ -38,7 +38,7 @@ type Admissions struct {
 // agent and check is offered, it decides which of the session's earlier work is
 // reused, fences executors of earlier incarnations, and writes the incarnation's
 // first checkpoint and its status. Otherwise it returns the faults and writes
-// nothing.
+// nothing. An admission that is too large for a payload is returned as a [LargeValue].
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
 	if in.Store != a.Sessions.ID() {
 		return Admission{Problems: []string{fmt.Sprintf(
@@ -84,7 +84,8 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
 	a.observe(r.status)
 	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "incarnation", out.Incarnation, "phases", len(out.Todo))
-	return out, nil
+	out, err = a.fitting(ctx, out)
+	return out, storeError(err)
 }
 
 // proceed begins an incarnation of a session that continues as new. It decides nothing again,

@@ -47,7 +47,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		return Advanced{}, b.failed(ctx, err)
 	}
 	failpoint.Here("advance after its checkpoint")
-	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
+	out := Advanced{Head: head, Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
 	for _, phase := range in.Ready {
 		input := session.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
@@ -56,13 +56,13 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 			}
 		}
 		if len(input.Conflicts) > 0 {
-			out.Conflicts[phase], out.Merged[phase] = input.Conflicts, input.Manifest
+			out.Conflicts[phase], out.Merged[phase] = fewConflicts(input.Conflicts), input.Manifest
 			continue
 		}
 		out.Inputs[phase] = input.Manifest
 	}
 	if in.Last && len(conflicts) > 0 {
-		out.Conflicts[in.Phase] = conflicts
+		out.Conflicts[in.Phase] = fewConflicts(conflicts)
 	}
 	if in.Park {
 		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
@@ -84,6 +84,10 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	}
 	return out, nil
 }
+
+// fewConflicts returns as many conflicts as a request names: there may be one for each file of a tree, and a result
+// is part of a history.
+func fewConflicts(all []session.Conflict) []session.Conflict { return all[:min(len(all), maxListed)] }
 
 // filesLeftBy lists the files of a phase's work.
 func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {

@@ -40,6 +40,10 @@ const (
 	NotifyName Name = "notify"
 	// AwaitBudgetName waits for a budget that is spent; see [BudgetWaits.Await].
 	AwaitBudgetName Name = "await-budget"
+	// StoreValueName stores what is too large for a payload; see [Boundaries.StoreValue].
+	StoreValueName Name = "store-value"
+	// ReadValueName reads a part of it; see [Boundaries.ReadValue].
+	ReadValueName Name = "read-value"
 )
 
 // AdmitInput is the input of AdmitName.
@@ -94,8 +98,7 @@ type Admission struct {
 	// Partial is the reused work in phases that have yet to run.
 	Partial []RestoredWork `json:"partial,omitempty"`
 	// Phases has the status of each phase, unless none has begun.
-	Phases    []session.PhaseStatus `json:"phases,omitempty"`
-	Decisions map[string]string     `json:"decisions,omitempty"`
+	Phases []session.PhaseStatus `json:"phases,omitempty"`
 	// Plan and Origin are those of [session.Status].
 	Plan   []session.PlanEntry `json:"plan,omitempty"`
 	Origin *session.Origin     `json:"origin,omitempty"`
@@ -122,6 +125,8 @@ type Admission struct {
 	Webhook bool `json:"webhook,omitempty"`
 	// SearchAttributes reports whether the namespace has Maestro's search attributes.
 	SearchAttributes bool `json:"search_attributes"`
+	// Large has the admission if it is too large for a payload. Everything else is then empty.
+	Large *LargeValue `json:"large,omitempty"`
 }
 
 // RestoredWork is an assignment's finished work and its output tree.
@@ -323,8 +328,6 @@ type Advanced struct {
 	// of these, with the later version of each conflict.
 	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
-	// Decisions are all decisions so far, merged.
-	Decisions map[string]string `json:"decisions,omitempty"`
 	// Unreported are the reports of the input that could not be delivered.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Left is a short list of the phase's files, if the session parks after it.
@@ -361,8 +364,7 @@ type ReworkInput struct {
 type Reworked struct {
 	Head spec.Digest `json:"head"`
 	// Input is the input manifest of the phase.
-	Input     spec.Digest       `json:"input"`
-	Decisions map[string]string `json:"decisions,omitempty"`
+	Input spec.Digest `json:"input"`
 }
 
 // RaiseInput is the input of RaiseName: it adds to a budget of the session.

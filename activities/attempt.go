@@ -114,12 +114,9 @@ func (a *attempt) job(dir session.WorkDir, s start) session.Job {
 	}
 }
 
-// refused returns why an outcome cannot be part of the session: its decisions no longer fit into the session's status,
-// or it settles a conflict that the round does not have. nil: it can.
+// refused returns why an outcome cannot be part of the session: it settles a conflict that the round does not have.
+// nil: it can.
 func (a *attempt) refused(o session.Outcome) *failures.Failure {
-	if err := session.CheckDecisionsOfSession(a.session.checkpoint.Decisions, o.Decisions); err != nil {
-		return &failures.Failure{Category: failures.InvalidOutput, Message: err.Error(), Final: true}
-	}
 	if len(o.SendsBack) == 0 && len(o.Kept) > 0 && a.merge.Sides == "" {
 		return failures.Failf(failures.InvalidOutput, "the result has kept, but this round has no merge conflict to settle; leave it out")
 	}

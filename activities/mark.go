@@ -76,7 +76,7 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 	if err := b.write(ctx, in.Boundary); err != nil {
 		return Reworked{}, b.failed(ctx, err)
 	}
-	return Reworked{Head: head, Input: input, Decisions: c.Decisions}, nil
+	return Reworked{Head: head, Input: input}, nil
 }
 
 // undone returns the checkpoint after work was sent back, and the input of the phase.

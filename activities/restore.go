@@ -423,10 +423,6 @@ func (r *restoration) checkpoint() (session.Checkpoint, error) {
 	return c, err
 }
 
-// carriedFailures bounds the failed attempts of earlier incarnations that an
-// assignment's status carries through a history. Its record has all.
-const carriedFailures = 5
-
 // admission returns the result for the workflow.
 func (r *restoration) admission() Admission {
 	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Alerts: r.status.Alerts, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
@@ -437,11 +433,11 @@ func (r *restoration) admission() Admission {
 	for _, rework := range r.base.Reworks {
 		out.Reworks = append(out.Reworks, rework.Outline())
 	}
-	out.Decisions, out.Dropped = r.status.Decisions, r.dropped
+	out.Dropped = r.dropped
 	for _, p := range r.status.Phases {
 		p.Assignments = slices.Clone(p.Assignments)
 		for i, a := range p.Assignments {
-			p.Assignments[i].Failures = a.Failures[max(0, len(a.Failures)-carriedFailures):]
+			p.Assignments[i].Failures = session.LastFailures(a.Failures)
 		}
 		out.Phases = append(out.Phases, p)
 	}

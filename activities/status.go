@@ -19,7 +19,11 @@ func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before sess
 		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {
 			return
 		}
+		decisions := e.Decisions
 		e.Status, e.BoundaryAt = b.Status.WithoutCosts(), b.At
+		if e.Decisions == nil { // only the steps that change them have them
+			e.Decisions = decisions
+		}
 		e.RunID, e.OriginalRun, e.FirstRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.FirstRun, b.Course
 	})
 	return before, err

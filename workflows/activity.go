@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -40,6 +41,8 @@ var (
 	awaitBreaker   = newStub(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
 	awaitBudget    = newStubNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
 	reportBreakers = newStub(activities.ReportBreakerName, (*activities.Reports).Report)
+	storeValue     = newStub(activities.StoreValueName, (*activities.Boundaries).StoreValue)
+	readValue      = newStub(activities.ReadValueName, (*activities.Boundaries).ReadValue)
 )
 
 // stub executes one activity, with typed input and result.
@@ -78,17 +81,28 @@ func (s stub[In, Out]) local(ctx workflow.Context, in In) (out Out, err error) {
 
 // atBoundary executes a step between phases: as a local activity, which costs one
 // event. If the store cannot be used, it executes it as a regular activity, whose
-// retries cost no further events.
+// retries cost no further events; an input that no payload can have is tried again
+// as a local activity.
 func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
-	out, err := s.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+	local := workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localLimit,
 		Summary:                string(s.name),
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: time.Second},
-	}), in)
-	// A worker that stops cancels its local activities, too: only the session's own
-	// cancellation ends a boundary.
-	if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
-		return out, err
+	})
+	for {
+		out, err := s.local(local, in)
+		// A worker that stops cancels its local activities, too: only the session's own
+		// cancellation ends a boundary.
+		if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
+			return out, err
+		}
+		data, unencoded := json.Marshal(in)
+		if unencoded != nil || !activities.IsLarge(len(data)) {
+			break
+		}
+		if err := pause(ctx, boundaryLimit, string(s.name)+", waiting for the store"); err != nil {
+			return out, err
+		}
 	}
 	patient := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: boundaryLimit,

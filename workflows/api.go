@@ -15,7 +15,7 @@ import (
 // session's id.
 const TeamSessionName = "team-session"
 
-// StatusQuery is the query that returns a [session.Status].
+// StatusQuery is the query that returns a [session.Status], without the decisions, which the checkpoint has.
 const StatusQuery = "status"
 
 // The search attributes of a session.
@@ -123,9 +123,8 @@ type Raise struct {
 // SessionResult is the result of a completed session.
 type SessionResult struct {
 	// Checkpoint is the last one.
-	Checkpoint spec.Digest       `json:"checkpoint"`
-	Decisions  map[string]string `json:"decisions"`
-	Usage      cost.Usage        `json:"usage"`
+	Checkpoint spec.Digest `json:"checkpoint"`
+	Usage      cost.Usage  `json:"usage"`
 }
 
 // Memo keys. A session's memo is small: what a listing needs.

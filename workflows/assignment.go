@@ -149,7 +149,7 @@ func (a *assignment) begin() {
 func (a *assignment) add(r session.RoundResult) {
 	a.Attempts += r.Attempts
 	a.LostWorkers += r.Lost
-	a.Failures = append(a.Failures, r.Failures...)
+	a.Failures = session.LastFailures(append(a.Failures, r.Failures...))
 	a.setUsage(r.RoundReport)
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
 	a.Status, a.Summary, a.Output, a.Agent = session.Completed, r.Summary, r.Output, a.Substitute
@@ -197,7 +197,7 @@ func (a *assignment) again(note string) {
 func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.LostWorkers += report.Lost
-	a.Failures = append(a.Failures, report.Attempts...)
+	a.Failures = session.LastFailures(append(a.Failures, report.Attempts...))
 	a.setUsage(report.RoundReport)
 }
 

@@ -31,11 +31,6 @@ func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
 	}
 }
 
-// add takes over a checkpoint that was added to the chain, with its decisions.
-func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
-	c.status.Checkpoint, c.status.Decisions = head, decisions
-}
-
 // ended reports whether the stored status is final.
 func (c *checkpoints) ended() bool { return c.complete || c.closed }
 

@@ -14,6 +14,8 @@ import (
 // Continued is the state with which a session continues as new, besides the store's data:
 // phases, assignments and requests.
 type Continued struct {
+	// Large has the state if it is too large for a payload. Everything else is then empty.
+	Large *activities.LargeValue `json:"large,omitempty"`
 	// Run is the run id in the keys of the rounds of all these runs.
 	Run    string         `json:"run"`
 	Team   spec.Team      `json:"team"`
@@ -104,6 +106,14 @@ func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
 	}
 	in := s.in
 	in.Version, in.Incarnation, in.Base, in.Continued = LogicVersion, s.status.Incarnation+1, s.status.Checkpoint, s.continued(workflow.GetInfo(ctx).WorkflowExecution.RunID)
+	large, err := outsource(patient, in.Continued)
+	switch {
+	case err != nil:
+		s.ending.fault = err
+		return nil
+	case large != nil:
+		in.Continued = &Continued{Large: large}
+	}
 	return &in
 }
 

@@ -66,6 +66,9 @@ func (e *ending) answer() *session.Answer {
 	return e.request.answer
 }
 
+// maxReported is how many open requests the error of a workflow has. The session's status has all.
+const maxReported = 50
+
 // outcome returns how a session with unfinished phases ends: its state, the reason for people,
 // and the error of its workflow. cancelled: the session was cancelled.
 func (e *ending) outcome(cancelled bool, help []session.Request) (session.State, string, error) {
@@ -79,7 +82,7 @@ func (e *ending) outcome(cancelled bool, help []session.Request) (session.State,
 			reason += " (" + e.why + ")"
 		}
 		return session.Failed, reason, temporal.NewApplicationErrorWithOptions(reason, session.HelpNeeded,
-			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{help}})
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{help[:min(len(help), maxReported)]}})
 	default:
 		err := e.faultOrUnknown()
 		return session.Failed, err.Error(), err

@@ -158,7 +158,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	}
 	ps.checkpoints.complete = in.Complete && len(out.Conflicts[p.Name]) == 0
 	ps.reports.sent(len(in.Unreported), out.Unreported)
-	ps.checkpoints.add(out.Head, out.Decisions)
+	ps.status.Checkpoint = out.Head
 	ps.publisher.setPhase(p.Name, ps.publisher.phase(p.Name).Done(session.Completed))
 	p.todo, p.rework, p.work = false, nil, nil
 	if in.Park {

@@ -115,7 +115,7 @@ func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, 
 	if err != nil {
 		return err
 	}
-	rw.checkpoints.add(out.Head, out.Decisions)
+	rw.status.Checkpoint = out.Head
 	if from := rw.schedule.byName[rework.From.Phase]; from != nil { // nil: a person sends it back
 		from.sentBack++
 	}

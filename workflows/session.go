@@ -21,12 +21,19 @@ import (
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	ctx = withVersion(ctx, in.Version)
 	s := newSession(ctx, in)
-	if in.Continued != nil {
+	if in.Continued != nil && in.Continued.Large == nil {
 		s.takeOver(ctx, in.Continued)
 	}
 	// Before any wait, so that early updates get a clear error.
 	if err := s.register(ctx); err != nil {
 		return SessionResult{}, err
+	}
+	if in.Continued != nil && in.Continued.Large != nil {
+		before, err := load[Continued](ctx, *in.Continued.Large)
+		if err != nil {
+			return SessionResult{}, err
+		}
+		s.takeOver(ctx, &before)
 	}
 	switch err := s.admit(ctx); {
 	case err == nil:
@@ -109,7 +116,7 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 func (s *teamSession) register(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
 		func() (session.Status, error) { return s.status, nil },
-		workflow.QueryHandlerOptions{Description: "The session's phases, assignments, decisions and usage, as of the last finished step."},
+		workflow.QueryHandlerOptions{Description: "The session's phases, assignments and usage, as of the last finished step."},
 	); err != nil {
 		return err
 	}
@@ -135,6 +142,9 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, StartedBy: s.in.StartedBy, StartedByID: s.in.StartedByID, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
 		Continues: s.in.Continued != nil, Status: s.status.Clone(),
 	})
+	if err == nil && a.Large != nil {
+		a, err = load[activities.Admission](ctx, *a.Large)
+	}
 	if err != nil {
 		return err
 	}
@@ -152,12 +162,13 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
 	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
+	s.status.Decisions = nil // the store has them: they may become large
 	started := info.WorkflowStartTime.UTC()
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
 	s.status.StartedBy, s.status.StartedByID, s.status.Alerts = s.in.StartedBy, s.in.StartedByID, a.Alerts
 	s.status.Incarnation, s.status.Origin, s.status.Plan, s.status.Labels = a.Incarnation, a.Origin, a.Plan, s.in.Labels
 	if len(a.Phases) > 0 {
-		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped
+		s.status.Phases, s.status.Dropped = a.Phases, a.Dropped
 		s.status.Usage = s.status.Sum()
 	}
 	s.schedule.load(a)
@@ -228,5 +239,5 @@ func (s *teamSession) complete(ctx workflow.Context) (SessionResult, error) {
 	s.publisher.saveMemo(ctx)
 	s.publisher.show(ctx)
 	s.notifier.notifyEnd(ctx, session.SessionCompleted, nil)
-	return SessionResult{Checkpoint: s.status.Checkpoint, Decisions: s.status.Decisions, Usage: s.status.Usage}, nil
+	return SessionResult{Checkpoint: s.status.Checkpoint, Usage: s.status.Usage}, nil
 }

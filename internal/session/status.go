@@ -163,7 +163,7 @@ type AssignmentSummary struct {
 	// LostWorkers counts the workers that died during the assignment.
 	LostWorkers int        `json:"lost_workers"`
 	Usage       cost.Usage `json:"usage,omitzero"`
-	// Failures has one entry per failed attempt, oldest first.
+	// Failures has one entry per failed attempt, oldest first: the last [MaxFailures].
 	Failures []AttemptFailure `json:"failures"`
 	// Summary is the agent's own, after the assignment is done.
 	Summary string `json:"summary,omitempty"`
@@ -177,6 +177,12 @@ type AttemptFailure struct {
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
 }
+
+// MaxFailures is how many failed attempts of an assignment travel through a session's history. Its record has all.
+const MaxFailures = 20
+
+// LastFailures is the last [MaxFailures] failed attempts.
+func LastFailures(all []AttemptFailure) []AttemptFailure { return all[max(0, len(all)-MaxFailures):] }
 
 // Assignment returns the assignment's status, for changing; nil if the session has no such
 // assignment.

@@ -228,12 +228,9 @@ const (
 	MaxSummary        = 500
 	MaxDecisionValue  = 1024
 	MaxDecisionsTotal = 8 * 1024
-	// MaxDecisionsOfSession is how large all decisions of a session may be when an assignment adds to them. They are
-	// in the session's status, which has to fit into a payload of Temporal, of 2 MB, with what a whole phase adds.
-	MaxDecisionsOfSession = 512 * 1024
-	MaxMessage            = 300
-	MaxOutput             = 4 * 1024
-	MaxDiff               = 16 * 1024
+	MaxMessage        = 300
+	MaxOutput         = 4 * 1024
+	MaxDiff           = 16 * 1024
 )
 
 // CheckDecisions rejects decisions whose names or sizes exceed a session's limits.
@@ -258,20 +255,6 @@ func CheckDecisions(decisions map[string]string) error {
 		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total, MaxDecisionsTotal)
 	}
 	return nil
-}
-
-// CheckDecisionsOfSession rejects decisions that are added to those that a session has already, if all are too large.
-func CheckDecisionsOfSession(before, added map[string]string) error {
-	total := 0
-	for _, decisions := range []map[string]string{before, added} {
-		for name, value := range decisions {
-			total += len(name) + len(value)
-		}
-	}
-	if len(added) == 0 || total <= MaxDecisionsOfSession {
-		return nil
-	}
-	return fmt.Errorf("all decisions of the session have %d bytes together with these; at most %d are allowed: record fewer, and put longer texts into files", total, MaxDecisionsOfSession)
 }
 
 // CheckReasons rejects reasons for sending work back that are empty, or that exceed a session's

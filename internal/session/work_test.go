@@ -70,11 +70,3 @@ func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {
 	require.Equal(t, []int{1, 1, 2, 2, 3}, r.Passes())
 	require.Empty(t, Record{}.Passes())
 }
-
-func TestDecisionsOfASession(t *testing.T) {
-	t.Parallel()
-	before := map[string]string{"a": strings.Repeat("x", MaxDecisionsOfSession-10)}
-	require.NoError(t, CheckDecisionsOfSession(before, map[string]string{"b": "12345678"}))
-	require.NoError(t, CheckDecisionsOfSession(map[string]string{"a": strings.Repeat("x", 2*MaxDecisionsOfSession)}, nil), "who adds nothing is not to blame")
-	require.ErrorContains(t, CheckDecisionsOfSession(before, map[string]string{"b": "123456789"}), "at most 524288 are allowed")
-}

@@ -15,7 +15,8 @@ import (
 func storeWait(f facts) string {
 	for _, p := range f.description.GetPendingActivities() {
 		switch activities.Name(p.GetActivityType().GetName()) {
-		case activities.AdmitName, activities.AdvanceName, activities.MarkName, activities.ReworkName, activities.RaiseName, activities.CloseName:
+		case activities.AdmitName, activities.AdvanceName, activities.MarkName, activities.ReworkName, activities.RaiseName, activities.CloseName,
+			activities.StoreValueName, activities.ReadValueName:
 			if failure := p.GetLastFailure(); failure != nil {
 				return activities.StoreWaitProgress + textfmt.FirstLine(failure.GetMessage())
 			}
@@ -29,11 +30,15 @@ func storeWait(f facts) string {
 	return ""
 }
 
-// StoreWait describes why the session waits for the store; empty: it does not.
-func (w *Watcher) StoreWait(ctx context.Context) (string, error) {
+// Hindrances describes why the session waits for the store, and why it makes no progress although it has workers; empty:
+// it does not wait, and makes progress.
+func (w *Watcher) Hindrances(ctx context.Context) (store, stuck string, err error) {
 	d, err := w.description(ctx)
+	if err != nil {
+		return "", "", err
+	}
 	f := facts{description: d}
-	return cmp.Or(storeWait(f), roundStoreWait(f)), err
+	return cmp.Or(storeWait(f), roundStoreWait(f)), w.stuck(ctx, d), nil
 }
 
 // roundStoreWait describes what a round at work waits for at the store; empty where none does.

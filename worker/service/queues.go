@@ -101,6 +101,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	register(q, activities.ReworkName, boundaries.Rework)
 	register(q, activities.RaiseName, boundaries.Raise)
 	register(q, activities.CloseName, boundaries.Close)
+	register(q, activities.StoreValueName, boundaries.StoreValue)
+	register(q, activities.ReadValueName, boundaries.ReadValue)
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, withNewest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
 	register(q, activities.AwaitBreakerName, waits.Await)

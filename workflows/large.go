@@ -1,0 +1,32 @@
+package workflows
+
+import (
+	"encoding/json"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+)
+
+// outsource stores a value if it is too large for a payload; nil: it is not.
+func outsource(ctx workflow.Context, value any) (*activities.LargeValue, error) {
+	data, err := json.Marshal(value)
+	if err != nil || !activities.IsLarge(len(data)) {
+		return nil, err
+	}
+	large, err := storeValue.atBoundary(ctx, activities.StoreValueInput{JSON: data})
+	return &large, err
+}
+
+// load reads a stored value in parts that fit into payloads.
+func load[T any](ctx workflow.Context, large activities.LargeValue) (value T, err error) {
+	var data []byte
+	for len(data) < large.Size {
+		part, err := readValue.atBoundary(ctx, activities.ReadValueInput{LargeValue: large, Offset: len(data)})
+		if err != nil {
+			return value, err
+		}
+		data = append(data, part...)
+	}
+	return value, json.Unmarshal(data, &value)
+}
