@@ -164,12 +164,43 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 			found = append(found, w)
 		}
 	}
+	stuck, err := r.stuck(ctx, may)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, stuck...)
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
 		if waits && may(l.Team) && !r.keeps(l) {
 			found = append(found, waiting{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
+		}
+	}
+	return found, nil
+}
+
+// stuckSessions is how many sessions that make no progress an inbox has.
+const stuckSessions = 20
+
+// stuck lists the sessions that make no progress although they have workers: see [sessionstatus.Watcher.Stuck].
+func (r Requests) stuck(ctx context.Context, may func(team string) bool) ([]waiting, error) {
+	conn := r.conn()
+	if conn == nil {
+		return nil, nil
+	}
+	marked, err := visible(ctx, conn, stuckSessions, sessionstatus.StuckQuery)
+	if err != nil { // servers before 1.30
+		return nil, ctx.Err()
+	}
+	var found []waiting
+	for _, l := range marked[:min(len(marked), stuckSessions)] {
+		w, err := r.watcher(l.Session)
+		if err != nil || !may(l.Team) {
+			continue
+		}
+		if why, err := w.Stuck(ctx); err == nil && why != "" {
+			found = append(found, waiting{Status: session.Status{Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why}, Store: l.Store})
 		}
 	}
 	return found, nil

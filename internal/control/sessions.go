@@ -28,7 +28,8 @@ type Cancellation struct {
 	Requested bool `json:"requested"`
 }
 
-// Cancel ends a session: its agents are stopped, and finished work is kept.
+// Cancel ends a session: its agents are stopped, and finished work is kept. A session whose workflow task keeps failing
+// cannot act on that: it is terminated.
 func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellation, err error) {
 	w, err := s.watcher(sessionID)
 	if err != nil {
@@ -40,6 +41,9 @@ func (s Sessions) Cancel(ctx context.Context, sessionID string) (doc Cancellatio
 			return err
 		}
 		doc = Cancellation{sessionID, info.GetExecution().GetRunId(), true}
+		if stuck, err := w.Stuck(ctx); err == nil && stuck != "" {
+			return w.Conn.TerminateWorkflow(ctx, sessionID, "", "cancelled; "+stuck)
+		}
 		return w.Conn.CancelWorkflow(ctx, sessionID, "") // an empty run id: it may have continued as new since
 	})
 	return doc, err

@@ -79,7 +79,7 @@ func (d *examination) temporal(ctx context.Context) {
 	}
 	d.bounded(ctx, "server clock", (*examination).serverClock)
 	d.bounded(ctx, "search attributes", (*examination).searchAttributes)
-	d.bounded(ctx, "store writes", func(d *examination, ctx context.Context) { d.storeWaits(ctx, d.conn) })
+	d.bounded(ctx, "store writes", func(d *examination, ctx context.Context) { d.hindrances(ctx, d.conn) })
 	d.bounded(ctx, "store pruning", func(d *examination, ctx context.Context) { d.pruning(ctx, d.conn) })
 }
 

@@ -36,6 +36,8 @@ type facts struct {
 	unreadable error
 	// wait is what the session needs the store for; empty: nothing.
 	wait string
+	// stuck is why it makes no progress; empty: it does.
+	stuck string
 	// queried is a worker's answer. It is requested only if there is no document.
 	queried *session.Status
 	// end is the end of a closed session that did not complete.
@@ -205,6 +207,10 @@ func overlay(v *Session, f facts) {
 	}
 	if len(f.idle) > 0 {
 		v.Reason = idleReason(f)
+		v.Notes = append(v.Notes, v.Reason)
+	}
+	if f.stuck != "" {
+		v.Reason = f.stuck
 		v.Notes = append(v.Notes, v.Reason)
 	}
 }

@@ -126,6 +126,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	}
 	f.wait = storeWait(f)
 	if running {
+		f.stuck = w.stuck(ctx, f.description)
 		f.idle = w.idleQueues(ctx, f)
 	} else if f.behind() || f.document == nil || !f.document.Status.Status.Closed() {
 		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)

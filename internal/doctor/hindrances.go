@@ -22,8 +22,8 @@ const (
 	sessionsAtOnce   = 16
 )
 
-// storeWaits checks whether running sessions wait for the store. Of very many, it looks at some.
-func (d *examination) storeWaits(ctx context.Context, conn *temporalutil.Connection) {
+// hindrances checks whether running sessions wait for the store or make no progress. Of very many, it looks at some.
+func (d *examination) hindrances(ctx context.Context, conn *temporalutil.Connection) {
 	const check = "store writes"
 	if d.store == nil {
 		return
@@ -35,7 +35,7 @@ func (d *examination) storeWaits(ctx context.Context, conn *temporalutil.Connect
 		d.add(check, Warning, "", "running sessions cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
-	waits := map[string]string{}
+	waits, stuck := map[string]string{}, map[string]string{}
 	looked := 0
 	var mu sync.Mutex
 	var looks errgroup.Group
@@ -43,7 +43,7 @@ func (d *examination) storeWaits(ctx context.Context, conn *temporalutil.Connect
 	for key := range open {
 		looks.Go(func() error {
 			w := &sessionstatus.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
-			wait, err := w.StoreWait(ctx)
+			wait, why, err := w.Hindrances(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			if ctx.Err() == nil {
@@ -52,12 +52,18 @@ func (d *examination) storeWaits(ctx context.Context, conn *temporalutil.Connect
 			if err == nil && wait != "" { // otherwise it may have ended since
 				waits[key.Session] = wait
 			}
+			if why != "" {
+				stuck[key.Session] = why
+			}
 			return nil
 		})
 	}
 	_ = looks.Wait() // never fails
 	for _, id := range slices.Sorted(maps.Keys(waits)) {
 		d.add(check, Warning, "see that "+d.store.Dir()+" is writable and has free space", "session %s: %s", id, waits[id])
+	}
+	for _, id := range slices.Sorted(maps.Keys(stuck)) {
+		d.add("session progress", Bad, "see the workers' logs", "session %s: %s", id, stuck[id])
 	}
 	all := textfmt.Count(len(open), "running session")
 	switch {
