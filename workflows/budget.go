@@ -1,7 +1,9 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/temporal"
@@ -26,8 +28,14 @@ type budgets struct {
 }
 
 // await makes an assignment wait until the exceeded budget is raised. If a person gives another
-// answer, the error is *answered. Work that does not need that budget continues meanwhile.
+// answer, the error is *answered. Work that does not need that budget continues meanwhile. If a request about the
+// budget is open already, the assignment waits for its end: one cause is one request.
 func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
+	for open := b.openFor(a, stop); open != nil; open = b.openFor(a, stop) {
+		if again, err := b.join(ctx, a, open); again || err != nil {
+			return err
+		}
+	}
 	r := b.requests.add(ctx, &request{Request: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
 	r.obsolete = func() bool { return b.raises > r.raises }
 	if stop.Date != "" || stop.Unsettled {
@@ -47,6 +55,47 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 		return nil
 	}
 	return &answered{*answer}
+}
+
+// openFor is the open request of other work about the same budget; nil: there is none, or the assignment has its own.
+func (b *budgets) openFor(a *assignment, stop activities.BudgetStop) *request {
+	var other *request
+	for _, r := range b.requests.open {
+		if r.stop == nil || r.closed || r.stop.Scope != stop.Scope || r.stop.Date != stop.Date {
+			continue
+		}
+		if r.Phase == a.Phase && r.Persona == a.Persona {
+			return nil
+		}
+		other = cmp.Or(other, r)
+	}
+	return other
+}
+
+// join makes an assignment wait for the end of a request about the budget that it needs, too. again: it tries again,
+// because the budget was raised, a person wants the work tried again, or nobody has to answer any more. After
+// other answers, which are about the other work only, it needs a request of its own.
+func (b *budgets) join(ctx workflow.Context, a *assignment, r *request) (again bool, err error) {
+	if err := b.requests.save(ctx, a, session.HelpIsNeeded, nil); err != nil {
+		return false, err
+	}
+	b.waiting++
+	raises := b.raises
+	ended := func() bool { return b.raises > raises || !slices.Contains(b.requests.open, r) }
+	err = workflow.Await(ctx, func() bool { return ended() || b.ending.stopping() })
+	b.waiting--
+	b.resumed++
+	switch {
+	case err != nil:
+		return false, err
+	case b.ending.stopping():
+		return false, errSessionEnds
+	}
+	again = b.raises > raises || r.answer == nil || r.answer.Action == session.AnswerRetry
+	if again {
+		err = b.requests.save(ctx, a, session.Running, nil)
+	}
+	return again, err
 }
 
 // awaitFunds starts an activity that ends when the budget that has stopped an assignment may

@@ -178,3 +178,74 @@ func TestARaiseOfASessionThatEndsIsRefused(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
 	require.Contains(t, refusal, "the session ends")
 }
+
+// TestOneSpentBudgetIsOneRequest of eight personas. What a person says of the work of one is not said of the others.
+func TestOneSpentBudgetIsOneRequest(t *testing.T) {
+	t.Parallel()
+	personas := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	for name, c := range map[string]struct {
+		during func(env *testsuite.TestWorkflowEnvironment)
+		// open are the requests after an hour; rounds is how often the agents are asked in all.
+		open   []string
+		rounds int
+	}{
+		"raised": {func(env *testsuite.TestWorkflowEnvironment) {
+			env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 50})
+		}, []string{}, 16},
+		"tried again": {func(env *testsuite.TestWorkflowEnvironment) {
+			resolve(env, session.Answer{Request: "build.a.1", Action: session.AnswerRetry, By: "ann"})
+		}, []string{}, 16},
+		"one is skipped": {func(env *testsuite.TestWorkflowEnvironment) {
+			resolve(env, session.Answer{Request: "build.a.1", Action: session.AnswerSkip, By: "ann"})
+		}, []string{"build.b.1-default-"}, 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: patient(phase("build", personas...)), webhook: true}
+			s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+				if in.After == "" {
+					return session.RoundResult{}, spent()
+				}
+				return session.RoundResult{}, nil
+			}
+			ids := func(env *testsuite.TestWorkflowEnvironment) []string {
+				open := []string{}
+				for _, r := range status(t, env).Help {
+					open = append(open, r.ID)
+				}
+				return open
+			}
+			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+				env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
+					return activities.Raised{Scope: in.Scope}, nil
+				}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+				env.RegisterDelayedCallback(func() {
+					got := status(t, env)
+					require.Equal(t, []string{"build.a.1-default-"}, ids(env))
+					require.Equal(t, session.HelpIsNeeded, got.Status)
+					for _, a := range got.Phases[0].Assignments {
+						require.Equal(t, session.HelpIsNeeded, a.Status)
+					}
+					c.during(env)
+				}, time.Minute)
+				env.RegisterDelayedCallback(func() {
+					require.Equal(t, c.open, ids(env))
+					if len(c.open) > 0 {
+						env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 50})
+					}
+				}, time.Hour)
+			})
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, session.Completed, status(t, env).Status)
+			require.Len(t, s.rounds, c.rounds)
+			asked := 0
+			for _, n := range s.told {
+				if n.Notice.Event == session.HelpAsked {
+					asked++
+				}
+			}
+			require.Equal(t, 1+len(c.open), asked)
+		})
+	}
+}

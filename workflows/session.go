@@ -28,13 +28,6 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	if err := s.register(ctx); err != nil {
 		return SessionResult{}, err
 	}
-	if in.Continued != nil && in.Continued.Large != nil {
-		before, err := load[Continued](ctx, *in.Continued.Large)
-		if err != nil {
-			return SessionResult{}, err
-		}
-		s.takeOver(ctx, &before)
-	}
 	switch err := s.admit(ctx); {
 	case err == nil:
 		return s.run(ctx)
@@ -134,6 +127,13 @@ func (s *teamSession) register(ctx workflow.Context) error {
 // admit executes the admission: whether the session may start, and which of its work is
 // reused. It takes over the first checkpoint.
 func (s *teamSession) admit(ctx workflow.Context) error {
+	if s.in.Continued != nil && s.in.Continued.Large != nil {
+		before, err := load[Continued](ctx, *s.in.Continued.Large)
+		if err != nil {
+			return err
+		}
+		s.takeOver(ctx, &before)
+	}
 	info := workflow.GetInfo(ctx)
 	a, err := admitSession.atBoundary(ctx, activities.AdmitInput{
 		At:    workflow.Now(ctx).UTC(),
