@@ -348,9 +348,9 @@ type Answered struct {
 // Answer answers an open request, and waits until the session has accepted the answer. Errors of
 // kind [Conflict] are a [*LostError], an [*EndedError], or name who has answered before.
 func (r Requests) Answer(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
-	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
+	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered, q *session.Quorum) error {
 		var taken session.Answer
-		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, conn, sessionID, doc.Answer) }}
+		m := message{update: workflows.ResolveUpdate, argument: doc.Answer, before: func() (bool, error) { return isRepeated(ctx, conn, sessionID, doc.Answer, q) }}
 		answered, err := send(ctx, conn, sessionID, m, &taken)
 		if err == nil && answered {
 			doc.Answer, doc.Taken = taken, true
@@ -362,40 +362,51 @@ func (r Requests) Answer(ctx context.Context, sessionID string, answer session.A
 // Leave sends an answer without waiting, because the session's worker does not answer. A worker
 // accepts it, or rejects it as stale, when one is available. Errors are as of Answer.
 func (r Requests) Leave(ctx context.Context, sessionID string, answer session.Answer) (Answered, error) {
-	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered) error {
-		if again, err := isRepeated(ctx, conn, sessionID, doc.Answer); again || err != nil {
+	return r.deliver(ctx, sessionID, answer, func(ctx context.Context, conn *temporalutil.Connection, doc *Answered, q *session.Quorum) error {
+		if again, err := isRepeated(ctx, conn, sessionID, doc.Answer, q); again || err != nil {
 			return err
 		}
 		return conn.SignalWorkflow(ctx, sessionID, "", workflows.ResolveUpdate, doc.Answer)
 	})
 }
 
-// isRepeated looks whether another answer to the request waits for a worker already. The first one counts: the error says so.
-// again: it is the same answer of the same person, with the same note and files. The answers of several persons to a request
-// with a quorum all count.
-func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer) (again bool, err error) {
-	if answer.Person != "" {
-		return false, nil
-	}
-	var first *session.Answer
-	err = conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
-		var earlier session.Answer
-		if converter.GetDefaultDataConverter().FromPayloads(payloads, &earlier) == nil && earlier.Request == answer.Request {
-			first = &earlier
+// isRepeated looks whether the request, with its quorum, is answered already by answers that wait for a worker. The error says
+// by whom. again: it is the same answer of the same person, with the same note and files.
+func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID string, answer session.Answer, q *session.Quorum) (again bool, err error) {
+	var unread []session.Answer
+	if err := conn.UnreadSignals(ctx, sessionID, workflows.ResolveUpdate, func(payloads *commonpb.Payloads) {
+		var a session.Answer
+		if converter.GetDefaultDataConverter().FromPayloads(payloads, &a) == nil && a.Request == answer.Request {
+			unread = append(unread, a)
 		}
-	})
-	switch {
-	case err != nil || first == nil:
+	}); err != nil {
 		return false, err
-	case *first == answer:
-		return true, nil
 	}
-	return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",
-		answer.Request, sessionID, first.Action, cmp.Or(first.By, "somebody"))
+	for _, a := range slices.Backward(unread) { // the oldest first
+		if a == answer {
+			return true, nil
+		}
+		if q != nil && a.Action == session.AnswerApprove && q.Refuses(a) != "" {
+			continue
+		}
+		if q != nil && a.Action == session.AnswerApprove {
+			if q = q.With(a); q.Left() > 0 {
+				continue
+			}
+		}
+		return false, conflictf(sessionID, "request %s of session %s has an answer already, which counts when a worker is back: %s by %s",
+			answer.Request, sessionID, a.Action, cmp.Or(a.By, "somebody"))
+	}
+	if q != nil {
+		if why := q.Refuses(answer); why != "" {
+			return false, conflictf(sessionID, "request %s: %s", answer.Request, why)
+		}
+	}
+	return false, nil
 }
 
 // deliver checks an answer and its sender, and lets a function deliver it to a running session.
-func (r Requests) deliver(ctx context.Context, sessionID string, answer session.Answer, by func(context.Context, *temporalutil.Connection, *Answered) error) (Answered, error) {
+func (r Requests) deliver(ctx context.Context, sessionID string, answer session.Answer, by func(context.Context, *temporalutil.Connection, *Answered, *session.Quorum) error) (Answered, error) {
 	answer.By = cmp.Or(answer.By, actor(ctx))
 	doc := Answered{Session: sessionID, Answer: answer}
 	if err := checkAnswer(answer); err != nil {
@@ -414,7 +425,8 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 		if _, err := r.running(ctx, w); err != nil {
 			return err
 		}
-		if err := r.identify(ctx, w, &doc.Answer); err != nil {
+		q, err := r.identify(ctx, w, &doc.Answer)
+		if err != nil {
 			return err
 		}
 		if answer.Files != "" && r.Store != nil {
@@ -422,7 +434,7 @@ func (r Requests) deliver(ctx context.Context, sessionID string, answer session.
 				return err
 			}
 		}
-		return by(ctx, w.Conn, &doc)
+		return by(ctx, w.Conn, &doc, q)
 	})
 	return doc, err
 }

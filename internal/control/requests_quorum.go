@@ -10,37 +10,38 @@ import (
 )
 
 // identify adds the sender's person and group to an answer to a request with a quorum. It rejects a
-// sender who is not a member of a group that the request needs. The session counts the persons.
-func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) error {
+// sender who is not a member of a group that the request needs. The session counts the persons. It returns the quorum; nil:
+// the request has none, or it is not known.
+func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) (*session.Quorum, error) {
 	answer.Person, answer.PersonID, answer.Group = "", "", ""
 	if !answer.Action.OfPhase() {
-		return nil
+		return nil, nil
 	}
 	who, _ := access.Of(ctx)
 	open, known, err := w.Requests(ctx)
 	if err != nil {
-		return looked(w.Session, err)
+		return nil, looked(w.Session, err)
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	switch {
 	case !known && who.OnHost():
 		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
-		return nil
+		return nil, nil
 	case !known:
-		return unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
+		return nil, unavailablef("it is unknown who has to approve in session %s: no worker answers, and its store is not available here; start a worker", w.Session)
 	case i < 0 || open[i].Quorum == nil:
-		return nil
+		return nil, nil
 	}
 	q := open[i].Quorum
 	group, ok := groupFor(who, q)
 	if !ok {
-		return &access.DeniedError{Actor: who.Name, Permission: access.Approve, Groups: q.By}
+		return nil, &access.DeniedError{Actor: who.Name, Permission: access.Approve, Groups: q.By}
 	}
 	answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, group
 	if why := q.Refuses(*answer); why != "" {
-		return conflictf(w.Session, "request %s: %s", answer.Request, why)
+		return nil, conflictf(w.Session, "request %s: %s", answer.Request, why)
 	}
-	return nil
+	return q, nil
 }
 
 // groupFor is the group for which the caller answers; ok is false if the caller is not a member of
