@@ -25,11 +25,13 @@ const (
 // Actor is the person, token or hook that makes a request.
 type Actor struct {
 	// Name identifies the actor for people and records: user@host, an email address, the name of
-	// a token.
+	// a token, "one-time link" with its id.
 	Name string `json:"name"`
-	// Owner is the person who made the token, where the actor is one; empty: the actor is
-	// that person.
+	// Owner is the person who made the token or the link, where the actor is one; empty: the actor
+	// is that person.
 	Owner string `json:"owner,omitempty"`
+	// Program is how a program uses the actor's rights: mcp; empty: no program is known to do so.
+	Program string `json:"program,omitempty"`
 	// PersonID identifies the person of the actor also under another name: it is computed from the
 	// issuer and the subject of a provider of sign-ins. Empty: only the name identifies the person.
 	PersonID string `json:"person_id,omitempty"`
@@ -49,7 +51,24 @@ func Local(name string) Actor {
 	return Actor{Name: name, Via: ViaCLI, Roles: Roles{AllTeams: {RoleAdmin}}}
 }
 
-// Person returns the name of the person of an actor: the owner of a token, otherwise the actor.
+// ProgramMCP is the program of an actor whose rights an agent uses over MCP.
+const ProgramMCP = "mcp"
+
+// String names the actor in records: who made a link, and that a program acted.
+func (a Actor) String() string { return describe(a.Name, a.Owner, a.Program, a.Via) }
+
+func describe(name, owner, program string, via Via) string {
+	if via == ViaLink && owner != "" { // nobody knows who has followed it
+		name += ", made by " + owner
+	}
+	if program != "" {
+		name += " (a program, over " + strings.ToUpper(program) + ")"
+	}
+	return name
+}
+
+// Person returns the name of the person of an actor: the owner of a token or a link, otherwise the
+// actor.
 func (a Actor) Person() string { return cmp.Or(a.Owner, a.Name) }
 
 // Identity returns what identifies the person of an actor: PersonID, otherwise the name.

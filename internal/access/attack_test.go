@@ -203,7 +203,7 @@ func TestHeadersAreNoActor(t *testing.T) {
 	}
 	require.Equal(t, 401, s.user().get("/", forged...).StatusCode)
 	who := s.browser().get("/", forged...).seen(t)
-	require.Equal(t, "ann@desk", who.Actor.Name)
+	require.Equal(t, "ann@desk", who.Actor.Person())
 	require.Equal(t, "127.0.0.1", who.Actor.From)
 	for _, name := range []string{"Forwarded", "X-Real-Ip", "X-Forwarded-For", "X-Forwarded-User", "X-Forwarded-Email"} {
 		require.NotContains(t, who.Header, name, "handlers do not even see it")
@@ -270,7 +270,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	full := u.send("POST", "/full", "csrf=", "Origin: "+s.url, "Content-Type: application/x-www-form-urlencoded")
 	require.Equal(t, 507, full.StatusCode, "before the form is read for its token")
 	require.Equal(t, "1", full.Header.Get("Retry-After"))
-	require.Contains(t, full.text, "no room for ann@desk")
+	require.Contains(t, full.text, "no room for one-time link ")
 	form := []string{"Origin: " + s.url, "Content-Type: application/x-www-form-urlencoded"}
 	require.Equal(t, 413, u.send("POST", "/x", "csrf="+big, form...).StatusCode)
 

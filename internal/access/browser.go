@@ -27,6 +27,8 @@ const (
 // browser is somebody who is signed in with a browser.
 type browser struct {
 	Name string `json:"name"`
+	// Owner is who made the one-time link.
+	Owner string `json:"owner,omitempty"`
 	// PersonID is as in [Actor].
 	PersonID string   `json:"person_id,omitempty"`
 	Via      Via      `json:"via"`

@@ -30,10 +30,12 @@ type Event struct {
 	ID string    `json:"id"`
 	At time.Time `json:"at"`
 	// Actor is who did it; empty: nobody was signed in. Owner made the actor, if that is a
-	// token.
+	// token or a one-time link.
 	Actor string `json:"actor"`
 	Owner string `json:"owner,omitempty"`
 	Via   Via    `json:"via,omitempty"`
+	// Program is mcp if a program, like an agent, did it over MCP with the actor's rights.
+	Program string `json:"program,omitempty"`
 	// From is the address that the request came from; empty: the program ran on a host of the
 	// store.
 	From string `json:"from,omitempty"`
@@ -74,7 +76,7 @@ const (
 // withActor returns an event with the actor of the context, its time and bounded texts.
 func (e Event) withActor(ctx context.Context, now time.Time) Event {
 	if a, ok := Of(ctx); ok {
-		e.Actor, e.Owner, e.Via, e.From = a.Name, a.Owner, a.Via, a.From
+		e.Actor, e.Owner, e.Via, e.Program, e.From = a.Name, a.Owner, a.Via, a.Program, a.From
 	}
 	e.ID, e.At = rand.Text(), now.UTC()
 	for _, text := range e.texts() {
@@ -84,9 +86,12 @@ func (e Event) withActor(ctx context.Context, now time.Time) Event {
 	return e
 }
 
+// Who names the actor, as [Actor.String] does.
+func (e Event) Who() string { return describe(e.Actor, e.Owner, e.Program, e.Via) }
+
 // texts are those that have to be short.
 func (e *Event) texts() []*string {
-	return []*string{&e.Actor, &e.Owner, &e.From, &e.Action, &e.Session, &e.Team, &e.Subject}
+	return []*string{&e.Actor, &e.Owner, &e.Program, &e.From, &e.Action, &e.Session, &e.Team, &e.Subject}
 }
 
 // printable returns an event for display: what would not be seen in its texts is

@@ -91,7 +91,7 @@ type Guard struct {
 // NewGuard returns a guard.
 func NewGuard(o Options) *Guard {
 	return &Guard{
-		options: o, doors: newServerNames(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Now),
+		options: o, doors: newServerNames(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Audit, o.Now),
 		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
@@ -119,7 +119,9 @@ func (g *Guard) URL() string {
 }
 
 // LoginURL returns a link that signs the local user in, once within 10 minutes.
-func (g *Guard) LoginURL() (string, error) { return g.links.create(g.URL(), g.options.User) }
+func (g *Guard) LoginURL(ctx context.Context) (string, error) {
+	return g.links.create(ctx, g.URL(), g.options.User)
+}
 
 // Wrap guards a handler.
 func (g *Guard) Wrap(next http.Handler) http.Handler {

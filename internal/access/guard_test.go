@@ -165,7 +165,7 @@ func (s *site) browser() *user {
 
 func (s *site) link() string {
 	s.t.Helper()
-	link, err := s.guard.LoginURL()
+	link, err := s.guard.LoginURL(s.t.Context())
 	require.NoError(s.t, err)
 	return link
 }
@@ -191,7 +191,10 @@ func TestALinkSignsInOnce(t *testing.T) {
 	require.Equal(t, "/", cookie.Path)
 	require.Empty(t, cookie.Domain)
 	who := u.get("/").seen(t)
-	require.Equal(t, access.Actor{Name: "ann@desk", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "admin")}, who.Actor)
+	made := eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})
+	require.Len(t, made, 1)
+	require.Equal(t, access.Actor{Name: "one-time link " + made[0].Subject, Owner: "ann@desk", Via: access.ViaLink, From: "127.0.0.1", Roles: roles(t, "admin")}, who.Actor)
+	require.Equal(t, "one-time link "+made[0].Subject+", made by ann@desk", who.Actor.String())
 
 	again := s.user().get(link, html)
 	require.Equal(t, 401, again.StatusCode)
@@ -206,7 +209,10 @@ func TestALinkSignsInOnce(t *testing.T) {
 
 	events := eventsOf(t, s.audit, access.EventFilter{Action: "login"})
 	require.Equal(t, access.Done, events[len(events)-1].Outcome)
-	require.Equal(t, "ann@desk", events[len(events)-1].Actor)
+	require.Equal(t, who.Actor.String(), events[len(events)-1].Who())
+	require.Equal(t, who.Actor.Name, events[len(events)-1].Actor)
+	require.Len(t, eventsOf(t, s.audit, access.EventFilter{Actor: "ann@desk", Action: "login"}), 1, "events of a link are found by who made it")
+	require.NotEqual(t, made[0].Subject, eventsOf(t, s.audit, access.EventFilter{Action: "link.create"})[0].Subject, "two links are told apart")
 }
 
 func TestOneOfManySignsInWithALink(t *testing.T) {
@@ -233,16 +239,16 @@ func TestOneOfManySignsInWithALink(t *testing.T) {
 func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	_, err := access.NewLink(s.docs, "desk", "bob@desk", s.clock.Now)
+	_, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
 	require.ErrorContains(t, err, "maestro serve")
 	require.NoError(t, access.Announce(s.docs, "desk", s.guard.URL()))
-	_, err = access.NewLink(s.docs, "other", "bob@other", s.clock.Now)
+	_, err = access.NewLink(t.Context(), s.docs, s.audit, "other", "bob@other", s.clock.Now)
 	require.ErrorContains(t, err, "host desk")
-	link, err := access.NewLink(s.docs, "desk", "bob@desk", s.clock.Now)
+	link, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
 	require.NoError(t, err)
 	u := s.user()
 	require.Equal(t, 303, u.get(link).StatusCode)
-	require.Equal(t, "bob@desk", u.get("/").seen(t).Actor.Name)
+	require.Equal(t, "bob@desk", u.get("/").seen(t).Actor.Person())
 }
 
 // TestTheStoreSignsNobodyIn looks for secrets in all that the server has written.
@@ -279,7 +285,7 @@ func TestWhoIsSignedInStaysSoOverARestart(t *testing.T) {
 	cookie := u.http.Jar.Cookies(base)[0]
 	_, port, _ := net.SplitHostPort(u.address)
 	who := u.get("/", "Cookie: maestro-"+port+"="+cookie.Value).seen(t)
-	require.Equal(t, "ann@desk", who.Actor.Name)
+	require.Equal(t, "ann@desk", who.Actor.Person())
 }
 
 func TestASessionEnds(t *testing.T) {

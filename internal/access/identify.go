@@ -117,7 +117,7 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 }
 
 func (g *Guard) actor(who browser, v visit) Actor {
-	a := Actor{Name: who.Name, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
+	a := Actor{Name: who.Name, Owner: who.Owner, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
 	if who.Via == ViaOIDC {
 		a.Roles = g.oidc.roles(who.Groups)
 	}

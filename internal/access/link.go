@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ const (
 // link is a one-time link, known by the hash of its code. Only who can write the store's files
 // can make one.
 type link struct {
+	// ID tells it from other links in records, and does not sign in.
+	ID string `json:"id"`
+	// Name is the user who made it.
 	Name    string    `json:"name"`
 	Expires time.Time `json:"expires"`
 }
@@ -66,7 +70,7 @@ func ServedAt(docs storage.Storage) string {
 
 // NewLink returns a link that signs a local user in once, with the role admin, to the server
 // that was announced last.
-func NewLink(docs storage.Storage, host, user string, now func() time.Time) (string, error) {
+func NewLink(ctx context.Context, docs storage.Storage, audit *Audit, host, user string, now func() time.Time) (string, error) {
 	data, _, err := docs.Read(serverKey)
 	if errors.Is(err, storage.ErrNotFound) {
 		return "", errors.New("no server has run for this store; start one with `maestro serve`")
@@ -81,25 +85,28 @@ func NewLink(docs storage.Storage, host, user string, now func() time.Time) (str
 	if server.Host != host {
 		return "", fmt.Errorf("the server of this store was started on host %s; create the link there", server.Host)
 	}
-	return newLinks(docs, now).create(server.URL, user)
+	return newLinks(docs, audit, now).create(ctx, server.URL, user)
 }
 
 // links are the one-time links that were made and not used.
 type links struct {
-	open *register[link]
-	now  func() time.Time
+	open  *register[link]
+	audit *Audit
+	now   func() time.Time
 }
 
-func newLinks(docs storage.Storage, now func() time.Time) links {
-	return links{newRegister[link](docs, linksKey, now), now}
+func newLinks(docs storage.Storage, audit *Audit, now func() time.Time) links {
+	return links{newRegister[link](docs, linksKey, now), audit, now}
 }
 
-func (l links) create(base, user string) (string, error) {
-	now, code := l.now().UTC(), newSecret()
-	err := l.open.change(func(all map[string]link) error {
-		maps.DeleteFunc(all, func(_ string, l link) bool { return !now.Before(l.Expires) })
-		all[hashOf(code)] = link{Name: user, Expires: now.Add(linkLifetime)}
-		return nil
+func (l links) create(ctx context.Context, base, user string) (string, error) {
+	now, code, id := l.now().UTC(), newSecret(), newID()
+	err := l.audit.do(With(ctx, Local(user)), Event{Action: "link.create", Subject: id}, func(context.Context) error {
+		return l.open.change(func(all map[string]link) error {
+			maps.DeleteFunc(all, func(_ string, l link) bool { return !now.Before(l.Expires) })
+			all[hashOf(code)] = link{ID: id, Name: user, Expires: now.Add(linkLifetime)}
+			return nil
+		})
 	})
 	if err != nil {
 		return "", fmt.Errorf("create a one-time link: %w", err)
@@ -110,24 +117,23 @@ func (l links) create(base, user string) (string, error) {
 // errNoLink says that a code is unknown, used or too old.
 var errNoLink = errors.New("the link was used already, or is older than 10 minutes")
 
-// use takes a code and returns who it signs in, or errNoLink.
-func (l links) use(code string) (user string, err error) {
+// use takes a code and returns its link, or errNoLink.
+func (l links) use(code string) (found link, err error) {
 	hash, now := hashOf(code), l.now()
 	// Whoever guesses makes nothing be written.
 	if all, _, err := l.open.load(); err != nil || all[hash].Name == "" {
 		if err == nil {
 			err = errNoLink
 		}
-		return "", err
+		return link{}, err
 	}
 	err = l.open.change(func(all map[string]link) error {
-		found := all[hash]
+		found = all[hash]
 		if !now.Before(found.Expires) {
 			return errNoLink
 		}
-		user = found.Name
 		delete(all, hash)
 		return nil
 	})
-	return user, err
+	return found, err
 }

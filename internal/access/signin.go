@@ -82,7 +82,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	case !g.mayBeSent(w, r, v): // the code stays good
 		return
 	}
-	user, err := g.links.use(code)
+	used, err := g.links.use(code)
 	if errors.Is(err, errNoLink) {
 		wait := g.failures.note(r.Context(), v, "login", err.Error())
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true}, wait))
@@ -92,7 +92,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 		g.refuse(w, r, v, err)
 		return
 	}
-	g.signIn(w, r, v, browser{Name: user, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
+	g.signIn(w, r, v, browser{Name: "one-time link " + used.ID, Owner: used.Name, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
 }
 
 // mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request:

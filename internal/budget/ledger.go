@@ -142,6 +142,18 @@ func PhaseScope(phase string) string { return "phase " + phase }
 // PersonaScope names a persona's budget.
 func PersonaScope(persona string) string { return "persona " + persona }
 
+// Part returns the phase or the persona whose budget has a name; both are empty for other budgets.
+func Part(scope string) (phase, persona string) {
+	_, name, _ := strings.Cut(scope, " ")
+	switch scope {
+	case PhaseScope(name):
+		return name, ""
+	case PersonaScope(name):
+		return "", name
+	}
+	return "", ""
+}
+
 // scope is one budget from which a call draws.
 type scope struct {
 	name string

@@ -92,7 +92,7 @@ func (c *auditCommand) write(page access.EventPage) {
 		if e.Error != "" {
 			detail = strings.TrimSpace(detail + " (" + e.Error + ")")
 		}
-		t.Add(terminal.Plain(terminal.Moment(&at)), terminal.Plain(terminal.Dash(e.Actor)), terminal.Plain(terminal.Dash(string(e.Via))),
+		t.Add(terminal.Plain(terminal.Moment(&at)), terminal.Plain(terminal.Dash(e.Who())), terminal.Plain(terminal.Dash(string(e.Via))),
 			terminal.Plain(terminal.Dash(e.From)), terminal.Plain(e.Action), terminal.Plain(terminal.Dash(on)),
 			terminal.Painted(string(e.Outcome), outcomeColour(e.Outcome)), terminal.Plain(terminal.Dash(detail)))
 	}
@@ -117,10 +117,10 @@ func outcomeColour(o access.Outcome) terminal.Colour {
 // texts are escaped.
 func (c *auditCommand) writeCSV(events []access.Event) error {
 	w := csv.NewWriter(c.stdout)
-	rows := [][]string{{"at", "actor", "owner", "via", "from", "action", "session", "team", "subject", "detail", "outcome", "error"}}
+	rows := [][]string{{"at", "actor", "owner", "via", "from", "action", "session", "team", "subject", "detail", "outcome", "error", "program"}}
 	for _, e := range events {
 		rows = append(rows, []string{
-			e.At.Format(time.RFC3339Nano), e.Actor, e.Owner, string(e.Via), e.From, e.Action, e.Session, e.Team, e.Subject, e.Detail, string(e.Outcome), e.Error,
+			e.At.Format(time.RFC3339Nano), e.Actor, e.Owner, string(e.Via), e.From, e.Action, e.Session, e.Team, e.Subject, e.Detail, string(e.Outcome), e.Error, e.Program,
 		})
 	}
 	for _, row := range rows {

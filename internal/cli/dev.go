@@ -189,7 +189,7 @@ func (d *devStack) startDashboard(ctx context.Context, k *localdev.Stack) (*serv
 	if err != nil {
 		return nil, startError("--dashboard-port", err)
 	}
-	link, err := server.LoginURL()
+	link, err := server.LoginURL(ctx)
 	if err != nil {
 		server.Stop(ctx)
 		return nil, err

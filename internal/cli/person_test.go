@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
 // askingTeam has a phase that is to be approved, and one whose persona may need help.
@@ -99,6 +100,14 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	t.Run("inbox", func(t *testing.T) { testInbox(t, d, h) })
 	d.must(0, "resolve", "s", "retry", "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
+	var doc struct{ Interventions []sessionstatus.Intervention }
+	d.json(&doc, "status", "s")
+	require.Len(t, doc.Interventions, 3)
+	require.Equal(t, "Use SQLite.", doc.Interventions[0].Text)
+	status := d.must(0, "status", "s")
+	for _, want := range []string{`think: reject by \S+: Use SQLite\.\n`, `think: approve by ann: Agreed\.\n`, `build/dev: retry by \S+: The port is 8081\.\n`} {
+		require.Regexp(t, want, status)
+	}
 	shown := d.must(0, "checkpoints", "show", "s")
 	require.Contains(t, shown, "think: approve by ann, ")
 	require.Contains(t, shown, "build/dev: retry by ")

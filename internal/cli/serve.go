@@ -88,7 +88,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	if c.link {
-		link, err := access.NewLink(s.Storage(), c.env.Host, c.env.person(), c.env.Now)
+		link, err := access.NewLink(ctx, s.Storage(), access.NewAudit(s.Storage(), c.env.Now), c.env.Host, c.env.person(), c.env.Now)
 		if err != nil {
 			return failf("%w", err)
 		}
@@ -107,7 +107,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return startError("--listen", err)
 	}
 	defer server.Stop(ctx)
-	if err := c.describe(server); err != nil {
+	if err := c.describe(ctx, server); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -151,8 +151,8 @@ func (e Env) serving(o serve.Options) serve.Options {
 }
 
 // describe prints where the server is.
-func (c *serveCommand) describe(server *serve.Server) error {
-	link, err := server.LoginURL()
+func (c *serveCommand) describe(ctx context.Context, server *serve.Server) error {
+	link, err := server.LoginURL(ctx)
 	if err != nil {
 		return err
 	}

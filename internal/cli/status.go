@@ -64,13 +64,19 @@ func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) er
 		for _, note := range notesOf(v) {
 			c.printErr("%s", safetext.Line(note))
 		}
-		return c.printJSON(v.Status)
+		return c.printJSON(statusDocument{v.Status, append([]sessionstatus.Intervention{}, v.Interventions...)})
 	}
 	writeStatus(c.guide, v)
 	if at := p.sessions.Dashboard(sessionID); at != "" {
 		c.print("dashboard: %s", at)
 	}
 	return nil
+}
+
+// statusDocument is the document of `status -o json`.
+type statusDocument struct {
+	session.Status
+	Interventions []sessionstatus.Intervention `json:"interventions"`
 }
 
 // notesOf lists sentences that a person should know about a session besides its
@@ -125,6 +131,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(g.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 	}
 	writeAlerts(out, p, v.Alerts)
+	writeInterventions(out, p, v.Interventions)
 	writeDecisions(out, v.Status)
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
 		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
@@ -228,6 +235,35 @@ func writeAlerts(out io.Writer, p terminal.Palette, alerts []session.Alert) {
 	for _, a := range alerts[max(0, len(alerts)-shownAlerts):] {
 		_, _ = fmt.Fprintf(out, "  %s  %s\n", terminal.Moment(&a.At), p.Paint(terminal.Yellow, safetext.Clip(a.Message, 300)))
 	}
+}
+
+// shownInterventions is how many of a session's interventions are printed, the newest.
+const shownInterventions = 10
+
+func writeInterventions(out io.Writer, p terminal.Palette, all []sessionstatus.Intervention) {
+	if len(all) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(out, "\ninterventions:")
+	if earlier := len(all) - shownInterventions; earlier > 0 {
+		_, _ = fmt.Fprintf(out, "  %d earlier ones: see -o json\n", earlier)
+		all = all[earlier:]
+	}
+	for _, i := range all {
+		_, _ = fmt.Fprintf(out, "  %s  %s: %s%s%s\n", terminal.Moment(&i.At), safetext.Line(i.Subject()),
+			p.Paint(terminal.Bold, actionText(i)), by(i.By), reason(textfmt.Shorten(i.Text, 300)))
+	}
+}
+
+// actionText names what was done in an intervention.
+func actionText(i sessionstatus.Intervention) string {
+	switch {
+	case i.Action == sessionstatus.Raise:
+		return "raise of " + terminal.Amount(i.Added)
+	case i.Left > 0:
+		return fmt.Sprintf("%s (%s to go)", safetext.Line(string(i.Action)), textfmt.Count(i.Left, "approval"))
+	}
+	return safetext.Line(string(i.Action))
 }
 
 func writeDecisions(out io.Writer, s session.Status) {

@@ -153,6 +153,7 @@ type lineObserver struct {
 	sentBack       map[string]int
 	printedNotes   []string // of the last update
 	printedAt      time.Time
+	shownAt        time.Time // the time in the last line
 	connectionLost bool
 }
 
@@ -177,8 +178,14 @@ func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
 	known := history{passes: passes, work: l.detail.times(now), now: l.detail.now()}
 	first := l.before.Session == ""
 	all := changes(l.palette, l.before, now.Status, known)
-	sortByTime(all)
 	for _, c := range all {
+		switch {
+		case c.at.After(known.now): // by the clock of another host
+			c.at = known.now
+		case !first && c.at.Before(l.shownAt): // it was noticed later than what is printed already
+			c.at = l.shownAt
+		}
+		l.shownAt = c.at
 		l.print("%s  %s", l.palette.Paint(terminal.Dim, timestamp(c.at, known.now, first)), c.text)
 	}
 	notes := notesOf(now)
@@ -219,12 +226,17 @@ func merging(p session.PhaseStatus) bool {
 }
 
 // resetSentBack sets phases whose work was sent back since the last update to pending: they
-// may already be as far as they were.
+// may already be as far as they were. What was counted and told of their assignments stays.
 func (l *lineObserver) resetSentBack(phases []session.PhaseStatus) {
 	for _, p := range phases {
 		times := l.detail.checkpoint.SentBack(p.Name, time.Time{})
 		if i := slices.IndexFunc(l.before.Phases, func(b session.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
-			l.before.Phases[i] = session.PhaseStatus{Name: p.Name, Status: session.Pending}
+			again := session.PhaseStatus{Name: p.Name, Status: session.Pending, Assignments: slices.Clone(l.before.Phases[i].Assignments)}
+			for j := range again.Assignments {
+				a := &again.Assignments[j]
+				a.Status, a.Summary, a.Progress = session.Pending, "", ""
+			}
+			l.before.Phases[i] = again
 		}
 		l.sentBack[p.Name] = times
 	}
@@ -248,17 +260,4 @@ func timestamp(at, now time.Time, first bool) string {
 		return at.Format(time.DateTime)
 	}
 	return at.Format(time.TimeOnly)
-}
-
-// sortByTime sorts changes by their time. A change without one stays behind the one before it.
-func sortByTime(all []change) {
-	order := make(map[string]time.Time, len(all))
-	var last time.Time
-	for _, c := range all {
-		if !c.at.IsZero() {
-			last = c.at
-		}
-		order[c.text] = last
-	}
-	slices.SortStableFunc(all, func(x, y change) int { return order[x.text].Compare(order[y.text]) })
 }

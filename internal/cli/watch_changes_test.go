@@ -102,7 +102,6 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []control.Attempt{failed(1, 25*time.Hour), failed(2, 2*time.Hour)}, done: ago(time.Hour)},
 	}}
 	all := changes(terminal.Palette{}, session.Status{}, s, known)
-	sortByTime(all)
 	var lines []string
 	for _, c := range all {
 		lines = append(lines, timestamp(c.at, now, true)+" "+c.text)

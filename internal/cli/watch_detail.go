@@ -123,6 +123,14 @@ func workDoneIn(p control.AssignmentProgress) workDone {
 		w.ended = at.Ended()
 	}
 	w.times(p.Attempts)
+	if n := len(p.Attempts); n > 0 { // the present round may have no attempt that has ended
+		switch last := p.Attempts[n-1]; {
+		case last.Pass != p.Pass:
+			w.started, w.roundStarted, w.done = time.Time{}, time.Time{}, time.Time{}
+		case last.Round != p.Round:
+			w.roundStarted = time.Time{}
+		}
+	}
 	return w
 }
 

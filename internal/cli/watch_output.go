@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -57,15 +58,19 @@ func (c *sessionDetail) followOutput(ctx context.Context, v sessionstatus.Sessio
 // is not in its record, and comes from Temporal.
 func (c *sessionDetail) times(v sessionstatus.Session) map[spec.AssignmentID]workDone {
 	times := maps.Clone(c.work)
-	for id, at := range v.Live {
-		w := times[id]
-		if w.started.IsZero() {
-			if times == nil {
-				times = map[spec.AssignmentID]workDone{}
-			}
-			w.started = at.Since
+	if times == nil {
+		times = map[spec.AssignmentID]workDone{}
+	}
+	for id, w := range times {
+		if w.pass > 0 && w.pass <= c.checkpoint.SentBack(id.Phase, time.Time{}) { // its record is of the pass before
+			w.started, w.roundStarted, w.done = time.Time{}, time.Time{}, time.Time{}
 			times[id] = w
 		}
+	}
+	for id, at := range v.Live {
+		w := times[id]
+		w.started, w.roundStarted = cmp.Or(w.started, at.Since), cmp.Or(w.roundStarted, at.Since)
+		times[id] = w
 	}
 	return times
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -65,6 +66,8 @@ type Work struct {
 	// Records are the assignments', and Budgets the session's.
 	Records map[spec.AssignmentID]session.Record `json:"-"`
 	Budgets []budget.Budget                      `json:"-"`
+	// Interventions are as in [sessionstatus.Session].
+	Interventions []sessionstatus.Intervention `json:"-"`
 	Damage
 }
 
@@ -76,7 +79,8 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	if err != nil {
 		return doc, err
 	}
-	if k, err := a.keptTeam(ctx, sessionID); err == nil {
+	k, err := a.keptTeam(ctx, sessionID)
+	if err == nil {
 		doc.Phases, doc.Damage = k.team.Outline().Phases, k.Damage
 		doc.Answers = append(doc.Answers, k.Answers...)
 	}
@@ -93,9 +97,11 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 		doc.Records[r.Assignment] = r
 		doc.Attempts = append(doc.Attempts, attemptsOf(r)...)
 	}
-	if ledger, err := s.Ledger(key); err == nil {
+	ledger, err := s.Ledger(key)
+	if err == nil {
 		doc.Budgets = ledger.Budgets()
 	}
+	doc.Interventions = sessionstatus.InterventionsOf(k.Checkpoint, ledger.Raises)
 	return doc, nil
 }
 

@@ -127,5 +127,5 @@ func (b *Base) teamName(ctx context.Context, sessionID string) string {
 // actor is the name of the caller, for records that others read.
 func actor(ctx context.Context) string {
 	a, _ := access.Of(ctx)
-	return a.Name
+	return a.String()
 }

@@ -16,7 +16,7 @@ import (
 const ticketPatience = 2 * time.Second
 
 // Status is the current status of a session, as of [Sessions.Read], with the durations of its work,
-// and with tickets that only their own workflows have.
+// its interventions, and tickets that only their own workflows have.
 func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.Session, error) {
 	v, err := s.Read(ctx, sessionID)
 	if err != nil {
@@ -25,7 +25,22 @@ func (s Sessions) Status(ctx context.Context, sessionID string) (sessionstatus.S
 	v.Status = v.Clone()
 	s.addTickets(ctx, &v)
 	s.addDurations(&v)
+	s.addInterventions(ctx, &v)
 	return v, nil
+}
+
+// addInterventions adds what people and reviewing agents did, from what the store has of it.
+func (s Sessions) addInterventions(ctx context.Context, v *sessionstatus.Session) {
+	if s.Store == nil {
+		return
+	}
+	checkpoint, err := s.Store.Checkpoint(ctx, v.Checkpoint)
+	if err != nil { // it is damaged, or not stored yet
+		k, _ := s.kept(ctx, v.Session)
+		checkpoint = k.Checkpoint
+	}
+	ledger, _ := s.Store.Ledger(s.key(v.Session)) // without it only raises are missing
+	v.Interventions = sessionstatus.InterventionsOf(checkpoint, ledger.Raises)
 }
 
 // addTickets adds tickets of requests that the session does not have: a ticket's workflow may know

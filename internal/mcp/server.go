@@ -44,8 +44,9 @@ func Serve(ctx context.Context, base *control.Base, version string, in io.ReadCl
 	return err
 }
 
-// newServer makes a server whose tools the actor uses.
+// newServer makes a server whose tools a program uses with the actor's rights.
 func newServer(base *control.Base, version string, actor access.Actor) *mcp.Server {
+	actor.Program = access.ProgramMCP
 	server := mcp.NewServer(&mcp.Implementation{Name: "maestro", Title: "Maestro", Version: version}, &mcp.ServerOptions{Instructions: instructions})
 	t := tools{server, actor}
 	t.sessions(control.Sessions{Base: base})

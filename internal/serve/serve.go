@@ -211,7 +211,7 @@ func (s *Server) wait(pause time.Duration) bool {
 func (s *Server) URL() string { return strings.TrimSuffix(s.guard.URL(), "/") }
 
 // LoginURL returns a link that signs the local user in, once within 10 minutes.
-func (s *Server) LoginURL() (string, error) { return s.guard.LoginURL() }
+func (s *Server) LoginURL(ctx context.Context) (string, error) { return s.guard.LoginURL(ctx) }
 
 // Stop ends the server and its requests.
 func (s *Server) Stop(ctx context.Context) {

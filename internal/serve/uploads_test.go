@@ -132,7 +132,7 @@ func TestNothingStaysOfTheFilesOfForms(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	browser := &http.Client{Jar: jar}
-	link, err := h.server.LoginURL()
+	link, err := h.server.LoginURL(t.Context())
 	require.NoError(t, err)
 	got, err := browser.Get(link)
 	require.NoError(t, err)

@@ -35,6 +35,9 @@ type Session struct {
 	// Limit and Spent are the session's budget, if it has one.
 	Limit spec.Cap    `json:"limit,omitzero"`
 	Spent cost.Amount `json:"spent,omitzero"`
+	// Interventions are what people, and agents that send work back, did to its course, oldest first:
+	// the newest 100. [Watcher.Look] leaves them out.
+	Interventions []Intervention `json:"interventions,omitempty"`
 	// Live has the attempts at work, from Temporal.
 	Live Live `json:"live,omitempty"`
 }

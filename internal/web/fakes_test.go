@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -328,6 +329,13 @@ func sampleWork() control.Work {
 	c := sampleCourse()
 	_, phases := sampleSession()
 	w := control.Work{Session: "web-7", Phases: phases, Records: c.Records, Answers: c.Answers, Budgets: sampleBudgets()}
+	w.Interventions = []sessionstatus.Intervention{
+		{At: ago(125 * time.Minute), By: "bob", Action: session.AnswerApprove, Phase: "requirements", Left: 1},
+		{At: ago(117 * time.Minute), By: "alice", Action: session.AnswerReject, Phase: "design", Text: "Use <b>SQLite</b>, not files. " + strings.Repeat("The reasons are in the ticket. ", 20)},
+		{At: ago(100 * time.Minute), By: "frontend/designer", Action: sessionstatus.SendBack, Phase: "design", Text: "the API has no paging"},
+		{At: ago(61 * time.Minute), By: "alice", Action: session.AnswerRetry, Phase: "backend", Persona: "developer", Text: "The port is taken; use 9090."},
+		{At: ago(30 * time.Minute), By: "carol", Action: sessionstatus.Raise, Added: cost.Amount{USD: 5e9}, Text: "approved by finance"},
+	}
 	ended := ago(96 * time.Minute)
 	id := spec.AssignmentID{Phase: "backend", Persona: "developer"}
 	usage := cost.Usage{InputTokens: 42_000, OutputTokens: 3_100, CacheReadTokens: 120_000, CostUSD: 1.37e9}

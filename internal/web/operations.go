@@ -167,7 +167,7 @@ func problemOf(err error, e *control.Error, back string) problem {
 // who is the name of the person who looks; empty: nobody is known.
 func who(ctx context.Context) string {
 	a, _ := access.Of(ctx)
-	return a.Name
+	return a.Person()
 }
 
 // may reports whether the person who looks may do something.

@@ -213,6 +213,16 @@ func TestAlertsAreShown(t *testing.T) {
 }
 
 // TestHooksAreShown to admins of a team.
+func TestInterventionsAreShown(t *testing.T) {
+	t.Parallel()
+	_, text := visit(t, dashboard(t, samplePlane()).URL+"/sessions/web-7")
+	says(t, text,
+		"Approve, 1 approval to go", ">Reject<", `href="/sessions/web-7/phases/design">design</a>`, "<summary>Use &lt;b&gt;SQLite&lt;/b&gt;, not files.",
+		"Send back", "frontend/designer", "the API has no paging", `href="/sessions/web-7/phases/backend/developer">backend/developer</a>`, "The port is taken; use 9090.",
+		"Raise of 5 USD", "carol", "approved by finance",
+	)
+}
+
 func TestHooksAreShown(t *testing.T) {
 	t.Parallel()
 	p := samplePlane()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -244,15 +245,9 @@ func readAmount(r *http.Request, raise *workflows.Raise) error {
 	if raise.USD <= 0 && raise.Tokens <= 0 {
 		return errors.New("enter an amount in USD or in tokens that is more than 0")
 	}
-	kind, name, _ := strings.Cut(r.PostFormValue("scope"), " ")
-	switch kind {
-	case "session":
-		raise.Session = true
-	case "phase":
-		raise.Phase = name
-	case "persona":
-		raise.Persona = name
-	}
+	scope := r.PostFormValue("scope")
+	raise.Session = scope == budget.SessionScope
+	raise.Phase, raise.Persona = budget.Part(scope)
 	return nil
 }
 

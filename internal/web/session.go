@@ -16,6 +16,7 @@ type sessionPage struct {
 	Sentence Sentence
 	Graph    Graph
 	Timeline Timeline
+	Did      []InterventionRow
 	Budgets  []BudgetRow
 	Open     *UnsettledView
 	Cards    []RequestCard
@@ -49,6 +50,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now, Alerts: alertsOf(v.Status, now),
 		Timeline: timelineOf(Course{Status: v.Status, Records: work.Records, Answers: work.Answers}, now), Budgets: budgetRows(work.Budgets),
+		Did:       interventionRows(id, work.Interventions),
 		MayStart:  may(r.Context(), access.Operate, v.Team),
 		MayCancel: !v.Status.Status.Closed() && may(r.Context(), access.Operate, v.Team),
 	}
