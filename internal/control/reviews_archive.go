@@ -8,10 +8,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // The formats of an archive.
@@ -25,7 +25,7 @@ var earliest = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Archive writes files of a session's newest tree as an archive, below a directory that has
 // the session's name. paths selects: a path, a directory or a pattern each; none selects
-// everything. Without begun, nothing was written; with it and an error, what was written must
+// everything. Names are [safetext.Portable]. Without begun, nothing was written; with it and an error, what was written must
 // not be used.
 func (r Reviews) Archive(ctx context.Context, sessionID, format string, paths []string, w io.Writer) (begun bool, err error) {
 	if format != TarGz && format != Zip {
@@ -43,25 +43,22 @@ func (r Reviews) Archive(ctx context.Context, sessionID, format string, paths []
 	if err != nil {
 		return false, unselected(err, paths)
 	}
+	write := writeZip
 	if format == TarGz {
-		return true, writeTar(ctx, k.store.Content, sessionID+"/", m, selected, w)
+		write = writeTar
 	}
-	for _, p := range selected {
-		if strings.ContainsAny(p, `\:`) { // programs of other systems take these for directories and drives
-			return false, invalidf("format", "%q cannot be in a zip archive; choose %s", p, TarGz)
-		}
-	}
-	return true, writeZip(ctx, k.store.Content, sessionID+"/", m, selected, w)
+	return true, write(ctx, k.store.Content, func(p string) string { return safetext.Portable(sessionID + "/" + p) }, safetext.Portable, m, selected, w)
 }
 
-func writeTar(ctx context.Context, content *cas.Store, top string, m cas.Manifest, paths []string, w io.Writer) error {
+// writeTar writes files under the names that named gives to their paths, and linked to the targets of links.
+func writeTar(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string, w io.Writer) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, p := range paths {
 		e := m[p]
-		h := tar.Header{Typeflag: tar.TypeReg, Name: top + p, Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest, Format: tar.FormatPAX}
+		h := tar.Header{Typeflag: tar.TypeReg, Name: named(p), Size: e.Size, Mode: int64(modeOf(e)), ModTime: earliest, Format: tar.FormatPAX}
 		if e.Link != "" {
-			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, e.Link, 0
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, linked(e.Link), 0
 		}
 		if err := archive.WriteHeader(&h); err != nil {
 			return err
@@ -75,11 +72,11 @@ func writeTar(ctx context.Context, content *cas.Store, top string, m cas.Manifes
 	return errors.Join(archive.Close(), compressed.Close())
 }
 
-func writeZip(ctx context.Context, content *cas.Store, top string, m cas.Manifest, paths []string, w io.Writer) error {
+func writeZip(ctx context.Context, content *cas.Store, named, linked func(string) string, m cas.Manifest, paths []string, w io.Writer) error {
 	archive := zip.NewWriter(w)
 	for _, p := range paths {
 		e := m[p]
-		h := zip.FileHeader{Name: top + p, Method: zip.Deflate, Modified: earliest}
+		h := zip.FileHeader{Name: named(p), Method: zip.Deflate, Modified: earliest}
 		h.SetMode(modeOf(e))
 		if e.Link != "" {
 			h.SetMode(fs.ModeSymlink | 0o777)
@@ -89,7 +86,7 @@ func writeZip(ctx context.Context, content *cas.Store, top string, m cas.Manifes
 		case err != nil:
 			return err
 		case e.Link != "":
-			_, err = io.WriteString(file, e.Link)
+			_, err = io.WriteString(file, linked(e.Link))
 		default:
 			_, err = content.CopyBlob(ctx, e.SHA256, file)
 		}

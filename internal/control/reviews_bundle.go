@@ -234,5 +234,6 @@ func Pack(ctx context.Context, content *cas.Store, files spec.Digest, w io.Write
 	if err != nil {
 		return err
 	}
-	return writeTar(ctx, content, "", m, m.Paths(), w)
+	same := func(path string) string { return path }
+	return writeTar(ctx, content, same, same, m, m.Paths(), w)
 }

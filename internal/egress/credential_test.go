@@ -48,11 +48,14 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 	require.True(t, roots.AppendCertsFromPEM(b.authority.PEM()))
 	client := b.client()
 	client.Transport.(*http.Transport).TLSClientConfig.RootCAs = roots
-	get := func(method, address string) (*http.Response, string) {
+	get := func(method, address string, header ...string) (*http.Response, string) {
 		t.Helper()
 		q, err := http.NewRequest(method, b.ports(address), strings.NewReader("body"))
 		require.NoError(t, err)
 		q.Header.Set("Authorization", "Bearer of-the-room")
+		for _, name := range header {
+			q.Header[name] = []string{"trace"}
+		}
 		answer, err := client.Do(q)
 		require.NoError(t, err)
 		defer answer.Body.Close()
@@ -78,9 +81,19 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 	require.Equal(t, `GET git.test /away ["`+basic+`"]`, <-seen)
 	require.NotContains(t, <-seen, basic, "where it is sent to gets no credential")
 
-	answer, body := get("TRACE", "https://git.test:TLS/echo")
-	require.Equal(t, http.StatusForbidden, answer.StatusCode)
-	require.NotContains(t, body, basic)
+	for _, echo := range [][]string{
+		{"TRACE", "/echo"},
+		{"TRACK", "/echo"},
+		{"POST", "/echo", "X-Http-Method-Override"},
+		{"POST", "/echo", "x_http_method_override"},
+		{"POST", "/echo", "X-Http-Method"},
+		{"POST", "/echo", "X-Method-Override"},
+		{"POST", "/echo?a=b&_method=TRACE"},
+	} {
+		answer, body := get(echo[0], "https://git.test:TLS"+echo[1], echo[2:]...)
+		require.Equal(t, http.StatusForbidden, answer.StatusCode, echo)
+		require.NotContains(t, body, basic)
+	}
 
 	// Requests for other hosts within the tunnel.
 	for _, head := range []string{"Host: cdn.test:TLS", "Host: evil.test:TLS", "Host: git.test", "Host: git.test:TLS\r\nHost: cdn.test:TLS"} {

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 )
 
@@ -22,13 +23,32 @@ func (r *roomProxy) handleTunnelled(w http.ResponseWriter, q *http.Request) {
 	case err != nil || t != to.target:
 		r.record.add(Refused, quoted(q.Host), "the tunnel is to "+to.target.String())
 		http.Error(w, "maestro: this tunnel is to "+to.target.String()+"; the request is for another host", http.StatusMisdirectedRequest)
-	case q.Method == http.MethodTrace:
-		r.refuse(w, t.String(), "TRACE is not permitted: its answer contains the credential")
+	case slices.ContainsFunc(methods(q), isEcho):
+		r.refuse(w, t.String(), "TRACE is not permitted, also by a header or parameter: its answer contains the credential")
 	case q.Method == http.MethodConnect, q.URL.Opaque != "", q.URL.Scheme != "" && q.URL.Scheme != to.scheme:
 		r.refuse(w, t.String(), "requests to a proxy are not permitted inside a tunnel")
 	default:
 		r.forward(w, q, to)
 	}
+}
+
+// methods returns the methods that a server may take for that of a request: servers differ in whether
+// a header or a parameter overrides it, and many read an underscore in a header's name as a hyphen.
+func methods(q *http.Request) []string {
+	all := append([]string{q.Method}, q.URL.Query()["_method"]...)
+	for name, values := range q.Header {
+		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
+		case "x-http-method-override", "x-http-method", "x-method-override":
+			all = append(all, values...)
+		}
+	}
+	return all
+}
+
+// isEcho reports whether a text names a method that has the server return the request's headers.
+func isEcho(method string) bool {
+	method = strings.ToUpper(method)
+	return strings.Contains(method, http.MethodTrace) || strings.Contains(method, "TRACK")
 }
 
 // forward sends a request to its host, and returns the answer to the program.

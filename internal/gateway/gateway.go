@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -147,6 +148,18 @@ func (g *Gateway) Use(providers []Provider) {
 type provider struct {
 	Provider
 	limits *limiter
+	// masked replaces the last key.
+	masked atomic.Pointer[secrets.Set]
+}
+
+// secret returns what replaces the key, which may change, in the provider's answers.
+func (p *provider) secret(key string) *secrets.Set {
+	last := p.masked.Load()
+	if last == nil || !slices.Equal(last.Secrets(), []secrets.Secret{{Value: key}}) {
+		last = secrets.New([]secrets.Secret{{Value: key}})
+		p.masked.Store(last)
+	}
+	return last
 }
 
 // Serve accepts connections of the attempt's programs until the listener, the access or the gateway is

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"crypto/subtle"
 	"io"
@@ -155,21 +154,4 @@ func passedHeaders(from http.Header) http.Header {
 		}
 	}
 	return out
-}
-
-// maskKey replaces the key in data for a program.
-func maskKey(data []byte, key string) []byte {
-	if len(key) < 8 { // so short a text may occur by chance
-		return data
-	}
-	return bytes.ReplaceAll(data, []byte(key), []byte("***"))
-}
-
-func maskKeyIn(header http.Header, key string) http.Header {
-	for _, values := range header {
-		for i, v := range values {
-			values[i] = string(maskKey([]byte(v), key))
-		}
-	}
-	return header
 }

@@ -3,10 +3,14 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/gateway"
 	"github.com/maestro-hive/maestro/internal/providertest"
 )
@@ -145,6 +150,85 @@ func TestAKeyIsNotToldBack(t *testing.T) {
 			require.GreaterOrEqual(t, response.StatusCode, 400)
 		}
 		require.Equal(t, len(formats), b.provider.Count())
+	}
+}
+
+// TestAKeyIsNotToldInAnAnswer: answers of status 200 are masked, too, also where the key is encoded, compressed, or
+// comes in two parts. An event is passed on as soon as it is there.
+func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
+	t.Parallel()
+	const first = `data: {"id":"a","choices":[{"index":0,"delta":{"content":"half, s"}}]}` + "\n\n"
+	const counts = `"usage":{"prompt_tokens":100,"completion_tokens":30,"total_tokens":130}`
+	for name, told := range map[string]string{
+		"plain": theKey, "base64": base64.StdEncoding.EncodeToString([]byte("key " + theKey)), "hex": hex.EncodeToString([]byte(theKey)),
+	} {
+		for _, kind := range []string{"stream", "whole", "compressed", "free"} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				seen := make(chan struct{})
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					half := len(told) / 2
+					parts := []string{`{"id":"a","was":"` + told[:half], told[half:] + `","choices":[{"index":0,"message":{"content":"all"},"finish_reason":"stop"}],` + counts + "}"}
+					w.Header().Set("Content-Type", "application/json")
+					if kind == "stream" {
+						w.Header().Set("Content-Type", "text/event-stream")
+						parts = []string{first, `data: ` + parts[0], parts[1] + "\n\ndata: [DONE]\n\n"}
+					}
+					var to io.Writer = w
+					if kind == "compressed" {
+						w.Header().Set("Content-Encoding", "gzip")
+						z := gzip.NewWriter(w)
+						defer z.Close()
+						to = z
+					}
+					for i, part := range parts {
+						_, _ = io.WriteString(to, part)
+						_ = http.NewResponseController(w).Flush()
+						if kind == "stream" && i == 0 {
+							select {
+							case <-seen:
+							case <-r.Context().Done():
+							}
+						}
+						time.Sleep(5 * time.Millisecond) // so that parts are read apart
+					}
+				}))
+				defer server.Close()
+				b := newBench(t, say("unused"), -1, func(_ *gateway.Options, p []gateway.Provider) { p[1].BaseURL = server.URL })
+				base, err := b.access.URL(b.address, "openai")
+				require.NoError(t, err)
+				method, path := http.MethodPost, "/chat/completions"
+				if kind == "free" {
+					method, path = http.MethodGet, "/models"
+				}
+				request, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(fmt.Sprintf(formats["chat"].body, kind == "stream", "x")))
+				require.NoError(t, err)
+				request.Header.Set("Authorization", "Bearer "+b.access.Token)
+				response, err := http.DefaultClient.Do(request)
+				require.NoError(t, err)
+				defer response.Body.Close()
+				got := ""
+				if kind == "stream" {
+					begun := make([]byte, len(first))
+					_, err = io.ReadFull(response.Body, begun)
+					require.NoError(t, err)
+					got = string(begun)
+					close(seen)
+				}
+				rest, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				got += string(rest)
+				require.Equal(t, http.StatusOK, response.StatusCode, got)
+				require.NotContains(t, got, told)
+				require.Contains(t, got, "***")
+				require.Contains(t, got, counts)
+				if kind != "free" {
+					b.access.Wait()
+					settled, _, _ := b.account.sum()
+					require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 30}, settled)
+				}
+			})
+		}
 	}
 }
 

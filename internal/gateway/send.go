@@ -61,12 +61,12 @@ func (q *request) send(content []byte) *upstream {
 		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
 	}
-	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport}.RoundTrip(request)
+	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: q.provider.secret(u.key)}.RoundTrip(request)
 	if err != nil {
 		u.err = cause(ctx, err)
 		return u
 	}
-	response.Header = maskKeyIn(passedHeaders(response.Header), u.key)
+	response.Header = passedHeaders(response.Header)
 	if response.StatusCode != http.StatusOK {
 		u.readFault(response, q.attempt.Mask)
 		return u
@@ -143,11 +143,11 @@ func query(from *url.URL) string {
 	return values.Encode()
 }
 
-// readFault reads an error. mask also finds a key that is written with escapes.
+// readFault reads an error. mask replaces the other secrets of the attempt.
 func (u *upstream) readFault(response *http.Response, mask func(string) string) {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxError+maxSecret)) // a part is enough
 	_ = response.Body.Close()
-	u.body = []byte(mask(string(maskKey(body, u.key))))
+	u.body = []byte(mask(string(body)))
 	u.body = u.body[:min(len(u.body), maxError)] // without a part of a secret at its end
 	u.response = response
 	if response.StatusCode < 400 { // below 300, the model may have answered

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // The bounds of a difference.
@@ -146,7 +147,7 @@ func registerDownload[I any](api huma.API, op huma.Operation, contentType string
 func (d download) send(ctx context.Context, w http.ResponseWriter, contentType string) {
 	out := &lateHeader{ResponseWriter: w, set: func(h http.Header) {
 		h.Set("Content-Type", contentType)
-		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.name}))
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": safetext.Portable(d.name)}))
 		h.Set("X-Content-Type-Options", "nosniff")
 		if d.size > 0 {
 			h.Set("Content-Length", strconv.FormatInt(d.size, 10))

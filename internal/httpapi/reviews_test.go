@@ -64,7 +64,7 @@ func TestASessionsFilesAreServed(t *testing.T) {
 	require.Equal(t, "<script>", string(file.body))
 	require.Equal(t, "application/octet-stream", file.header.Get("Content-Type"), "no browser takes it for a page")
 	require.Equal(t, "nosniff", file.header.Get("X-Content-Type-Options"))
-	require.Contains(t, file.header.Get("Content-Disposition"), "attachment")
+	require.Equal(t, "attachment; filename=%3Cb%3E.html", file.header.Get("Content-Disposition"), "a name on each system")
 
 	packed := h.call("GET", "/sessions/one/archive?format=zip", nil)
 	archive, err := zip.NewReader(bytes.NewReader(packed.body), int64(len(packed.body)))

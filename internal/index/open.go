@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -65,8 +64,11 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
-	if o.InMemory {
+	switch {
+	case o.InMemory:
 		x.inMemory = errors.New("it was requested")
+	case s.Foreign():
+		x.inMemory = errors.New("the store belongs to another user, and root does not write into it")
 	}
 	if err := x.open(ctx, nil); err != nil {
 		return nil, err
@@ -119,13 +121,11 @@ func (x *Index) openFile(ctx context.Context, damage error) error {
 	if err := x.prepare(); err != nil {
 		return err
 	}
-	lock := filepath.Join(filepath.Dir(x.path), "sessions.lock")
-	unlock, err := lockFile(ctx, lock)
+	unlock, err := lockFile(ctx, filepath.Join(filepath.Dir(x.path), "sessions.lock"))
 	if err != nil {
 		return fmt.Errorf("lock the index: %w", err)
 	}
 	defer unlock()
-	x.give(lock)
 	there, err := os.Stat(x.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -157,26 +157,10 @@ func (x *Index) openFile(ctx context.Context, damage error) error {
 // prepare makes the directory of the index and rejects one that cannot hold the database.
 func (x *Index) prepare() error {
 	dir := filepath.Dir(x.path)
-	if err := os.Mkdir(dir, 0o700); err == nil {
-		x.give(dir)
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return fit(dir)
-}
-
-// give makes the owner of the store the owner of what root has created in it.
-func (x *Index) give(path string) {
-	if os.Geteuid() != 0 {
-		return
-	}
-	info, err := os.Stat(x.store.Dir())
-	if err != nil {
-		return
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
-		_ = os.Lchown(path, int(st.Uid), int(st.Gid))
-	}
 }
 
 // replace creates a new file. Processes that have the old file open continue to use it until their
@@ -195,7 +179,6 @@ func (x *Index) replace(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	x.give(x.path)
 	db, err := connect(fileURL(x.path))
 	if err != nil {
 		return err

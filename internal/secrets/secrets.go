@@ -4,6 +4,7 @@
 package secrets
 
 import (
+	"io"
 	"slices"
 	"strings"
 )
@@ -154,6 +155,33 @@ func (s *Stream) End() []byte {
 	out, _ := s.set.scan(nil, s.rest, true)
 	s.rest = nil
 	return out
+}
+
+// Reader masks what another reader yields. It holds back only what may be the beginning of a secret.
+func (s *Set) Reader(from io.Reader) io.Reader { return &reader{from: from, stream: s.Stream()} }
+
+type reader struct {
+	from   io.Reader
+	stream Stream
+	// masked is what was read but not returned, and err how the other reader has ended.
+	masked []byte
+	err    error
+}
+
+// Read reads the next part.
+func (r *reader) Read(p []byte) (n int, err error) {
+	for len(p) > 0 && len(r.masked) == 0 && r.err == nil {
+		n, r.err = r.from.Read(p)
+		r.masked = r.stream.Next(p[:n])
+		if r.err != nil {
+			r.masked = append(r.masked, r.stream.End()...)
+		}
+	}
+	n = copy(p, r.masked)
+	if r.masked = r.masked[n:]; len(r.masked) == 0 {
+		err = r.err
+	}
+	return n, err
 }
 
 // Scanner looks for secrets in what is written to it.

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -147,6 +149,9 @@ func TestNoEncodingShowsASecret(t *testing.T) {
 				rest = rest[n:]
 			}
 			require.Equal(t, masked, string(append(got, s.End()...)), "in pieces")
+			read, err := io.ReadAll(m.Reader(iotest.OneByteReader(strings.NewReader(text))))
+			require.NoError(t, err)
+			require.Equal(t, masked, string(read))
 		}
 	}
 }

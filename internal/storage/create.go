@@ -98,11 +98,13 @@ func (e *OwnerError) Error() string {
 }
 
 // CheckOwner returns an [*OwnerError] if the process runs as root and the directory, or its
-// document with this key, belongs to another user.
-func (d *Directory) CheckOwner(key string) error {
+// document with this key, belongs to another user. Then each later write fails with this error,
+// also the repair of damage: the owner can turn any path in the directory into a link.
+func (d *Directory) CheckOwner(key string) (err error) {
 	if os.Geteuid() != 0 {
 		return nil
 	}
+	defer func() { d.readOnly = err }()
 	for _, path := range []string{d.root, filepath.Join(d.root, key)} {
 		info, err := os.Stat(path)
 		if err != nil {

@@ -18,7 +18,9 @@ type Directory struct {
 	now  func() time.Time
 	// unflushed: nothing in the directory has to survive a power loss.
 	unflushed bool
-	packs     packCache
+	// readOnly is the error of each write; nil permits them.
+	readOnly error
+	packs    packCache
 }
 
 // NewDirectory returns the storage in a directory. The directory need not exist before the first

@@ -23,6 +23,9 @@ const (
 
 // KeepReserve implements [Storage]. It does nothing if the disk has no space for the reserve.
 func (d *Directory) KeepReserve() (err error) {
+	if d.readOnly != nil {
+		return d.readOnly
+	}
 	space, err := diskspace.Of(d.root)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type Options struct {
 	// IndexFrom is [cas.Options.IndexFrom].
 	IndexFrom int
 	// Reading: the process only reads. Otherwise the error is a [storage.OwnerError] if the
-	// store's owner could not read files that the process writes.
+	// process runs as root and the store belongs to another user. Then each write fails.
 	Reading bool
 }
 
@@ -102,14 +102,19 @@ func Open(dir string, o Options) (*Store, error) {
 	if owner != nil && !o.Reading {
 		return nil, owner
 	}
-	d.RemoveOldTemp()
-	s := newStore(d, d.Root(), path.Join(d.Root(), "index"), id.ID, o)
+	indexDir := path.Join(d.Root(), "index")
+	if owner != nil {
+		indexDir = "" // an index is written, too
+	} else {
+		d.RemoveOldTemp()
+	}
+	s := newStore(d, d.Root(), indexDir, id.ID, o)
 	s.foreign = owner != nil
 	return s, nil
 }
 
-// Foreign reports whether the store belongs to another user, who could not read files that this
-// process writes.
+// Foreign reports whether the process runs as root and the store belongs to another user, so that
+// nothing is written into it.
 func (s *Store) Foreign() bool { return s.foreign }
 
 // newStore returns the store in a storage. indexDir is [cas.Options.IndexDir].

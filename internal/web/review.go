@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/web/diffview"
 )
@@ -138,7 +139,7 @@ func (s *site) raw(w http.ResponseWriter, r *http.Request, in control.DiffInput)
 	protect(w.Header())
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(doc.Path) + ".patch"}))
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": safetext.Portable(path.Base(doc.Path) + ".patch")}))
 	_, _ = w.Write([]byte(doc.Diff))
 	return true
 }

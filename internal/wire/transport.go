@@ -17,6 +17,8 @@ import (
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/maestro-hive/maestro/internal/secrets"
 )
 
 // Unsent marks the error of a call of which the provider has got nothing.
@@ -30,7 +32,11 @@ func (u Unsent) Unwrap() error { return u.Err }
 // Transport sends calls by another transport. Its error is [Unsent] if no header was sent: the name, the proxy or
 // the server's certificate was not found to be right, or nobody has answered there. The body of an answer
 // is decompressed.
-type Transport struct{ http.RoundTripper }
+type Transport struct {
+	http.RoundTripper
+	// Key, if not nil, is replaced in the header and the body of an answer: a provider may repeat it.
+	Key *secrets.Set
+}
 
 // RoundTrip sends a call.
 func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -42,8 +48,24 @@ func (t Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if err == nil {
 		decompress(response)
+		t.mask(response)
 	}
 	return response, err
+}
+
+func (t Transport) mask(response *http.Response) {
+	if t.Key == nil {
+		return
+	}
+	for _, values := range response.Header {
+		for i, v := range values {
+			values[i] = t.Key.Mask(v)
+		}
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{t.Key.Reader(response.Body), response.Body}
 }
 
 // maxZstdWindow bounds the memory of a decoder for zstd: RFC 8878 recommends to support 8 MB.
