@@ -162,3 +162,33 @@ func TestAMergedResultSettlesAConflict(t *testing.T) {
 	c.work[1].Status = session.Supplied
 	require.Nil(t, c.merge().Failure, "a person has supplied the files")
 }
+
+// TestAVersionThatIsMovedAlongIsNotDropped: one persona moves a directory, the other adds a file to it, and the
+// integrator moves that file, too.
+func TestAVersionThatIsMovedAlongIsNotDropped(t *testing.T) {
+	t.Parallel()
+	texts := newPast(t)
+	set := func(text string) cas.Change {
+		return cas.Change{Entry: cas.Entry{SHA256: texts.blob([]byte(text)), Size: int64(len(text))}}
+	}
+	c := newConflict(t, cas.Manifest{}, [2]cas.Delta{{"d/new": set("new")}, {"d/x": {Deleted: true}, "e/x": set("x")}}, [2]string{})
+	for _, text := range []string{"x", "new"} {
+		c.blob([]byte(text))
+	}
+	var err error
+	c.input, err = c.store.Content.PutManifest(t.Context(), cas.Manifest{"d/x": set("x").Entry})
+	require.NoError(t, err)
+	first := c.merge()
+	require.Contains(t, first.Failure.Message, "d/new")
+	at := c.integrate(first, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.Remove(filepath.Join(tree, "d/new")))
+		return session.Outcome{}
+	})
+	require.Contains(t, at.Failure.Message, "it has the version of q only")
+	at = c.integrate(at, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "e/new"), []byte("new"), 0o600))
+		return session.Outcome{Kept: map[string]session.Kept{"d/new": {From: session.KeptAll, Why: "it is in the moved directory"}}}
+	})
+	require.Nil(t, at.Failure)
+	require.Empty(t, at.Dropped)
+}

@@ -195,7 +195,7 @@ func (a *assignment) again(note string) {
 
 // charge books the cost of a failed round.
 func (a *assignment) charge(report activities.RoundFailure) {
-	a.Attempts += len(report.Attempts)
+	a.Attempts += session.CountedAttempts(report.Attempts)
 	a.LostWorkers += report.Lost
 	a.Failures = session.LastFailures(append(a.Failures, report.Attempts...))
 	a.setUsage(report.RoundReport)

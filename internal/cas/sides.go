@@ -79,6 +79,12 @@ func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, s
 	if err != nil {
 		return nil, err
 	}
+	var changed Delta
+	if len(conflicts) > 0 {
+		if changed, err = s.diff(ctx, base, result); err != nil {
+			return nil, err
+		}
+	}
 	var out []session.Standing
 	for _, c := range conflicts {
 		of := between(all, c)
@@ -94,11 +100,32 @@ func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, s
 			}
 			if same {
 				standing.Same = append(standing.Same, one.by.Persona)
+			} else if one.movedIn(changed, paths) {
+				standing.Moved = append(standing.Moved, one.by.Persona)
 			}
 		}
 		out = append(out, standing)
 	}
 	return out, nil
+}
+
+// movedIn reports whether a result has all files of the version that it has at the paths, at other paths.
+func (v version) movedIn(changed Delta, paths []string) bool {
+	has := map[Entry]bool{}
+	for p, c := range changed {
+		has[c.Entry] = has[c.Entry] || !c.Deleted && !slices.Contains(paths, p)
+	}
+	files := 0
+	for _, p := range paths {
+		c, ok := v.delta[p]
+		if !ok || c.Deleted {
+			continue
+		}
+		if files++; !has[c.Entry] {
+			return false
+		}
+	}
+	return files > 0
 }
 
 // equalAt reports whether two trees have the same at all of the paths.

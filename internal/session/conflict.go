@@ -58,6 +58,8 @@ type Standing struct {
 	Conflict
 	// Same lists the personas whose version the result has.
 	Same []string
+	// Moved lists the other personas whose files the result has at other paths.
+	Moved []string
 	// Given: the result is as the merge without an integrator has it.
 	Given bool
 	// Kept is the integrator's statement; nil: it has made none.
@@ -69,6 +71,8 @@ func (s Standing) Err() error {
 	switch {
 	case s.Kept == nil && s.Given:
 		return errors.New("it is as before")
+	case len(s.gone()) == 0 && (s.Kept == nil || s.Kept.From == KeptAll):
+		return nil
 	case s.Kept == nil && len(s.Same) > 0:
 		return fmt.Errorf("it has the version of %s only", s.Same[0])
 	case s.Kept == nil, s.Kept.From == KeptAll && len(s.Same) == 0, slices.Contains(s.Same, s.Kept.From):
@@ -81,16 +85,8 @@ func (s Standing) Err() error {
 
 // Dropped says which versions of the conflict are not in the result; empty: none is known.
 func (s Standing) Dropped() string {
-	if len(s.Same) == 0 {
-		return ""
-	}
-	var gone []string
-	for _, id := range s.Between {
-		if !slices.Contains(s.Same, id.Persona) {
-			gone = append(gone, id.Persona)
-		}
-	}
-	if len(gone) == 0 {
+	gone := s.gone()
+	if len(s.Same) == 0 || len(gone) == 0 {
 		return ""
 	}
 	why := ""
@@ -99,6 +95,16 @@ func (s Standing) Dropped() string {
 	}
 	return textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept%s",
 		s.what(), strings.Join(gone, ", "), s.Same[0], why), MaxMessage)
+}
+
+// gone lists the personas whose version is not in the result as it is.
+func (s Standing) gone() (out []string) {
+	for _, id := range s.Between {
+		if !slices.Contains(s.Same, id.Persona) && !slices.Contains(s.Moved, id.Persona) {
+			out = append(out, id.Persona)
+		}
+	}
+	return out
 }
 
 // MaxDropped is how many dropped versions a status lists.

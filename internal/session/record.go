@@ -53,7 +53,7 @@ func (r Record) Status() AssignmentStatus {
 		s.Status, s.Agent, s.Progress = round.State(), round.Agent, ""
 		s.LostWorkers += round.Lost
 		if !round.Supplied {
-			s.Attempts += len(round.Attempts)
+			s.Attempts += CountedAttempts(round.Failures())
 			s.Failures = append(s.Failures, round.Failures()...)
 		}
 		if round.Result != nil {

@@ -158,7 +158,7 @@ type AssignmentSummary struct {
 	Agent string `json:"agent,omitempty"`
 	// Rounds counts the rounds that were started.
 	Rounds int `json:"rounds"`
-	// Attempts counts the counted attempts, over all rounds.
+	// Attempts counts the counted attempts, over all rounds: without those of Failures that only a person can mend.
 	Attempts int `json:"attempts"`
 	// LostWorkers counts the workers that died during the assignment.
 	LostWorkers int        `json:"lost_workers"`
@@ -183,6 +183,16 @@ const MaxFailures = 20
 
 // LastFailures is the last [MaxFailures] failed attempts.
 func LastFailures(all []AttemptFailure) []AttemptFailure { return all[max(0, len(all)-MaxFailures):] }
+
+// CountedAttempts is how many of the failed attempts count. Those whose failure only a person can mend do not.
+func CountedAttempts(failed []AttemptFailure) (n int) {
+	for _, f := range failed {
+		if failures.RuleFor(f.Category).Owner != failures.OwnerPerson {
+			n++
+		}
+	}
+	return n
+}
 
 // Assignment returns the assignment's status, for changing; nil if the session has no such
 // assignment.

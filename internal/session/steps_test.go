@@ -124,15 +124,17 @@ func TestDecisionsAreBounded(t *testing.T) {
 func TestRecordSumsUp(t *testing.T) {
 	t.Parallel()
 	failed := AttemptReport{Attempt: 1, Failure: failures.Failure{Category: failures.Timeout, Message: "slow"}, Usage: cost.Usage{InputTokens: 5}}
+	rejected := AttemptReport{Attempt: 1, Failure: failures.Failure{Category: failures.InvalidRequest, Message: "no such model"}}
 	r := Record{Assignment: spec.AssignmentID{Phase: "p", Persona: "a"}, Rounds: []RoundRecord{
 		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{failed, failed}, Lost: 1}},
+		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{rejected}}},
 		{Round: 2, RoundLog: RoundLog{Attempts: []AttemptReport{failed}}, Result: &RoundResult{Usage: cost.Usage{InputTokens: 12}, Summary: "done"}},
 	}}
 	s := r.Status()
-	require.Equal(t, 2, s.Rounds)
-	require.Equal(t, 4, s.Attempts)
+	require.Equal(t, 3, s.Rounds)
+	require.Equal(t, 4, s.Attempts, "a rejected request is none")
 	require.Equal(t, 1, s.LostWorkers)
-	require.Len(t, s.Failures, 3)
+	require.Len(t, s.Failures, 4)
 	require.Equal(t, Completed, s.Status)
 	require.Equal(t, int64(22), r.Counted(cost.Usage{InputTokens: 22}).Usage.Tokens(), "the journal knows what the cut off attempts have cost")
 }

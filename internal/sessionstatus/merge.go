@@ -246,7 +246,7 @@ func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
 // addRound adds a round in progress to an assignment whose finished rounds are known.
 func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	log := h.Log
-	a.Attempts += len(log.Attempts)
+	a.Attempts += session.CountedAttempts(log.Failures())
 	a.LostWorkers += log.Lost
 	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
 	for _, attempt := range log.Attempts {

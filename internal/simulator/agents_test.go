@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -51,7 +52,7 @@ func (a agents) Run(ctx context.Context, job session.Job) (session.Outcome, erro
 	}
 	model := &llm.Agent{
 		Name: job.Agent, Kind: "anthropic", Model: "model", Provider: provider{a.p, id, job.Brief}, Transport: http.DefaultTransport,
-		MaxTurns: 20, MaxOutputTokens: 2000, ContextTokens: 100_000, Timeout: agentLimit, IdleTimeout: 5 * time.Minute,
+		MaxTurns: 20, MaxOutputTokens: 2000, ContextTokens: 100_000, Timeout: agentLimit, IdleTimeout: idleTimeout,
 		Mask: func(s string) string { return s }, Now: time.Now,
 	}
 	out, failed = model.Run(ctx, job)
@@ -148,7 +149,15 @@ func (m provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	return call(m.p, "Ask", false, func() (llm.Answer, error) {
 		n := w.count("ask " + m.id.String())
 		w.watch.asksAgain(m.id, ex)
-		if err := w.refusal(m.id, n, ex); err != nil {
+		w.watch.asksUnheard(m.id, ex)
+		if l := w.limited(m.id, n); l != nil && l.Stall != "" {
+			return m.stall(ctx, *l, x)
+		}
+		err := w.refusal(m.id, n, ex)
+		if err == nil {
+			err = m.tooLong(request)
+		}
+		if err != nil {
 			w.note(m.p, "provider refuses %s: %v", m.id, err)
 			return llm.Answer{}, err
 		}
@@ -174,28 +183,58 @@ func (m provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 func (m provider) answer(request llm.Request, n int) llm.Answer {
 	turn := (len(request.Messages) + 1) / 2
 	a := llm.Answer{Stop: llm.Done, Usage: cost.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}}
-	call := llm.Call{ID: "c" + strconv.Itoa(turn), Name: "list", Arguments: "{}"}
-	switch turns := m.p.world.plan.Turns[m.id.String()]; {
-	case turn == turns:
-		call.Name, call.Arguments = "write", fmt.Sprintf(`{"path": %q, "content": %q}`, m.id.Persona+".txt", m.p.world.content(m.brief))
-	case turn > turns:
-		call.Name, call.Arguments = "finish", `{"summary": "done"}`
+	add := func(name string, arguments any) {
+		data, _ := json.Marshal(arguments) // plain data
+		a.Calls = append(a.Calls, llm.Call{ID: fmt.Sprintf("c%d.%d", turn, len(a.Calls)), Name: name, Arguments: string(data)})
 	}
-	a.Calls = []llm.Call{call}
+	plan := &m.p.world.plan
+	changes, kept := append(plan.edits(m.id), edit{m.id.Persona + ".txt", m.p.world.content(m.brief)}), map[string]session.Kept(nil)
+	if len(m.brief.Conflicts) > 0 {
+		changes, kept = plan.settles(m.brief)
+	}
+	switch turns := plan.Turns[m.id.String()]; {
+	case turn == turns && len(changes) > 0:
+		for _, e := range changes {
+			if e.content == "" {
+				add("delete", map[string]any{"path": e.path})
+			} else {
+				add("write", map[string]any{"path": e.path, "content": e.content})
+			}
+		}
+	case turn > turns:
+		add("finish", map[string]any{"summary": "done", "kept": kept})
+	case plan.Window > 0:
+		add("read", map[string]any{"path": "big.txt"})
+	default:
+		add("list", map[string]any{})
+	}
 	return a
+}
+
+// limited is what the plan has for a call; nil: nothing.
+func (w *world) limited(id spec.AssignmentID, n int) *Limited {
+	for _, l := range w.plan.Limited {
+		if l.Of == id.String() && l.N == n {
+			return &l
+		}
+	}
+	return nil
 }
 
 // refusal is what the provider answers instead of working.
 func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
-	for _, l := range w.plan.Limited {
-		if l.Of == id.String() && l.N == n {
-			f := &wire.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
-			if l.RetryAfter > 0 {
-				f.Header.Set("Retry-After", strconv.Itoa(l.RetryAfter))
-				w.watch.askedToWait(id, time.Duration(l.RetryAfter)*time.Second, ex)
-			}
-			return f
+	if l := w.limited(id, n); l != nil {
+		f := &wire.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
+		switch l.Status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
+			f.Message = "not like this"
+			w.watch.rejected(id, ex)
 		}
+		if l.RetryAfter > 0 {
+			f.Header.Set("Retry-After", strconv.Itoa(l.RetryAfter))
+			w.watch.askedToWait(id, time.Duration(l.RetryAfter)*time.Second, ex)
+		}
+		return f
 	}
 	return w.outage("provider")
 }

@@ -100,7 +100,10 @@ func (v *watch) money() {
 				continue
 			}
 			key := fmt.Sprintf("%d %d %s", call.Key.Epoch, call.Key.Turn, call.Request)
-			if w.plan.Bad[id.String()] == 0 && !v.helped(id) { // nobody had a reason to begin it afresh
+			if w.plan.Conflict != nil && w.plan.integrates(id) { // each round on an unsettled conflict begins afresh
+				key += fmt.Sprint(" ", call.Key.Round)
+			}
+			if w.plan.Bad[id.String()] == 0 && !v.helped(id) && w.plan.Conflict == nil { // nobody had a reason to begin it afresh
 				key = fmt.Sprintf("%d %s", call.Key.Turn, call.Request)
 			}
 			if seen[key] {

@@ -22,6 +22,12 @@ type Plan struct {
 	Bad map[string]int `json:"bad,omitempty"`
 	// Turns is, by assignment, how many answers its model needs.
 	Turns map[string]int `json:"turns,omitempty"`
+	// Window is how many bytes of results a model can read, of the files that it reads; zero: it reads none.
+	Window int `json:"window,omitempty"`
+	// Ends is, by assignment, how the first runs of its program end whose process stays.
+	Ends map[string][]string `json:"ends,omitempty"`
+	// Conflict is that of the first phase; nil: none.
+	Conflict *Conflict `json:"conflict,omitempty"`
 	// Programs names the agents that are programs, which keep their conversations in HOME;
 	// the others are models.
 	Programs []string `json:"programs,omitempty"`
@@ -99,11 +105,13 @@ type Window struct {
 	Status int `json:"status,omitempty"`
 }
 
-// Limited is a single 429 or 529 at the N-th call of an assignment's model.
+// Limited is a single error, or a stall, at the N-th call of an assignment's model.
 type Limited struct {
 	Of     string `json:"of"`
 	N      int    `json:"n"`
-	Status int    `json:"status"`
+	Status int    `json:"status,omitempty"`
+	// Stall is when the answer stalls; empty: it is an error.
+	Stall string `json:"stall,omitempty"`
 	// RetryAfter is what the provider asks for, in seconds; zero: it does not say.
 	RetryAfter int `json:"retry_after,omitempty"`
 }
@@ -146,7 +154,7 @@ var operations = []struct {
 }
 
 // profiles say what goes wrong in a session: each looks for something of its own.
-var profiles = []string{"host", "lost", "late", "provider", "limits", "outage", "money", "people", "store", "seal", "mixed"}
+var profiles = []string{"host", "lost", "late", "provider", "limits", "outage", "money", "people", "store", "seal", "stall", "rejected", "stays", "conflict", "mixed"}
 
 func profileOf(seed uint64) string { return profiles[seed%uint64(len(profiles))] }
 
@@ -161,7 +169,7 @@ func newPlan(seed uint64) Plan {
 	}
 	// Where the store is away and Temporal has given an execution up, a worker that stops can tell
 	// nobody, and counts as lost.
-	if h := hash(seed, "programs", 0); h%3 == 0 && profileOf(seed) != "store" {
+	if h := hash(seed, "programs", 0); h%3 == 0 && profileOf(seed) != "store" && p.Programs == nil {
 		p.addPrograms(r)
 	}
 	if h := hash(seed, "continue", 0); h%3 == 0 {
@@ -294,7 +302,24 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 			return
 		}
 		p.SlowCheck, p.Lost = minutes(r, 10, 40), minutes(r, 1, 5)
+	case "stall":
+		p.addStalls(r)
+		p.addKills(r, r.IntN(3))
+	case "rejected":
+		p.addRejected(r)
+		p.addLimited(r, r.IntN(3))
+		p.addKills(r, r.IntN(3))
+	case "stays":
+		p.addEnds(r)
+	case "conflict":
+		p.addConflict(r)
+		p.addKills(r, r.IntN(4))
+		if r.IntN(4) == 0 {
+			p.Lost = minutes(r, 0, 6)
+		}
 	case "mixed":
+		p.addStalls(r)
+		p.addRejected(r)
 		p.addKills(r, some(4))
 		p.addLimited(r, some(3))
 		p.addOutage(r)

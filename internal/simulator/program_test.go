@@ -54,6 +54,9 @@ func (a agents) program(ctx context.Context, id spec.AssignmentID, job session.J
 		}
 	}
 	err := a.write("Program.end", filepath.Join(job.Tree, id.Persona+".txt"), []string{w.content(job.Brief)})
+	if err == nil {
+		err = a.stays(ctx, id)
+	}
 	return session.Outcome{Summary: "done"}, err
 }
 

@@ -64,6 +64,8 @@ type watch struct {
 	granted map[spec.AssignmentID]cost.Amount
 	// until is when providers may be asked again.
 	until map[spec.AssignmentID]refused
+	// refusals are the executions that heard a rejection of which no person was seen to be told.
+	refusals map[spec.AssignmentID]*execution
 }
 
 // refused is a provider's wish not to be asked for a while.
@@ -201,6 +203,9 @@ func (w *world) watchBreaker(name string, before breaker.State, answer breaker.A
 		if r.Outcome == failures.CountsAsFailure && r.Category == failures.TestFailure {
 			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
 		}
+		if r.Outcome != failures.Neutral && r.Category == failures.InvalidRequest || r.Outcome == failures.CountsAsFailure && r.Category == failures.ContextOverflow {
+			v.broken = append(v.broken, fmt.Sprintf("P5: a rejected request (%s) counts for breaker %s as %s", r.Category, name, r.Outcome))
+		}
 		if before.Open && r.Outcome == failures.CountsAsSuccess && after.Open {
 			v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays open after a probe's success", name))
 		}
@@ -260,6 +265,9 @@ func (v *watch) asked(h session.Request) {
 			v.mu.Lock()
 		}
 		v.help[h.ID] = h
+		if h.Category == failures.InvalidRequest {
+			delete(v.refusals, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona})
+		}
 		line := fmt.Sprintf("asked for help: %s %s/%s: %s: %s", h.ID, h.Phase, h.Persona, h.Category, h.Message)
 		v.mu.Unlock()
 		v.world.note(nil, "%s", line)
@@ -301,8 +309,17 @@ func (w *world) needsPerson(h session.Request) bool {
 	if (h.Category == failures.APIError || h.Category == failures.RateLimited) && w.now() >= 30*time.Minute {
 		return true // the team's patience is over, which people are told
 	}
-	bad := w.plan.Bad[h.Phase+"/"+h.Persona]
-	return h.Category == failures.TestFailure && bad >= w.plan.Team.Retry.Rounds*w.plan.Team.Personas[h.Persona].Attempts
+	id := h.Phase + "/" + h.Persona
+	switch h.Category { //nolint:exhaustive // no other one needs a person
+	case failures.InvalidRequest:
+		return slices.ContainsFunc(w.plan.Limited, func(l Limited) bool { return l.Of == id && l.Status/100 == 4 && l.Status != 429 })
+	case failures.ContractViolation:
+		usedUp := w.plan.Bad[id] >= w.plan.Team.Personas[h.Persona].Attempts // no round is left for the conflict
+		return w.plan.Conflict != nil && (usedUp || w.plan.Conflict.Integrator == "nothing")
+	case failures.TestFailure, failures.Unknown, failures.Timeout:
+		return w.plan.Bad[id]+w.plan.failingEnds(id) >= w.plan.Team.Retry.Rounds*w.plan.Team.Personas[h.Persona].Attempts
+	}
+	return false
 }
 
 // advances hears that an answer for an assignment is stored.
@@ -362,6 +379,7 @@ func (v *watch) ended(err error) {
 		v.counted(a)
 	}
 	v.approved(c)
+	v.nothingDropped(c)
 }
 
 // approved holds the approvals of each phase's work against what the team wants.
@@ -388,7 +406,7 @@ func (v *watch) counted(a session.CheckpointAssignment) {
 	if bad >= attempts*rounds {
 		bad = attempts * rounds
 	}
-	own := 0
+	own, ends := 0, w.plan.failingEnds(id)
 	if w.plan.failsFast() {
 		return
 	}
@@ -396,23 +414,28 @@ func (v *watch) counted(a session.CheckpointAssignment) {
 		if f.Category == failures.Timeout && w.plan.stopped() >= agentLimit {
 			return // the worker was stopped for as long as its agent may take
 		}
+		if f.Category == failures.InvalidRequest { // is shown, and uses up nothing
+			continue
+		}
+		if ends > 0 && (f.Category == failures.Unknown || f.Category == failures.Timeout) {
+			own++
+			continue
+		}
 		if f.Category != failures.TestFailure {
 			v.broke("P2", "%s has used an attempt for %s: %s", id, f.Category, f.Message)
 			continue
 		}
 		own++
 	}
-	if v.helped(a.AssignmentID) { // told how, it works well
-		return
-	}
 	if w.plan.Lost > 0 { // of earlier incarnations only the last failures are kept
 		return
 	}
-	if own != bad {
+	if helped := v.helped(a.AssignmentID); !helped && own < bad || own > bad+ends { // told how, it works well
 		v.broke("P2", "%s has %d failures of its own, and its agent failed %d times", id, own, bad)
 	}
-	if a.Attempts != len(a.Failures)+1 {
-		v.broke("P2", "%s counts %d attempts with %d failures", id, a.Attempts, len(a.Failures))
+	integrates := w.plan.integrates(a.AssignmentID) && (w.plan.Conflict != nil || v.helped(a.AssignmentID))
+	if a.Attempts != own+1 && !integrates {
+		v.broke("P2", "%s counts %d attempts with %d failures of its own", id, a.Attempts, own)
 	}
 }
 

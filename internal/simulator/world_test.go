@@ -26,7 +26,6 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -313,7 +312,7 @@ func (w *world) input() workflows.SessionInput {
 		}
 		return w.put(data)
 	}
-	workspace, err := w.store.Content.PutManifest(context.Background(), cas.Manifest{})
+	workspace, err := w.store.Content.PutManifest(context.Background(), w.entries(w.plan.workspace()))
 	if err != nil {
 		panic(err)
 	}
