@@ -436,7 +436,6 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 	}{
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}}, "http://127.0.0.1:7400/"},
 		{access.Options{Addresses: []string{"[::]:7400"}}, "http://127.0.0.1:7400/"},
-		{access.Options{Addresses: []string{"0.0.0.0:7400"}, TLS: true, Hosts: []string{"maestro.example"}}, "https://maestro.example:7400/"},
 		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
 	} {
