@@ -45,7 +45,7 @@ func nameHash(name string) int64 {
 }
 
 func endOf(a Attempt) attemptEnd {
-	return attemptEnd{a.Ended().UnixNano(), nameHash(a.AttemptRef.String())}
+	return attemptEnd{a.Ended().UnixNano(), nameHash(a.String())}
 }
 
 func (e attemptEnd) compare(o attemptEnd) int {
@@ -83,7 +83,7 @@ func (p *followPosition) place(id spec.AssignmentID) place {
 	of := nameHash(id.String())
 	for _, l := range p.Places {
 		if l[0] == of {
-			return place{l[1], uint32(l[2])}
+			return place{l[1], uint32(l[2])} //nolint:gosec // put wrote it; a wrong one is in no file
 		}
 	}
 	return place{}
