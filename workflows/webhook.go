@@ -27,9 +27,6 @@ func WebhookOf(store string, n session.Notice) entityworkflow.Workflow {
 }
 
 func webhookSummary(n session.Notice) string {
-	if n.Session == "" {
-		return string(n.Event) + " of the store"
-	}
 	return string(n.Event) + " of session " + n.Session
 }
 

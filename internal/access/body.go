@@ -40,6 +40,15 @@ func newPacedBody(w http.ResponseWriter, body io.ReadCloser, every time.Duration
 	return b
 }
 
+// newTimedBody is a body that ends with an error after a time, however much has come.
+func newTimedBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration) *pacedBody {
+	b := &pacedBody{ReadCloser: body, conn: http.NewResponseController(w), ended: body == http.NoBody}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timer = time.AfterFunc(patience, b.end)
+	return b
+}
+
 func (b *pacedBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	refused := b.refused

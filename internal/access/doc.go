@@ -8,5 +8,5 @@
 //	access/tokens.json      tokens, by the hashes of their secrets
 //	access/hooks.json       hooks, with their secrets
 //	access/browsers.json    who is signed in with a browser, by the hashes of their cookies
-//	access/server.json      at which address the server of the store was started last
+//	access/servers.json     at which addresses servers of the store run
 package access

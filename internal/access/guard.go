@@ -30,8 +30,6 @@ type Options struct {
 	// which it may be called, with or without a port; the first is the one in links.
 	Addresses []string
 	Hosts     []string
-	// TLS: the server speaks https itself.
-	TLS bool
 	// Proxies are networks whose X-Forwarded headers are trusted.
 	Proxies []netip.Prefix
 	// ReadOnly: nothing can be changed.
@@ -115,7 +113,7 @@ func (g *Guard) URL() string {
 			address = net.JoinHostPort(address, port)
 		}
 	}
-	return visit{host: address, secure: g.options.TLS || proxied && len(g.options.Hosts) > 0}.origin() + "/"
+	return visit{host: address, secure: proxied && len(g.options.Hosts) > 0}.origin() + "/"
 }
 
 // LoginURL returns a link that signs the local user in, once within 10 minutes.

@@ -241,14 +241,48 @@ func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	s := newSite(t)
 	_, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
 	require.ErrorContains(t, err, "maestro serve")
-	require.NoError(t, access.Announce(s.docs, "desk", s.guard.URL()))
+	require.NoError(t, access.NewAnnouncements(s.docs, s.clock.Now).Announce("desk", s.guard.URL(), false))
 	_, err = access.NewLink(t.Context(), s.docs, s.audit, "other", "bob@other", s.clock.Now)
-	require.ErrorContains(t, err, "host desk")
+	require.ErrorContains(t, err, "on the host of "+s.url)
 	link, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
 	require.NoError(t, err)
 	u := s.user()
 	require.Equal(t, 303, u.get(link).StatusCode)
 	require.Equal(t, "bob@desk", u.get("/").seen(t).Actor.Person())
+}
+
+// A server that somebody starts beside the installation's takes no links.
+func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	servers := access.NewAnnouncements(s.docs, s.clock.Now)
+	leadTo := func(want string) {
+		t.Helper()
+		require.Equal(t, want, access.ServedAt(s.docs, s.clock.Now))
+	}
+	runs := func(address string, public bool) {
+		t.Helper()
+		require.NoError(t, servers.Announce("desk", address, public))
+		s.clock.advance(time.Second)
+	}
+	leadTo("")
+	runs("http://127.0.0.1:1/", false)
+	runs("http://127.0.0.1:2/", false)
+	leadTo("http://127.0.0.1:1")
+	runs("https://maestro.example/", true)
+	runs("https://second.example/", true)
+	runs("http://127.0.0.1:3/", false)
+	leadTo("https://maestro.example")
+	require.NoError(t, servers.Withdraw("https://second.example/"))
+	s.clock.advance(access.AnnouncePause)
+	runs("http://127.0.0.1:2/", false)
+	s.clock.advance(3 * access.AnnouncePause)
+	runs("http://127.0.0.1:1/", false) // it was away for a while
+	leadTo("http://127.0.0.1:2")
+	require.NoError(t, servers.Withdraw("http://127.0.0.1:2/"))
+	leadTo("http://127.0.0.1:1")
+	s.clock.advance(time.Hour)
+	leadTo("")
 }
 
 // TestTheStoreSignsNobodyIn looks for secrets in all that the server has written.
@@ -402,7 +436,6 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 	}{
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}}, "http://127.0.0.1:7400/"},
 		{access.Options{Addresses: []string{"[::]:7400"}}, "http://127.0.0.1:7400/"},
-		{access.Options{Addresses: []string{"0.0.0.0:7400"}, TLS: true, Hosts: []string{"maestro.example"}}, "https://maestro.example:7400/"},
 		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
 	} {

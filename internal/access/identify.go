@@ -104,11 +104,10 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 		return credential{}, r, errBusy
 	}
 	defer done()
-	late := time.AfterFunc(signedPatience, func() {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the read ends now
-	})
+	body := newTimedBody(w, r.Body, signedPatience)
+	r.Body = body
 	actor, verified, err := g.options.Signature(r)
-	late.Stop()
+	body.stop() // a deadline after the end would cancel the request
 	if err != nil {
 		return credential{}, r, err
 	}

@@ -2,11 +2,11 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	linksKey  = "access/links.json"
-	serverKey = "access/server.json"
+	linksKey   = "access/links.json"
+	serversKey = "access/servers.json"
 
 	// linkLifetime is for how long a one-time link is good.
 	linkLifetime = 10 * time.Minute
@@ -33,23 +33,44 @@ type link struct {
 
 // announcement says at which address a server of the store can be called.
 type announcement struct {
-	URL  string `json:"url"`
 	Host string `json:"host"`
+	// Public: the address is one that the server was given, and not that of its listener.
+	Public bool `json:"public,omitempty"`
+	// Since is when the server started, and Seen when it was last seen to run.
+	Since time.Time `json:"since"`
+	Seen  time.Time `json:"seen"`
 }
 
-// Announce notes in the store at which address its server can be called from a machine, for
-// [NewLink].
-func Announce(docs storage.Storage, host, url string) error {
-	data, err := json.Marshal(announcement{URL: url, Host: host})
-	if err != nil {
-		return err
-	}
-	err = storage.Update(docs, serverKey, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
-		_, version, err := docs.Read(serverKey)
-		if errors.Is(err, storage.ErrNotFound) {
-			err = nil
+// An announcement is good for announcedFor after it was made: servers repeat theirs every
+// [AnnouncePause], and withdraw it when they end.
+const (
+	AnnouncePause = 30 * time.Second
+	announcedFor  = 4 * AnnouncePause
+)
+
+// Announcements are the addresses of the servers that run for a store.
+type Announcements struct {
+	known *register[announcement] // by address
+	now   func() time.Time
+}
+
+// NewAnnouncements returns the announcements in a store's storage.
+func NewAnnouncements(docs storage.Storage, now func() time.Time) Announcements {
+	return Announcements{newRegister[announcement](docs, serversKey, now), now}
+}
+
+// Announce notes at which address a server can be called, and on which host it runs. public: the
+// address is one that it was given.
+func (a Announcements) Announce(host, address string, public bool) error {
+	err := a.known.change(func(all map[string]announcement) error {
+		now := a.now().UTC()
+		maps.DeleteFunc(all, func(_ string, one announcement) bool { return !one.isLive(now) })
+		one := announcement{Host: host, Public: public, Since: now, Seen: now}
+		if before, ok := all[address]; ok {
+			one.Since = before.Since
 		}
-		return data, version, err
+		all[address] = one
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("note the server's address: %w", err)
@@ -57,35 +78,64 @@ func Announce(docs storage.Storage, host, url string) error {
 	return nil
 }
 
-// ServedAt is the address of the server that was announced last, without a slash at its end;
-// empty: none was, or nobody knows.
-func ServedAt(docs storage.Storage) string {
-	var server announcement
-	data, _, err := docs.Read(serverKey)
-	if err != nil || json.Unmarshal(data, &server) != nil {
-		return ""
-	}
-	return strings.TrimRight(server.URL, "/")
+// Withdraw removes the announcement of an address.
+func (a Announcements) Withdraw(address string) error {
+	return a.known.change(func(all map[string]announcement) error {
+		delete(all, address)
+		return nil
+	})
 }
 
-// NewLink returns a link that signs a local user in once, with the role admin, to the server
-// that was announced last.
-func NewLink(ctx context.Context, docs storage.Storage, audit *Audit, host, user string, now func() time.Time) (string, error) {
-	data, _, err := docs.Read(serverKey)
-	if errors.Is(err, storage.ErrNotFound) {
-		return "", errors.New("no server has run for this store; start one with `maestro serve`")
-	}
-	var server announcement
-	if err == nil {
-		err = json.Unmarshal(data, &server)
-	}
+func (a announcement) isLive(now time.Time) bool { return now.Sub(a.Seen) < announcedFor }
+
+// preferred is the address for links, without a slash at its end: of the servers that run, on a host if
+// one is named, those with a public address come first, then those that started first. ok is false if
+// there is none.
+func (a Announcements) preferred(host string) (address string, ok bool, err error) {
+	all, _, err := a.known.load()
 	if err != nil {
-		return "", fmt.Errorf("read the server's address: %w", err)
+		return "", false, err
 	}
-	if server.Host != host {
-		return "", fmt.Errorf("the server of this store was started on host %s; create the link there", server.Host)
+	now := a.now()
+	var best announcement
+	for _, one := range slices.Sorted(maps.Keys(all)) {
+		b := all[one]
+		if !b.isLive(now) || host != "" && b.Host != host {
+			continue
+		}
+		if !ok || b.Public && !best.Public || b.Public == best.Public && b.Since.Before(best.Since) {
+			address, best, ok = one, b, true
+		}
 	}
-	return newLinks(docs, audit, now).create(ctx, server.URL, user)
+	return strings.TrimRight(address, "/"), ok, nil
+}
+
+// ServedAt is the address of the store's server for links to its pages, without a slash at its end;
+// empty: none runs, or nobody knows.
+func ServedAt(docs storage.Storage, now func() time.Time) string {
+	address, _, err := NewAnnouncements(docs, now).preferred("")
+	if err != nil {
+		return ""
+	}
+	return address
+}
+
+// NewLink returns a link that signs a local user in once, with the role admin, to a server that runs
+// on this host.
+func NewLink(ctx context.Context, docs storage.Storage, audit *Audit, host, user string, now func() time.Time) (string, error) {
+	servers := NewAnnouncements(docs, now)
+	address, here, err := servers.preferred(host)
+	if err != nil {
+		return "", err
+	}
+	if !here {
+		elsewhere, runs, err := servers.preferred("")
+		if err != nil || !runs {
+			return "", errors.Join(errors.New("no server runs for this store; start one with `maestro serve`"), err)
+		}
+		return "", fmt.Errorf("no server of this store runs on host %s; create the link on the host of %s", host, elsewhere)
+	}
+	return newLinks(docs, audit, now).create(ctx, address, user)
 }
 
 // links are the one-time links that were made and not used.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -197,6 +198,7 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 	if err := id.Claims(&claims); err != nil {
 		return who, fmt.Errorf("%w: %w", errIdentity, err)
 	}
+	maps.DeleteFunc(claims, isNull)
 	var party string
 	_ = json.Unmarshal(claims["azp"], &party)
 	if len(id.Audience) > 1 && party != p.options.ClientID || id.Subject == "" {
@@ -281,6 +283,7 @@ func (p *oidcProvider) addUserInfo(ctx context.Context, found *oidc.Provider, to
 	if err := info.Claims(&stated); err != nil {
 		return fmt.Errorf("%w: %w", errIdentity, err)
 	}
+	maps.DeleteFunc(stated, isNull)
 	for name, value := range stated {
 		if claims[name] == nil {
 			claims[name] = value
@@ -296,8 +299,8 @@ func nameOf(subject string, claims map[string]json.RawMessage) string {
 		_ = json.Unmarshal(claims[claim], &s)
 		return s
 	}
-	var verified bool
-	_ = json.Unmarshal(claims["email_verified"], &verified)
+	// Cognito and Apple state it as a string.
+	verified := text("email_verified") == "true" || string(claims["email_verified"]) == "true"
 	if mail := text("email"); mail != "" && verified {
 		return mail
 	}
@@ -307,15 +310,18 @@ func nameOf(subject string, claims map[string]json.RawMessage) string {
 	return subject
 }
 
+// isNull reports whether a claim is stated without a value, which says as little as no claim.
+func isNull(_ string, claim json.RawMessage) bool { return string(claim) == "null" }
+
 // groupsOf reads a claim that is a list of names, or one name.
 func groupsOf(claim json.RawMessage) []string {
 	var groups []string
 	var one string
-	switch {
-	case json.Unmarshal(claim, &groups) == nil:
-		return groups
-	case json.Unmarshal(claim, &one) == nil:
-		return []string{one}
+	if json.Unmarshal(claim, &groups) != nil {
+		if json.Unmarshal(claim, &one) != nil {
+			return nil
+		}
+		groups = []string{one}
 	}
-	return nil
+	return slices.DeleteFunc(groups, func(group string) bool { return group == "" })
 }

@@ -85,7 +85,9 @@ func TestNamesAndGroupsOfAProvider(t *testing.T) {
 		status       int
 	}{
 		{map[string]any{"sub": "1", "email": "ceo@example.org", "preferred_username": "ann@desk", "groups": "eng"}, nil, "ann@desk (1)", 303},
-		{map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}}, nil, "2", 303},
+		{map[string]any{"sub": "2", "email": "ceo@example.org", "email_verified": "true", "groups": []string{"eng"}}, nil, "ceo@example.org", 303},
+		{map[string]any{"sub": "7", "email": "ceo@example.org", "email_verified": "false", "groups": []string{"eng"}}, nil, "7", 303},
+		{map[string]any{"sub": "8", "email": "ceo@example.org", "email_verified": nil, "groups": nil}, map[string]any{"sub": "8", "groups": []string{"", "eng"}, "email_verified": "false"}, "8", 303},
 		{map[string]any{"sub": "3"}, map[string]any{"sub": "3", "groups": []string{"leads"}, "email": "c@d", "email_verified": true}, "c@d", 303},
 		{map[string]any{"sub": "4"}, map[string]any{"sub": "9", "groups": []string{"leads"}}, "", 401},
 		{map[string]any{"sub": "5", "groups": []string{"other"}}, nil, "", 403},
@@ -130,6 +132,8 @@ func TestWhoHasNoRoleIsToldWhy(t *testing.T) {
 	}{
 		"other groups":                  {map[string]any{"groups": []string{"a", "b"}}, "in no group that has a role here (the provider names 2 groups)"},
 		"no claim, as Google":           {map[string]any{"email": "ann@example.org", "email_verified": true}, `ann@example.org has no role, because the provider states no claim "groups"`},
+		"an empty name":                 {map[string]any{"groups": ""}, `claim "groups" is empty`},
+		"no value":                      {map[string]any{"groups": nil}, `states no claim "groups"`},
 		"an empty claim":                {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
 		"too many, a distributed claim": {map[string]any{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}}}, "is in too many groups"},
 		"too many, by a mark":           {map[string]any{"hasgroups": true}, "is in too many groups"},

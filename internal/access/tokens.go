@@ -263,9 +263,10 @@ func (t *Tokens) find(secret string) (token Token, ok bool, err error) {
 	}
 	if today := now.UTC().Format(time.DateOnly); token.LastUsed < today {
 		_ = t.known.change(func(all map[string]Token) error { // the next use tries again
-			token := all[hash]
-			token.LastUsed = max(token.LastUsed, today)
-			all[hash] = token
+			if token, ok := all[hash]; ok {
+				token.LastUsed = max(token.LastUsed, today)
+				all[hash] = token
+			}
 			return nil
 		})
 	}

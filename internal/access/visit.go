@@ -49,11 +49,10 @@ type serverNames struct {
 	ports []string
 	// proxies are the networks whose X-Forwarded headers are trusted.
 	proxies []netip.Prefix
-	tls     bool
 }
 
 func newServerNames(o Options) serverNames {
-	d := serverNames{proxies: o.Proxies, tls: o.TLS}
+	d := serverNames{proxies: o.Proxies}
 	for _, host := range o.Hosts {
 		d.hosts = append(d.hosts, strings.ToLower(host))
 	}
@@ -75,7 +74,7 @@ func newServerNames(o Options) serverNames {
 // behind the guard reads it.
 func (d serverNames) visit(r *http.Request) (v visit, ok bool) {
 	remote := addressOf(r.RemoteAddr)
-	v = visit{client: remote.String(), host: strings.ToLower(r.Host), secure: r.TLS != nil || d.tls}
+	v = visit{client: remote.String(), host: strings.ToLower(r.Host), secure: r.TLS != nil}
 	if d.isProxy(remote) {
 		v.client = d.forwardedFor(remote, r.Header.Values("X-Forwarded-For")).String()
 		if host := r.Header.Get("X-Forwarded-Host"); host != "" {

@@ -87,7 +87,7 @@ func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
 		c.printSecret(doc)
 		c.printErr("hook %s starts sessions of team %s; the secret is not shown again. Remove it with `maestro hook remove %[1]s`", doc.Name, doc.Team)
 		if strings.HasPrefix(doc.URL, "/") {
-			c.printErr("no server has run for this store; its address goes before the path. Start one with `maestro serve`")
+			c.printErr("no server runs for this store; its address goes before the path. Start one with `maestro serve`")
 		}
 	})
 }

@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -62,48 +60,9 @@ const FollowNew = "now"
 const (
 	// followEvery is the time between two reads of a followed session.
 	followEvery = time.Second
-	// maxPosition limits a position, in bytes.
-	maxPosition = 64 << 10
 	// maxOutput limits the text of an event, in bytes.
 	maxOutput = 64 << 10
 )
-
-// followPosition is what a reader has received of a session, by assignment. It is text, which the
-// reader keeps.
-type followPosition map[string]passed
-
-// passed is what a reader has received of an assignment: the number of its first attempts, and the
-// position in the live log.
-type passed struct {
-	Attempts int    `json:"n,omitempty"`
-	Offset   int64  `json:"o,omitempty"`
-	Sum      uint32 `json:"s,omitempty"`
-}
-
-func (p followPosition) passed(id spec.AssignmentID) {
-	p[id.String()] = passed{Attempts: p[id.String()].Attempts + 1}
-}
-
-// String is the position as text.
-func (p followPosition) String() string {
-	data, _ := json.Marshal(p) // plain data
-	return base64.RawURLEncoding.EncodeToString(data)
-}
-
-func followPositionOf(text string) (followPosition, error) {
-	p := followPosition{}
-	if text == "" || text == FollowNew {
-		return p, nil
-	}
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(data, &p)
-	}
-	if err != nil || len(text) > maxPosition || p == nil {
-		return nil, invalidf("from", "%q is not a position of these events; start without one", textfmt.Shorten(text, 40))
-	}
-	return p, nil
-}
 
 // follower follows a session.
 type follower struct {
@@ -111,7 +70,10 @@ type follower struct {
 	key      session.Key
 	selected Select
 	watcher  *sessionstatus.Watcher
-	at       followPosition
+	// at is the position of the reader, and from the one that it began with. received are the attempts
+	// since then.
+	at, from followPosition
+	received map[attemptEnd]bool
 	// muted: earlier events are left out.
 	muted, lost bool
 	state       session.State
@@ -131,7 +93,7 @@ func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select,
 	return func(yield func(Event, error) bool) {
 		f := &follower{
 			Attempts: a, selected: selected, muted: from == FollowNew, yield: yield,
-			progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, tails: map[spec.AssignmentID]*Tail{},
+			received: map[attemptEnd]bool{}, progress: map[spec.AssignmentID]string{}, ended: map[spec.AssignmentID]time.Time{}, tails: map[spec.AssignmentID]*Tail{},
 		}
 		defer f.close()
 		err := f.begin(ctx, sessionID, from)
@@ -146,6 +108,9 @@ func (a Attempts) Follow(ctx context.Context, sessionID string, selected Select,
 
 func (f *follower) begin(ctx context.Context, sessionID, from string) (err error) {
 	if f.at, err = followPositionOf(from); err != nil {
+		return err
+	}
+	if f.from, err = followPositionOf(from); err != nil { // it shares nothing with the other
 		return err
 	}
 	if _, f.key, err = f.inStore(ctx, sessionID); err != nil {
@@ -238,18 +203,15 @@ func (f *follower) emitEnded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seen := map[string]int{}
 	for _, a := range all {
 		f.ended[a.AssignmentID] = a.Ended()
 	}
-	all = slices.DeleteFunc(all, func(a Attempt) bool {
-		seen[a.AssignmentID.String()]++
-		return seen[a.AssignmentID.String()] <= f.at[a.AssignmentID.String()].Attempts
-	})
-	slices.SortStableFunc(all, func(x, y Attempt) int { return x.Ended().Compare(y.Ended()) })
+	all = slices.DeleteFunc(all, func(a Attempt) bool { return f.received[endOf(a)] || f.from.has(endOf(a)) })
+	slices.SortStableFunc(all, func(x, y Attempt) int { return endOf(x).compare(endOf(y)) })
 	for _, a := range all {
+		f.received[endOf(a)] = true
 		if f.muted {
-			f.at.passed(a.AssignmentID)
+			f.at.passed(a.AssignmentID, endOf(a))
 			continue
 		}
 		unprinted := func(text string) string { return text }
@@ -270,7 +232,7 @@ func (f *follower) emitEnded(ctx context.Context) error {
 			}
 			t.from = place{}
 		}
-		f.at.passed(a.AssignmentID)
+		f.at.passed(a.AssignmentID, endOf(a))
 		if err := f.emit(Event{Kind: AttemptEnded, Of: &a.AssignmentID, Attempt: &a, Unprinted: unprinted}); err != nil {
 			return err
 		}
@@ -289,8 +251,7 @@ func (f *follower) emitRunning(ctx context.Context, status session.Status) error
 			}
 			t := f.tails[id]
 			if t == nil {
-				had := f.at[id.String()]
-				t = &Tail{from: place{had.Offset, had.Sum}}
+				t = &Tail{from: f.at.place(id)}
 				f.tails[id] = t
 			}
 			t.after = f.ended[id]
@@ -325,8 +286,8 @@ func (f *follower) emitLines(id spec.AssignmentID, t *Tail, lines []string) erro
 		}
 		b.Reset()
 	}
-	if at := t.place(); t.file != nil {
-		f.at[id.String()] = passed{f.at[id.String()].Attempts, at.Offset, at.Sum}
+	if t.file != nil {
+		f.at.put(id, t.place())
 	}
 	if b.Len() == 0 || f.muted {
 		return nil

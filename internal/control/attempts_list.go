@@ -59,7 +59,7 @@ func (a Attempts) List(ctx context.Context, sessionID string, selected Select) (
 	}
 	at := followPosition{}
 	for _, done := range doc.Attempts {
-		at.passed(done.AssignmentID)
+		at.passed(done.AssignmentID, endOf(done))
 	}
 	doc.Next = at.String()
 	w, err := a.watcher(sessionID)

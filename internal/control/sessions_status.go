@@ -121,7 +121,7 @@ func (s Sessions) Dashboard(sessionID string) string {
 	if s.Store == nil {
 		return ""
 	}
-	if at := access.ServedAt(s.Store.Storage()); at != "" {
+	if at := access.ServedAt(s.Store.Storage(), s.Now); at != "" {
 		return at + access.PagePath(sessionID, "")
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -18,6 +19,8 @@ const (
 	// maxFollowed limits one read, and maxKept the kept output of an attempt, in bytes.
 	maxFollowed = 4 << 20
 	maxKept     = 1 << 20
+	// maxTailLine limits a line, in bytes.
+	maxTailLine = 64 << 10
 	// maxRecent is the number of last lines that are compared with progress lines.
 	maxRecent = 500
 	// maxOverlap is the length of the output's end that is searched for in a transcript, in bytes.
@@ -92,13 +95,14 @@ func (l *Tail) readNew() (lines []string, err error) {
 	}
 	l.rest = append(l.rest, data...)
 	for {
-		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
-		if !whole {
+		line, rest, ok := firstLine(l.rest)
+		if !ok {
 			return lines, nil
 		}
 		again := l.repeats(line)
-		l.text, l.rest = append(append(l.text, line...), '\n'), rest
-		l.read += int64(len(line)) + 1
+		read := len(l.rest) - len(rest)
+		l.text, l.rest = append(l.text, l.rest[:read]...), rest
+		l.read += int64(read)
 		if len(l.text) > maxKept {
 			l.text = bytes.Clone(l.text[maxKept/2:])
 		}
@@ -112,6 +116,19 @@ func (l *Tail) readNew() (lines []string, err error) {
 			lines = append(lines, text)
 		}
 	}
+}
+
+// firstLine cuts off the first line, without its end. A line that is too long is cut into several. ok is
+// false if the line is not complete.
+func firstLine(text []byte) (line, rest []byte, ok bool) {
+	if line, rest, ok = bytes.Cut(text, []byte("\n")); ok && len(line) <= maxTailLine || !ok && len(text) < maxTailLine {
+		return line, rest, ok
+	}
+	end := maxTailLine
+	for end > maxTailLine-utf8.UTFMax && end < len(text) && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], text[end:], true
 }
 
 // repeats reports whether a line repeats the next one of the previous execution's output. Only

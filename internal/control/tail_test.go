@@ -59,3 +59,24 @@ func TestOfALongTranscriptTheRestIsFound(t *testing.T) {
 	require.Equal(t, "more\n", l.Rest("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxOverlap-100:]+"more\n"))
 	require.Equal(t, "something else", l.Rest("something else"))
 }
+
+// A program that writes no line ends does not fill the memory of its readers.
+func TestALineOfALogIsBounded(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	text := strings.Repeat("é", 3*maxTailLine/2+100) + "\nlast\n"
+	require.NoError(t, os.WriteFile(path, []byte(text[:3*maxTailLine+10]), 0o600))
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	l := Tail{file: file}
+	defer l.Close()
+	lines, err := l.readNew()
+	require.NoError(t, err)
+	require.Less(t, len(l.rest), maxTailLine)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	more, err := l.readNew()
+	require.NoError(t, err)
+	require.Equal(t, strings.ReplaceAll(text, "\n", ""), strings.Join(append(lines, more...), ""))
+	require.Equal(t, int64(len(text)), l.read)
+	require.Empty(t, l.Rest(text))
+}

@@ -49,7 +49,7 @@ type liveInput struct {
 type attemptEventsInput struct {
 	Session    string `path:"session" maxLength:"200" doc:"the session's id"`
 	Assignment string `query:"assignment" maxLength:"210" doc:"PHASE or PHASE/PERSONA; empty: all"`
-	After      string `header:"Last-Event-ID" maxLength:"65536" doc:"the id of the last event that the reader has"`
+	After      string `header:"Last-Event-ID" maxLength:"4096" doc:"the id of the last event that the reader has"`
 }
 
 func attempts(api huma.API, running following, a control.Attempts) {

@@ -17,7 +17,7 @@ type followInput struct {
 
 func events(api huma.API, running following, feed *control.Feed) {
 	op := operation("GET /events", "follow-events", "Follow which sessions change, as server-sent events")
-	op.Description = "Each event `change` names a session to read again; one without a session means all, and that an alert of the store may be new. Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts."
+	op.Description = "Each event `change` names a session to read again; one without a session means all. Reconnect with Last-Event-ID to miss none: ids remain valid when the server restarts."
 	streamed(api, running, op, func(context.Context, *followInput) error { return nil }, func(ctx context.Context, in *followInput) iter.Seq2[sent, error] {
 		return func(yield func(sent, error) bool) {
 			for c, err := range feed.Follow(ctx, in.After, in.Session) {

@@ -207,12 +207,12 @@ func (s *server) announced(stdout io.Reader) bool {
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), "  ")
 		value = strings.TrimSpace(value)
-		switch name {
-		case "Temporal":
+		switch { // a successor has the same ports, and others read the addresses meanwhile
+		case name == "Temporal" && s.address == "":
 			s.address, s.options.port = value, portOf(value)
-		case "Web UI":
+		case name == "Web UI" && s.ui == "":
 			s.ui, s.options.uiPort = value, portOf(strings.TrimPrefix(value, "http://"))
-		case "Database": // the last line
+		case name == "Database": // the last line
 			return true
 		}
 	}

@@ -71,6 +71,7 @@ type Server struct {
 	guard *access.Guard
 	index *index.Index
 	conn  atomic.Pointer[temporalutil.Connection]
+	work  sync.WaitGroup  // what runs beside requests
 	life  context.Context //nolint:containedctx // of the requests: they end with the server
 	end   context.CancelFunc
 }
@@ -92,10 +93,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path},
 		Signed: []string{control.HooksPath}, Signature: inbound.Identify, Body: newUploads(base).body,
 	})
-	if err := access.Announce(o.Store.Storage(), o.Host, s.guard.URL()); err != nil {
+	if err := s.announce(); err != nil {
 		s.Stop(ctx)
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
+	s.work.Go(s.stayAnnounced)
 	x, err := index.Open(ctx, o.Store, index.Options{Log: o.Log})
 	if err != nil {
 		s.Stop(ctx)
@@ -103,11 +105,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.index, base.Index = x, x
 	feed := control.NewFeed(base, x, o.Log)
-	go feed.Run(s.life)
+	s.work.Go(func() { feed.Run(s.life) })
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
 	dialled := make(chan struct{})
-	go s.stayConnected(sync.OnceFunc(func() { close(dialled) }))
-	go s.sweep(base)
+	s.work.Go(func() { s.stayConnected(sync.OnceFunc(func() { close(dialled) })) })
+	s.work.Go(func() { s.sweep(base) })
 	select {
 	case <-dialled:
 	case <-time.After(firstDial):
@@ -195,6 +197,25 @@ func (s *Server) sweep(base *control.Base) {
 	}
 }
 
+// announce notes the server's address in the store, for links.
+func (s *Server) announce() error {
+	return s.announcements().Announce(s.o.Host, s.guard.URL(), len(s.o.Hosts) > 0)
+}
+
+func (s *Server) announcements() access.Announcements {
+	return access.NewAnnouncements(s.o.Store.Storage(), s.o.Now)
+}
+
+// stayAnnounced repeats the announcement until the server stops, and withdraws it then.
+func (s *Server) stayAnnounced() {
+	for s.wait(access.AnnouncePause) {
+		if err := s.announce(); err != nil {
+			s.o.Log.Warn("links may lead to another server", "error", err)
+		}
+	}
+	_ = s.announcements().Withdraw(s.guard.URL()) // it expires
+}
+
 // wait waits; false: the server has stopped.
 func (s *Server) wait(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
@@ -219,6 +240,13 @@ func (s *Server) Stop(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = s.http.Close(bounded)
+	ended := make(chan struct{})
+	go func() { s.work.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-bounded.Done(): // what still runs may use the index
+		return
+	}
 	if s.index != nil {
 		_ = s.index.Close() // a cache
 	}

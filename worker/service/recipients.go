@@ -72,7 +72,7 @@ func (w *Worker) registerNotices(q *queue) {
 func (w *Worker) notices(p *plan) *activities.Notices {
 	o := w.options
 	return &activities.Notices{
-		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func() string { return access.ServedAt(o.Store.Storage()) },
+		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func() string { return access.ServedAt(o.Store.Storage(), time.Now) },
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
 }
