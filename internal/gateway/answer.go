@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -233,8 +234,11 @@ func (a *answer) settle(facts wire.Facts) {
 	}
 	var document []byte
 	if a.size <= maxStored {
-		if a.events() { // its last event may end in the next part
+		// The end of the last event, or of Gemini's list of documents, may be in the next part.
+		if text := bytes.TrimSpace(a.kept); a.events() {
 			a.kept = append(a.kept, "\n\n"...)
+		} else if len(text) > 0 && text[0] == '[' && text[len(text)-1] != ']' {
+			a.kept = append(a.kept, ']')
 		}
 		document, _ = json.Marshal(stored{a.from.response.Header.Get("Content-Type"), a.kept}) // bytes and a text
 		if text := string(a.kept); a.attempt.Mask(text) != text {
