@@ -249,9 +249,8 @@ func (a *answer) settle(facts wire.Facts) {
 		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
 			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
-	how := cmp.Or(facts.Stop, "complete")
+	how := cmp.Or(facts.Stop, "complete") + facts.Answer().Mark()
 	if facts.Differs != "" {
-		how += "; " + facts.Differs + "; the higher figure is booked"
 		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model", a.parsed.Model, "why", facts.Differs)
 	}
 	a.writeTranscript(how, used)
