@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -233,8 +234,11 @@ func (a *answer) settle(facts wire.Facts) {
 	}
 	var document []byte
 	if a.size <= maxStored {
-		if a.events() { // its last event may end in the next part
+		// The end of the last event, or of Gemini's list of documents, may be in the next part.
+		if text := bytes.TrimSpace(a.kept); a.events() {
 			a.kept = append(a.kept, "\n\n"...)
+		} else if len(text) > 0 && text[0] == '[' && text[len(text)-1] != ']' {
+			a.kept = append(a.kept, ']')
 		}
 		document, _ = json.Marshal(stored{a.from.response.Header.Get("Content-Type"), a.kept}) // bytes and a text
 		if text := string(a.kept); a.attempt.Mask(text) != text {
@@ -245,9 +249,8 @@ func (a *answer) settle(facts wire.Facts) {
 		a.gateway.o.Log.Warn("A call was answered in a service tier without prices, and booked at those of the usual one; add the tier to the model's prices",
 			"provider", a.provider.Name, "model", a.parsed.Model, "tier", tier)
 	}
-	how := cmp.Or(facts.Stop, "complete")
+	how := cmp.Or(facts.Stop, "complete") + facts.Answer().Mark()
 	if facts.Differs != "" {
-		how += "; " + facts.Differs + "; the higher figure is booked"
 		a.gateway.o.Log.Warn("The counts of a provider do not agree; the higher figure is booked", "provider", a.provider.Name, "model", a.parsed.Model, "why", facts.Differs)
 	}
 	a.writeTranscript(how, used)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -37,6 +38,18 @@ func (n *notes) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return varying.ReplaceAllString(n.text.String(), "…")
+}
+
+// has returns a channel that is closed when the log has a text, or after a minute.
+func (n *notes) has(text string) <-chan struct{} {
+	found := make(chan struct{})
+	go func() {
+		defer close(found)
+		for end := time.Now().Add(time.Minute); !strings.Contains(n.String(), text) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return found
 }
 
 // recorded opens an attempt whose transcript is returned.
@@ -103,13 +116,22 @@ var talks = map[string]talk{
 // TestATranscriptHasEachItemOnce has a program ask twice in every format.
 func TestATranscriptHasEachItemOnce(t *testing.T) {
 	t.Parallel()
-	for name, c := range talks {
+	all := maps.Clone(talks)
+	list := all["gemini"]
+	list.streamPath, _, _ = strings.Cut(list.streamPath, "?") // a list, whose end comes after the answer is booked
+	all["gemini as a list"] = list
+	for name, c := range all {
 		for _, stream := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, " ", stream), func(t *testing.T) {
 				t.Parallel()
+				var log *notes
 				b := newBench(t, func(r providertest.Request) providertest.Reply {
 					if r.N > 1 {
-						return providertest.Say("It is " + strings.Repeat("done. ", 20) + "swordfish")
+						reply := providertest.Say("It is " + strings.Repeat("done. ", 20) + "swordfish")
+						if name == "gemini as a list" {
+							reply.Fault.Hold = func(int) <-chan struct{} { return log.has("-- call 2: ") }
+						}
+						return reply
 					}
 					call := providertest.Tool("read", map[string]string{"path": "a.go"})
 					if call.ID = "c1"; c.provider == "gemini" {
@@ -121,7 +143,7 @@ func TestATranscriptHasEachItemOnce(t *testing.T) {
 					}
 					return reply
 				}, -1, nil)
-				log := b.recorded(t, nil)
+				log = b.recorded(t, nil)
 				path := c.path
 				if stream && c.streamPath != "" {
 					path = c.streamPath

@@ -21,11 +21,7 @@ func (r *run) writeAnswer(answer Answer, said bool, calls int) {
 
 // writeCost writes the end of an answer and its cost.
 func (r *run) writeCost(turn int, answer Answer) {
-	differs := ""
-	if answer.Said.Differs != "" {
-		differs = "; " + answer.Said.Differs + "; the higher figure is booked"
-	}
-	r.log.Turn("turn %d: %s; %s%s", turn, answer.Stop, answer.Usage.Text(), differs)
+	r.log.Turn("turn %d: %s; %s%s", turn, answer.Stop, answer.Usage.Text(), answer.Said.Mark())
 }
 
 // writeCall writes a tool call, and returns a short description of it.

@@ -134,7 +134,7 @@ type Fault struct {
 	Delay, Stall time.Duration
 	// Hold is asked before every event of a stream, with the number of those that
 	// were sent. The event waits until the channel is closed; nil: it does not wait.
-	// The wait ends, too, when the client or the server goes.
+	// The wait ends, too, when the client or the server goes. Of a list of Gemini only the end waits.
 	Hold func(sent int) <-chan struct{}
 }
 

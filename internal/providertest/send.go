@@ -137,6 +137,9 @@ func (a answer) list(w *cutWriter, g geminiAPI, request Request, reply Reply) {
 		a.server.serve(request.N, served(reply.Usage, i+1, len(events)))
 		_, _ = w.Write(append([]byte(before), encode(e.data)...)) // the client may have gone
 	}
+	if hold := reply.Fault.Hold; hold != nil && !a.held(hold(len(events))) {
+		panic(http.ErrAbortHandler)
+	}
 	_, _ = w.Write([]byte("]"))
 }
 

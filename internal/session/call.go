@@ -66,6 +66,14 @@ type CallAnswer struct {
 	Category failures.Category
 }
 
+// Mark is the text on differing figures for the end of a line about the answer; empty if they do not differ.
+func (a CallAnswer) Mark() string {
+	if a.Differs == "" {
+		return ""
+	}
+	return "; " + a.Differs + "; the higher figure is booked"
+}
+
 // StoredTurn is a paid turn.
 type StoredTurn struct {
 	// Call is its number, for KeepTools and Undelivered.

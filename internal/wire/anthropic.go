@@ -54,10 +54,9 @@ func (anthropicMessages) answerValue(m *Meter, path string, l leaf) {
 		m.each.anthropic(part, l, (*count).add)
 	} else if part, ok := strings.CutPrefix(path, "usage."); ok {
 		m.counts.anthropic(part, l, (*count).set)
+		m.readCost(part, part, l) // of a compatible server, like OpenRouter's
 	}
 	switch path {
-	case "usage.cost": // of a compatible server, like OpenRouter's
-		m.readCost("cost", "cost", l)
 	case "usage.service_tier":
 		m.tiers[0] = l.word()
 	case "usage.speed":

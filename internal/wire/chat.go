@@ -58,15 +58,21 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
 		m.stopped(l)
-		if l.is("error") {
-			_ = m.fault() // it exists from now on
-		}
+		m.failedBy(l)
 	case "choices[].native_finish_reason": // OpenRouter's word for what the provider behind it says
-		if l.quoted && strings.Contains(strings.ToLower(l.text()), "error") {
-			m.fault().Code = l.text()
-		}
+		m.failedBy(l)
 	default:
 		m.readError(path, l)
+	}
+}
+
+// failedBy makes an answer a failed one if a word for its end says so. Unless that word is a general one, it names the
+// fault.
+func (m *Meter) failedBy(l leaf) {
+	if l.quoted && EndingOf(l.text()) == Failed {
+		if f := m.fault(); !l.is("error") {
+			f.Code = l.text()
+		}
 	}
 }
 

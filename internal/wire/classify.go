@@ -3,15 +3,17 @@ package wire
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/failures"
 )
 
-// status is the HTTP status, or within a stream the one that the error states.
+// status is the HTTP status, or the one that the error states where that is more precise: within a stream, or if a
+// proxy reports everything as a bad request.
 func (f *Fault) status() int {
-	if f.Number >= http.StatusBadRequest && (f.Status == 0 || f.Status == http.StatusOK) {
+	if f.Number >= http.StatusBadRequest && (f.Status == 0 || f.Status == http.StatusOK || f.Status == http.StatusBadRequest) {
 		return f.Number
 	}
 	return f.Status
@@ -22,49 +24,119 @@ func (f *Fault) status() int {
 func (f *Fault) failure(who string) *failures.Failure {
 	status := f.status()
 	switch {
-	case f.NoAnswer:
+	case f.NoAnswer && status != http.StatusRequestEntityTooLarge: // too large is the request, whoever says so
 		return failures.Failf(failures.APIError, "not %s has answered, but a proxy or another server in front of it: %v", who, f)
 	case f.Cut:
 		return failures.Failf(failures.APIError, "the answer of %s was incomplete: %v", who, f)
 	case f.overflow():
 		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
-	case f.hasName(filterNames):
+	case f.filtered():
 		return failures.Failf(failures.Refused, "%s refuses the content: %v", who, f)
 	case f.unpaid():
 		return failures.Failf(failures.Auth, "%s reports a billing problem: %v", who, f)
 	case status == http.StatusTooManyRequests, f.hasName(limitNames):
 		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
-	case f.hasName(outageNames), status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
+	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500:
 		return failures.Failf(failures.APIError, "%s failed: %v", who, f)
+	case status == http.StatusNotFound, f.hasName(modelNames):
+		return failures.Failf(failures.InvalidRequest, "%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, f.hasName(keyNames), f.badKey():
 		return failures.Failf(failures.Auth, "%s refused the key: %v", who, f)
-	case status == http.StatusNotFound:
-		return failures.Failf(failures.InvalidRequest, "%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
 	case status > http.StatusOK, f.hasName(requestNames):
 		return failures.Failf(failures.InvalidRequest, "%s rejects the request: %v", who, f)
 	}
 	return failures.Failf(failures.APIError, "%s failed: %v", who, f)
 }
 
+// Ending is what a provider's word for the end of an answer means.
+type Ending int
+
+// The endings of answers.
+const (
+	// Complete: the model has ended its answer. Words that are not known are complete answers.
+	Complete Ending = iota
+	// CutOff: the answer has reached its bound.
+	CutOff
+	// Filtered: the provider or the model refuses the content.
+	Filtered
+	// Overflowed: the context window is full.
+	Overflowed
+	// Failed: the provider has failed.
+	Failed
+)
+
+// endings are the words for endings, in order: OpenAI's, and those of compatible servers.
+var endings = []struct {
+	words  *regexp.Regexp
+	ending Ending
+}{
+	{regexp.MustCompile(`(?i)context_window`), Overflowed},
+	{regexp.MustCompile(`(?i)content_?filter|safety|sensitive|refusal|prohibited|blocklist|recitation|^spii$`), Filtered},
+	{regexp.MustCompile(`(?i)length|max_?(output_?)?tokens|truncat`), CutOff},
+	{regexp.MustCompile(`(?i)error|insufficient`), Failed},
+}
+
+// EndingOf returns the meaning of a word.
+func EndingOf(stop string) Ending {
+	for _, e := range endings {
+		if e.words.MatchString(stop) {
+			return e.ending
+		}
+	}
+	return Complete
+}
+
+// outageStatuses are the statuses below 500 of a server that may answer later.
+var outageStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusFailedDependency, http.StatusTooEarly}
+
 // What the names of errors say, in types and codes. Each server has its own, of the same few words.
 var (
 	overflowNames = regexp.MustCompile(`(?i)context.*(exceed|length|window|size|overflow)|(exceed|too_?(long|large)).*(context|prompt|input)|(prompt|input|request)_?(is_)?too_?(long|large)`)
-	filterNames   = regexp.MustCompile(`(?i)content_?(filter|policy)|responsible_?ai|data_?inspection_?failed|^safety$`)
-	unpaidNames   = regexp.MustCompile(`(?i)billing|(insufficient|no|exceeded_current)_?(quota|balance|credits?|funds)|payment_?required|arrearage`)
+	filterNames   = regexp.MustCompile(`(?i)content_?(filter|policy)|responsible_?ai|data_?inspection_?failed|^safety$|^invalid_prompt$`)
+	unpaidNames   = regexp.MustCompile(`(?i)billing|(insufficient|no|exceeded_current)_?(quota|balance|credits?|funds)|payment_?required|arrearage|budget_?exceeded|credit_?limit|restricted`)
 	limitNames    = regexp.MustCompile(`(?i)rate_?limit|throttl|too_?many_?requests|resource_?exhausted`)
-	outageNames   = regexp.MustCompile(`(?i)overloaded|unavailable|(internal|server|api)_?error$|at_?capacity|^internal$|deadline_?exceeded|timeout`)
-	keyNames      = regexp.MustCompile(`(?i)authentication|unauthenticated|unauthorized|permission|forbidden|invalid_?(api_?)?key|access_?denied`)
+	outageNames   = regexp.MustCompile(`(?i)overloaded|unavailable|internal_?server|connection_?error|at_?capacity|capacity_?exceeded|^internal$|deadline_?exceeded|timeout`)
+	keyNames      = regexp.MustCompile(`(?i)auth(entication)?_?error|authentication|unauthenticated|unauthorized|permission|forbidden|invalid_?(api_?)?key|api_?key_?invalid|access_?denied`)
+	modelNames    = regexp.MustCompile(`(?i)model.*(not_?found|not_?available|access_?denied|decommissioned)`)
 	requestNames  = regexp.MustCompile(`(?i)invalid|bad_?request|unsupported|unprocessable|not_?found|failed_?precondition|out_?of_?range`)
 )
 
-// hasName reports whether the type or the code has a word of a group.
+// exceptions matches the names of exceptions at the beginning of a message, as LiteLLM writes them.
+var exceptions = regexp.MustCompile(`^(\w+\.)?\w+(Error|Exception)(: | - )`)
+
+// hasName reports whether a name of the error has a word of a group: the type, the code, another name, or that of an
+// exception.
 func (f *Fault) hasName(group *regexp.Regexp) bool {
-	return group.MatchString(f.Type) || group.MatchString(f.Code)
+	names := append([]string{f.Type, f.Code}, f.Names...)
+	for said := f.Message; ; {
+		name := exceptions.FindString(said)
+		if name == "" {
+			return slices.ContainsFunc(names, group.MatchString)
+		}
+		names, said = append(names, strings.TrimRight(name, " :-")), said[len(name):]
+	}
+}
+
+// What a sentence on refused content consists of: what is refused, and why.
+var (
+	filterSubject = regexp.MustCompile(`(?i)\b(content|prompt|input|output|request|response)\b`)
+	filterVerdict = regexp.MustCompile(`(?i)\b(flagged|filter(ed|ing)|moderation|unsafe|inappropriate|harmful|risk|violat(es?|ing|ion))\b`)
+)
+
+// filtered reports whether the content is refused.
+func (f *Fault) filtered() bool {
+	status := f.status()
+	return f.hasName(filterNames) || (status == http.StatusBadRequest || status == http.StatusForbidden) &&
+		filterSubject.MatchString(f.Message) && filterVerdict.MatchString(f.Message)
 }
 
 // unpaidWords match a sentence on an account without money.
 var unpaidWords = regexp.MustCompile(`(?i)\b(credits?|balance|funds|billing|payment)\b.*\b(too low|insufficient|exhausted|exceeded|depleted|required|more|expired|overdue)\b|` +
 	`\b(insufficient|more|out of|no|not enough|negative)\b.{0,20}\b(credits?|balance|funds)\b`)
+
+// spentWords match a sentence on a limit of money or use that the account has set. As an error of the rate it ends by
+// itself.
+var spentWords = regexp.MustCompile(`(?i)\b(usage|spending|budget|organization)\b.*\b(limits?|exceeded|restricted|disabled)\b`)
 
 // unpaid reports whether the account has no credit left. Some providers report that as a bad request, or
 // as a limit. A limit that ends by itself states when.
@@ -73,13 +145,16 @@ func (f *Fault) unpaid() bool {
 	if f.hasName(unpaidNames) || status == http.StatusPaymentRequired {
 		return true
 	}
-	rejected := status == http.StatusBadRequest || status == http.StatusForbidden || status == http.StatusTooManyRequests && f.Delay == 0 && f.Header.Get("Retry-After") == ""
-	return rejected && unpaidWords.MatchString(f.Message)
+	if status == http.StatusBadRequest || status == http.StatusForbidden {
+		return unpaidWords.MatchString(f.Message) || spentWords.MatchString(f.Message)
+	}
+	endless := status == http.StatusTooManyRequests && f.Delay == 0 && f.Header.Get("Retry-After") == ""
+	return endless && unpaidWords.MatchString(f.Message)
 }
 
-// badKey reports whether Gemini rejects the key, which it does as a bad request.
+// badKey reports whether a bad request is about the API key, as Gemini and xAI reject one.
 func (f *Fault) badKey() bool {
-	return f.Type == "INVALID_ARGUMENT" && strings.Contains(strings.ToLower(f.Message), "api key not valid")
+	return f.status() == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Message), "api key")
 }
 
 // Rejects reports whether the provider rejects the request itself, for a reason that is not known.
@@ -88,15 +163,30 @@ func (f *Fault) Rejects() bool {
 	return !f.NoAnswer && (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && f.failure("").Category == failures.InvalidRequest
 }
 
-// The words of which a sentence on a prompt that is too long consists, in every server's order: what is too long,
-// that it is, and in which measure.
+// What a sentence on a prompt that is too long consists of, in every server's order: what is too long, that it is,
+// and in which measure. A sentence in that measure that names two numbers of tokens needs no other words.
 var (
 	overflowSubject = regexp.MustCompile(`(?i)\b(prompts?|inputs?|context|conversation|messages|sequence|history|request has|request contains|model token)\b`)
-	overflowExcess  = regexp.MustCompile(`(?i)too (long|large|big|many)|exceed|maximum|\bmax\b|above|over the|larger than|longer than|greater than|more than|limit|must be|should be|does(n't| not) fit|range of`)
-	overflowMeasure = regexp.MustCompile(`(?i)tokens?\b|length|\blong\b|context|window|\bsize\b`)
+	overflowExcess  = regexp.MustCompile(`(?i)too (long|large|big|many)|exceed|maximum|\bmax\b|above|over the|overflow|larger than|longer than|greater than|more than|limit|must be|should be|does(n't| not) fit|range of`)
+	overflowMeasure = regexp.MustCompile(`(?i)tokens?\b|length|\blong\b|context|window|\bsize\b|\bn_ctx\b`)
 	// otherSubject is what else can be too long or too large in a request.
 	otherSubject = regexp.MustCompile(`(?i)\b(images?|audio|video|files?|pdf|pages|tools?|functions?|schemas?|temperature|top_p|per minute|per day|tpm|rpm)\b`)
+	// ofInput are words for parts of a prompt that are not about such a subject.
+	ofInput = regexp.MustCompile(`(?i)\b(in the functions|of (tool|image|audio|file) input)\b`)
+	// field matches the name of a field at the beginning of a message about it.
+	field = regexp.MustCompile(`^[a-z_]+[\w.\[\]-]*: `)
+	// promptField matches the names of fields whose size is that of the prompt.
+	promptField = regexp.MustCompile(`^(messages|prompt|input|contents|max_)`)
 )
+
+// aboutOther reports whether the error is about a field of the request that is no part of the prompt.
+func (f *Fault) aboutOther() bool {
+	name := f.Param
+	if name == "" && !exceptions.MatchString(f.Message) {
+		name = field.FindString(f.Message)
+	}
+	return name != "" && !promptField.MatchString(name)
+}
 
 // overflow reports whether the prompt is longer than the model's context window.
 func (f *Fault) overflow() bool {
@@ -104,27 +194,35 @@ func (f *Fault) overflow() bool {
 	if f.hasName(overflowNames) || status == http.StatusRequestEntityTooLarge {
 		return true
 	}
-	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || f.hasName(requestNames) && status < 400
-	said := f.Message
-	return rejected && overflowSubject.MatchString(said) && overflowExcess.MatchString(said) && overflowMeasure.MatchString(said) &&
-		!otherSubject.MatchString(said) && !f.aboutOutput()
+	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 && (f.hasName(requestNames) || f.Type == "" && f.Code == "")
+	said := ofInput.ReplaceAllString(f.Message, "")
+	if !rejected || f.aboutOther() {
+		return false
+	}
+	words := overflowSubject.MatchString(said) && overflowExcess.MatchString(said)
+	return overflowMeasure.MatchString(said) && (words || len(largeNumbers(said)) > 1) && !otherSubject.MatchString(said) && !aboutOutput(said)
 }
 
 // numbers matches numbers of tokens.
 var numbers = regexp.MustCompile(`\d[\d,_]*`)
 
-// aboutOutput reports whether the message is about the bound of the answer, and names no number of tokens of a
-// prompt beside it.
-func (f *Fault) aboutOutput() bool {
-	said := strings.ToLower(f.Message)
-	if !strings.Contains(said, "max_tokens") && !strings.Contains(said, "max_completion_tokens") && !strings.Contains(said, "max_output_tokens") {
-		return false
-	}
+// largeNumbers are the different numbers in a text that may be a size of a prompt or a window.
+func largeNumbers(said string) map[int64]bool {
 	large := map[int64]bool{}
 	for _, text := range numbers.FindAllString(said, -1) {
 		if n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "").Replace(text), 10, 64); err == nil && n >= 256 {
 			large[n] = true
 		}
 	}
-	return len(large) < 3 || !overflowSubject.MatchString(said) // the window, the prompt and the answer
+	return large
+}
+
+// outputBound matches the names of the bound of the answer.
+var outputBound = regexp.MustCompile(`(?i)\bmax_?(completion_?|output_?)?tokens\b`)
+
+// aboutOutput reports whether the message is about the bound of the answer, and names no number of tokens of a
+// prompt beside it.
+func aboutOutput(said string) bool {
+	prompt := overflowSubject.MatchString(said) && len(largeNumbers(said)) >= 3 // the window, the prompt and the answer
+	return outputBound.MatchString(said) && !prompt
 }

@@ -21,9 +21,13 @@ type Fault struct {
 	Status int
 	// Number is the status that the body states; zero: none.
 	Number int
-	// Type and Code are the provider's names for the error; empty if it has none.
+	// Type and Code are the provider's names for the error; empty if it has none. Names are those of other places: of
+	// the provider behind a proxy, for example.
 	Type, Code string
-	Message    string
+	Names      []string
+	// Param is the field of the request that the error is about; empty: unknown.
+	Param   string
+	Message string
 	// Header is the header of the HTTP answer; nil: unknown.
 	Header http.Header
 	// Delay is the wait that the body asks for; zero: none.
@@ -42,13 +46,26 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 		f.NoAnswer, f.Message = true, page(text)
 		return f
 	}
-	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
-	s.write(body)
-	s.end()
+	f.Names = append(f.Names, header.Get("X-Amzn-Errortype"))
+	f.read(body)
 	if f.Message == "" && f.Type == "" && f.Code == "" {
 		f.Message = textfmt.Shorten(string(body), session.MaxMessage)
 	}
 	return f
+}
+
+// read reads a document, and the documents within its texts: proxies quote the error of the provider behind them.
+func (f *Fault) read(body []byte) {
+	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
+	s.write(body)
+	s.end()
+	if begin := strings.IndexByte(f.Message, '{'); begin >= 0 && bytes.IndexByte(body, '{') >= 0 {
+		inner := Fault{}
+		quoted := scanner{leaf: func(path string, l leaf) { inner.take(path, l) }}
+		quoted.write([]byte(f.Message[begin:]))
+		quoted.end()
+		f.Names = append(f.Names, inner.Type, inner.Code)
+	}
 }
 
 // take reads a value of an error's body. Gemini wraps errors of streams in a list; vLLM, FastAPI and
@@ -64,7 +81,17 @@ func (f *Fault) take(path string, l leaf) {
 		if text := l.text(); l.quoted && text != "" {
 			f.Message = strings.TrimPrefix(f.Message+": "+text, ": ")
 		}
-	case "type", "status":
+	case "innererror.code", "details[].reason", "provider_specific_fields.innererror.code":
+		if l.quoted {
+			f.Names = append(f.Names, l.text())
+		}
+	case "param":
+		if l.quoted && !strings.EqualFold(l.text(), "none") { // what LiteLLM writes
+			f.Param = l.text()
+		}
+	case "metadata.flagged_input": // OpenRouter's moderation
+		f.Names = append(f.Names, "content_filter")
+	case "type", "status", "__type":
 		if l.quoted && l.text() != "error" { // what Anthropic calls every error
 			f.Type = l.text()
 		}

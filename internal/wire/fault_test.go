@@ -2,6 +2,9 @@ package wire
 
 import (
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +67,35 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
 			require.Equal(t, !c.final, f.RetryRound())
 		})
+	}
+	// Bodies of OpenAI, Anthropic, Gemini, Azure, Bedrock, OpenRouter, LiteLLM, DeepSeek, Moonshot, Mistral, xAI, Groq, Together,
+	// Zhipu, Qwen, vLLM, TGI, llama.cpp, Ollama and LM Studio: the category, the status and the body.
+	bodies, err := os.ReadFile("testdata/errors.txt")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(bodies)) {
+		part := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		status, err := strconv.Atoi(part[1])
+		require.NoError(t, err)
+		f := Failure(ReadFault(status, nil, []byte(part[2])), "", time.Time{})
+		require.Equal(t, part[0], string(f.Category), "%d %s", status, part[2])
+	}
+}
+
+func TestWordsForTheEndOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	for ending, words := range map[Ending][]string{
+		Complete:   {"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP", "COMPLETE"},
+		CutOff:     {"length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "repetition_truncation"},
+		Filtered:   {"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION"},
+		Overflowed: {"model_context_window_exceeded"},
+		Failed:     {"error", "network_error", "insufficient_system_resource"},
+	} {
+		for _, word := range words {
+			require.Equal(t, ending, EndingOf(word), word)
+			m := NewMeter(ChatCompletions, 1, "application/json")
+			_, _ = m.Write([]byte(`{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"` + word + `"}]}`))
+			require.Equal(t, ending == Failed, m.Facts().Fault != nil, word)
+		}
 	}
 }
 

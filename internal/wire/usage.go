@@ -13,7 +13,6 @@ import (
 // xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic behind an endpoint of OpenAI's format.
 var usageNames = map[string]func(*counts) *count{
 	"prompt_tokens": inputOf, "input_tokens": inputOf,
-	"completion_tokens": outputOf, "output_tokens": outputOf,
 	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
 	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
 	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
@@ -23,7 +22,6 @@ var usageNames = map[string]func(*counts) *count{
 }
 
 func inputOf(c *counts) *count      { return &c.input }
-func outputOf(c *counts) *count     { return &c.output }
 func cacheReadOf(c *counts) *count  { return &c.cacheRead }
 func cacheWriteOf(c *counts) *count { return &c.cacheWrite }
 func cacheHourOf(c *counts) *count  { return &c.cacheHour }
@@ -42,12 +40,16 @@ func (m *Meter) readUsage(path string, l leaf) bool {
 			continue
 		}
 		name := rest[strings.LastIndexByte(rest, '.')+1:]
-		if of := usageNames[name]; of != nil {
-			of(&m.counts).set(l)
-			m.counts.beside = m.counts.beside || name == "cache_read_input_tokens" || name == "cache_creation_input_tokens"
-		}
-		if name == "completion_tokens" || name == "output_tokens" {
-			m.counted = m.counted || l.number() >= 0
+		switch of := usageNames[name]; name {
+		case "completion_tokens", "output_tokens":
+			m.countOutput(l)
+		case "cache_read_input_tokens", "cache_creation_input_tokens":
+			m.counts.beside = true
+			fallthrough
+		default:
+			if of != nil {
+				of(&m.counts).set(l)
+			}
 		}
 		m.readCost(rest, name, l)
 		return true

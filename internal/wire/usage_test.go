@@ -74,6 +74,31 @@ func TestDialectsOfUsage(t *testing.T) {
 			cost.Usage{InputTokens: 194, OutputTokens: 2},
 			19_950_000_000, "",
 		},
+		"OpenRouter in Anthropic's format, with a key of the user's own": {
+			Messages, `"type":"message","usage":{"input_tokens":100,"output_tokens":5,"cost":0.5,"is_byok":true,"cost_details":{"upstream_inference_cost":2}}`,
+			cost.Usage{InputTokens: 100, OutputTokens: 5},
+			2_500_000_000, "",
+		},
+		"audio, predictions and nulls": {
+			ChatCompletions, `"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":4},"completion_tokens_details":{"reasoning_tokens":null,"audio_tokens":3,"accepted_prediction_tokens":1}}`,
+			cost.Usage{InputTokens: 19, OutputTokens: 10},
+			0, "",
+		},
+		"LiteLLM, with both of Bedrock's cache writes": {
+			ChatCompletions, `"usage":{"completion_tokens":20,"prompt_tokens":1020,"total_tokens":1040,"prompt_tokens_details":{"cached_tokens":0,"cache_creation_tokens":1000,"cache_creation_token_details":{"ephemeral_5m_input_tokens":400,"ephemeral_1h_input_tokens":600}},"cache_creation_input_tokens":1000,"cache_read_input_tokens":0}`,
+			cost.Usage{InputTokens: 20, OutputTokens: 20, CacheWriteTokens: 1000, CacheWrite1hTokens: 600},
+			0, "",
+		},
+		"Qwen's explicit cache": {
+			ChatCompletions, `"usage":{"prompt_tokens":3019,"completion_tokens":104,"total_tokens":3123,"prompt_tokens_details":{"cached_tokens":0,"cache_creation_input_tokens":3000,"cache_creation":{"ephemeral_5m_input_tokens":3000}}}`,
+			cost.Usage{InputTokens: 19, OutputTokens: 104, CacheWriteTokens: 3000},
+			0, "",
+		},
+		"Perplexity": {
+			ChatCompletions, `"usage":{"prompt_tokens":8,"completion_tokens":439,"total_tokens":447,"citation_tokens":100,"cost":{"input_tokens_cost":2.4e-05,"output_tokens_cost":0.006585,"request_cost":0.006,"total_cost":0.012609}}`,
+			cost.Usage{InputTokens: 8, OutputTokens: 439},
+			12_609_000, "",
+		},
 		"Together and Mistral": {
 			ChatCompletions, `"usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105,"num_cached_tokens":40,"prompt_tokens_details":{"created_cache_tokens":20}}`,
 			cost.Usage{InputTokens: 40, OutputTokens: 5, CacheReadTokens: 40, CacheWriteTokens: 20},

@@ -94,7 +94,9 @@ func (c *collector) call(index int) llm.Call {
 }
 
 func (c *collector) answer() llm.Answer {
-	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: c.meter.Facts().Usage, Said: c.meter.Facts().Answer()}
+	facts := c.meter.Facts()
+	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: facts.Usage, Said: facts.Answer()}
+	a.Usage.CostUSD = facts.Cost
 	for i, block := range c.message.Content {
 		switch block.Type {
 		case "text":
@@ -123,15 +125,11 @@ func stop(reason sdk.StopReason) llm.Stop {
 	}
 }
 
-// translate converts an error of the SDK into a fault. It returns network errors unchanged.
+// translate converts an error of a stream into a fault. It returns network errors, and faults of the transport, unchanged.
 func translate(err error) error {
-	var api *sdk.Error
-	if !errors.As(err, &api) {
+	var inStream *sdk.Error
+	if !errors.As(err, &inStream) {
 		return wire.Broken(err)
 	}
-	var header http.Header
-	if api.Response != nil {
-		header = api.Response.Header
-	}
-	return wire.ReadFault(api.StatusCode, header, []byte(api.RawJSON()))
+	return wire.ReadFault(http.StatusOK, nil, []byte(inStream.RawJSON()))
 }

@@ -134,13 +134,17 @@ func (c *collector) answer() llm.Answer {
 	facts := c.meter.Facts()
 	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: facts.Usage, Said: facts.Answer()}
 	a.Usage.CostUSD = facts.Cost
-	switch {
-	case c.refusal.Len() > 0:
-		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
-	case c.finish == "content_filter":
+	switch wire.EndingOf(c.finish) {
+	case wire.Filtered:
 		a.Stop = llm.Refused
-	case c.finish == "length":
+	case wire.CutOff:
 		a.Stop = llm.Truncated
+	case wire.Overflowed:
+		a.Stop = llm.Overflow
+	case wire.Complete, wire.Failed: // a failed answer has a fault
+	}
+	if c.refusal.Len() > 0 {
+		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
 	}
 	return a
 }
