@@ -1,8 +1,14 @@
 package session
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Collect are the parameters of a collection: reading what changed in a directory.
@@ -54,4 +60,33 @@ const RoomTree = "/workspace"
 type Folded struct {
 	Manifest  spec.Digest
 	Conflicts []Conflict
+}
+
+// The limits of what is said about files that were left out: sentences, the paths in one, and the bytes of a path.
+const (
+	maxLeftOut     = 10
+	leftOutPaths   = 5
+	leftOutPath    = 150
+	maxLeftOutNote = 2000
+)
+
+// LeftOutNote says in a sentence what was left out, and why: the first paths, and how many more there are.
+func LeftOutNote(why string, paths []string) string {
+	var shown []string
+	for _, p := range paths[:min(len(paths), leftOutPaths)] {
+		shown = append(shown, textfmt.Shorten(p, leftOutPath))
+	}
+	note := why + ": " + strings.Join(shown, ", ")
+	if more := len(paths) - len(shown); more > 0 {
+		note += fmt.Sprintf(" and %d more", more)
+	}
+	return note
+}
+
+// CheckLeftOut rejects sentences that exceed the limits.
+func CheckLeftOut(notes []string) error {
+	if len(notes) > maxLeftOut || slices.ContainsFunc(notes, func(n string) bool { return len(n) > maxLeftOutNote || !utf8.ValidString(n) }) {
+		return fmt.Errorf("not at most %d sentences of at most %d bytes each", maxLeftOut, maxLeftOutNote)
+	}
+	return nil
 }

@@ -92,6 +92,8 @@ type Status struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// Labels are its labels, by key.
 	Labels map[string]string `json:"labels,omitempty"`
+	// LeftOut says, in sentences, what was not taken of the workspace, see [Source.LeftOut]. Readers add it.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // PhaseStatus is the state of one phase. Phases are in the team file's order.
