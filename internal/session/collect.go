@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
@@ -62,22 +61,28 @@ type Folded struct {
 	Conflicts []Conflict
 }
 
-// The limits of what is said about files that were left out: sentences, the paths in one, and the bytes of a path.
+// The limits of what is said about files that were left out: sentences, the bytes of one, the paths in it, and the bytes
+// of a path.
 const (
 	maxLeftOut     = 10
+	maxLeftOutNote = 400
 	leftOutPaths   = 5
-	leftOutPath    = 150
-	maxLeftOutNote = 2000
+	leftOutPath    = 160
 )
 
 // LeftOutNote says in a sentence what was left out, and why: the first paths, and how many more there are.
 func LeftOutNote(why string, paths []string) string {
-	var shown []string
+	note, shown := why+": ", 0
 	for _, p := range paths[:min(len(paths), leftOutPaths)] {
-		shown = append(shown, textfmt.Shorten(p, leftOutPath))
+		if p = textfmt.Shorten(p, leftOutPath); shown > 0 {
+			p = ", " + p
+		}
+		if len(note)+len(p) > maxLeftOutNote-len(" and 1000000 more") {
+			break
+		}
+		note, shown = note+p, shown+1
 	}
-	note := why + ": " + strings.Join(shown, ", ")
-	if more := len(paths) - len(shown); more > 0 {
+	if more := len(paths) - shown; more > 0 {
 		note += fmt.Sprintf(" and %d more", more)
 	}
 	return note
