@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err != nil {
 		err = a.exec.dir.blame(ctx, err)
 		if !a.exec.dir.isCleared() {
-			end.files = a.collectLeft(ctx, err, dir, collect)
+			end.files = a.collectLeft(ctx, err, dir, collect, &end.outcome)
 		}
 		return nil, end, err
 	}
@@ -221,7 +222,7 @@ func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
 		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
 		Decisions: a.decisions(), Inputs: inputs.Paths, InputCount: inputs.Count, Round: s.first.Round, Attempt: s.first.Attempt,
-		Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
+		LeftOut: a.leftOut(s), Feedback: feedback, Conflicts: a.merge.Conflicts, MaySendBack: maySendBack(a.session.team, a.in), Protected: phase.Protected,
 	}, nil
 }
 
@@ -241,9 +242,8 @@ func (a *attempt) decisions() map[string]string {
 	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside))
 }
 
-// resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
-// changes to protected files, in what no tree can hold, and in what is ignored, which stays.
-func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
+// nameLeftOut reports what was left out of a collected tree.
+func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) {
 	protected := slices.DeleteFunc(slices.Clone(work.Protected), func(p string) bool { return strings.HasPrefix(p, session.MergeDir+"/") })
 	for _, left := range []struct {
 		note  string
@@ -256,10 +256,17 @@ func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, wor
 		if len(left.paths) == 0 {
 			continue
 		}
-		note := left.note + ": " + firstFew(left.paths)
+		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
+		outcome.LeftOut = append(outcome.LeftOut, note)
 		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
 		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
 	}
+}
+
+// resetToCollected makes the directory equal to the collected tree, and reports what was left out of it. They differ in
+// changes to protected files, in what no tree can hold, and in what is ignored, which stays.
+func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, work session.Collected, outcome *session.Outcome) error {
+	a.nameLeftOut(work, outcome)
 	if len(work.Protected)+len(work.LeftOut) == 0 {
 		a.exec.dir.workDirs.NoteCollected(dir, work.Output)
 		return nil
@@ -268,6 +275,40 @@ func (a *attempt) resetToCollected(ctx context.Context, dir session.WorkDir, wor
 		return nil
 	}
 	return a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, work.Output, dir.Tree) })
+}
+
+// maxLeftOutTold is how many sentences of a brief say what was left out of results.
+const maxLeftOutTold = 20
+
+// leftOut says what was left out of the assignment's earlier work, and of the work that it builds on: an agent that expects
+// these files would look for them.
+func (a *attempt) leftOut(s start) []string {
+	var all []string
+	if was, ok := a.session.undone(a.in.AssignmentID); s.failure != nil {
+		rounds, _, _ := a.log.rounds()
+		all = said(all, "the last attempt", firstReport(rounds, *s.failure).LeftOut)
+	} else if ok {
+		all = said(all, "the work before", was.LeftOut)
+	}
+	done := a.session.done(a.in.Beside)
+	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
+	for _, id := range a.session.team.Assignments() {
+		if slices.Contains(phases, id.Phase) {
+			all = said(all, id.String(), done[id].LeftOut)
+		}
+	}
+	if more := len(all) - maxLeftOutTold; more > 0 {
+		all = append(all[:maxLeftOutTold], fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+// said adds notes of somebody's work.
+func said(all []string, of string, notes []string) []string {
+	for _, note := range notes {
+		all = append(all, of+": "+note)
+	}
+	return all
 }
 
 // work runs the agent. It reports the attempt's failure as that of its last call, too, if the
@@ -308,7 +349,7 @@ func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context
 
 // collectLeft collects the files of a failed agent. The next attempt gets the changes or
 // continues from them. Files that cannot be stored are not another failure.
-func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect) spec.Digest {
+func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDir, req session.Collect, outcome *session.Outcome) spec.Digest {
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
 	}
@@ -317,6 +358,7 @@ func (a *attempt) collectLeft(ctx context.Context, err error, dir session.WorkDi
 	if err != nil {
 		return ""
 	}
+	a.nameLeftOut(collected, outcome)
 	if len(collected.Protected)+len(collected.LeftOut) == 0 {
 		a.exec.dir.workDirs.NoteCollected(dir, collected.Output)
 	}

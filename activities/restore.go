@@ -214,7 +214,7 @@ func recordedWork(record session.Record, spent cost.Usage) (RestoredWork, bool) 
 			continue
 		}
 		a, res := record.Counted(spent), round.Result
-		a.Seconds, a.Summary, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.BasedWork
+		a.Seconds, a.Summary, a.LeftOut, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.LeftOut, res.BasedWork
 		return RestoredWork{withBasisDigest(a), res.Output}, true
 	}
 	return RestoredWork{}, false
@@ -323,7 +323,7 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	} else if a, ok := r.found[id]; ok && !r.forks() {
 		s.AssignmentSummary = a.AssignmentSummary
 	}
-	s.Persona, s.Status, s.Summary = id.Persona, session.Pending, ""
+	s.Persona, s.Status, s.Summary, s.LeftOut = id.Persona, session.Pending, "", nil
 	return s
 }
 

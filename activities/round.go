@@ -207,7 +207,7 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	f := maskedFailure(r.ports.Agents, *failure)
 	attempts := r.countAttempt(ctx, f, session.AttemptReport{
 		Agent: r.agent, From: end.from, Usage: r.spender.spent(), Left: end.files, Diff: r.diff(ctx, end.files),
-		StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
+		LeftOut: end.outcome.LeftOut, StartedAt: started, Log: storeLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log),
 	})
 	if attempts >= r.attempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)

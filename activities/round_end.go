@@ -17,6 +17,7 @@ import (
 func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
 	log := r.log.get()
 	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.LeftOut = end.outcome.LeftOut
 	result.Decisions, result.Kept = end.outcome.Decisions, end.outcome.Kept
 	result.From = end.from
 	result.Agent, result.Usage, result.RoundReport = r.agent, log.Usage().Add(r.spender.spent()), r.report()

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -325,6 +327,36 @@ func requireType(t *testing.T, err error, kind string) *temporal.ApplicationErro
 	require.ErrorAs(t, err, &app)
 	require.Equal(t, kind, app.Type())
 	return app
+}
+
+// TestWhatIsLeftOutIsNamed in a field of its own, however long the summary is, and to the next attempt.
+func TestWhatIsLeftOutIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Personas["writer"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do"}
+	d.team.Phases[0].Personas = append(d.team.Phases[0].Personas, "writer")
+	d.admit()
+	long := strings.Repeat("x", session.MaxSummary)
+	var failed error = failures.Failf(failures.Unknown, "no good")
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
+		pipe := filepath.Join(job.Tree, "pipe")
+		_ = os.Remove(pipe)
+		return session.Outcome{Summary: long}, errors.Join(failed, syscall.Mkfifo(pipe, 0o600))
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, "RecoverableError")
+	failed = nil
+	in := d.roundInput()
+	in.Beside = []session.CheckpointAssignment{{
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "writer"}, AssignmentSummary: session.AssignmentSummary{LeftOut: []string{"left out by ignore rules: b"}},
+	}}
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	note := `left out, because it cannot be kept: "pipe": is a named pipe; only files and links can be kept`
+	require.Equal(t, []string{note}, result.LeftOut)
+	require.NotContains(t, result.Summary, note, "there is no room")
+	require.Equal(t, result.LeftOut, d.record().Status().LeftOut)
+	require.Equal(t, []string{"the last attempt: " + note, "build/writer: left out by ignore rules: b"}, d.agents.runs[1].LeftOut)
 }
 
 // TestRecordedResultIsNotWorkedOutAgain is the crash between an assignment's

@@ -74,6 +74,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 		return nil, end, err
 	}
 	end.files = work.Output
+	a.nameLeftOut(work, &end.outcome)
 	if len(work.Changed)+len(work.Deleted) == 0 && len(contract.Produces)+len(contract.Checks) > 0 {
 		return nil, end, failures.Failf(failures.ContractViolation,
 			"none of the supplied files differs from the input of %s; supply files that it would create or change", a.in.AssignmentID)
@@ -90,6 +91,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	return &session.RoundResult{
 		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
 		Summary:     textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
+		LeftOut:     end.outcome.LeftOut,
 		RoundReport: session.RoundReport{Lost: a.log.get().Lost, Total: a.spender.journal.spent()},
 	}, end, nil
 }

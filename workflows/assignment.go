@@ -125,7 +125,7 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 	a := &assignment{assignmentState: state, AssignmentWork: AssignmentWork{From: input, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
 	}}}
-	a.Status, a.Agent, a.Summary, a.Dropped, a.Failures = session.Pending, "", "", nil, slices.Clone(a.Failures)
+	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", nil, nil, slices.Clone(a.Failures)
 	return a
 }
 
@@ -157,10 +157,11 @@ func (a *assignment) add(r session.RoundResult) {
 		a.Status, a.Supplied = session.Supplied, ""
 	}
 	if a.Integrating {
+		a.LeftOut = append(a.LeftOut, r.LeftOut...)
 		a.Integrated = append(a.Integrated, r.Work)
 		return
 	}
-	a.BasedWork, a.SendsBack = r.BasedWork, r.SendsBack
+	a.BasedWork, a.SendsBack, a.LeftOut = r.BasedWork, r.SendsBack, r.LeftOut
 }
 
 // ownWork reports whether the assignment does its own work: it neither fixes the merged tree

@@ -329,11 +329,31 @@ func TestAReportedEndCounts(t *testing.T) {
 			})
 		}
 	}
-	b := newBench(t)
-	later := says(claudeBegins, claudeEnds) + "sleep 2;" + says(strings.Replace(claudeEnds, "done", "more is done", 1)) + "exec sleep 100"
-	out, err := b.standIn(preset.Claude, later).Run(t.Context(), b.job())
+}
+
+// TestWorkAfterAReportedEnd is waited for, however long it is quiet.
+func TestWorkAfterAReportedEnd(t *testing.T) {
+	t.Parallel()
+	const request = `{"type":"stream_event","event":{"type":"message_start","message":{"id":"m3"}}}`
+	more := says(strings.Replace(claudeEnds, "done", "more is done", 1))
+	for what, script := range map[string]string{
+		"an event, and a request": says(claudeBegins, claudeEnds) + "sleep 3;" + says(`{"type":"system"}`, request) + "sleep 6;" + more,
+		"a report":                says(claudeBegins, claudeEnds, request) + more + "exec sleep 100",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
+			require.NoError(t, err)
+			require.Equal(t, "more is done", out.Summary)
+		})
+	}
+	b, calls := newBench(t), &ledger{}
+	job := b.job()
+	job.Calls = calls
+	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds, request)+"kill -9 $$").Run(t.Context(), job)
 	require.NoError(t, err)
-	require.Equal(t, "more is done", out.Summary, "the last report counts")
+	require.Len(t, calls.abandoned, 1, "the request after the report is not forgotten")
 }
 
 func TestPresetsSendWorkBack(t *testing.T) {

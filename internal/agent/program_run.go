@@ -86,8 +86,8 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 	return again, err
 }
 
-// lingerGrace is how long a program may stay after it has reported its end. Each event after the report, like a
-// later message, begins the time anew.
+// lingerGrace is how long a program may stay after it has reported its end and has stopped working. Each event after the
+// report begins the time anew. The time does not run while the program works, see [preset.Run.Working].
 const lingerGrace = 5 * time.Second
 
 // errLingers stops a program that has reported its end and does not end.
@@ -145,7 +145,7 @@ func (s *Set) newRun(d Definition, job session.Job, paid session.Call, resumed s
 		default: // it is being ended already
 		}
 	}
-	run := &preset.Run{Stop: stop, Pending: map[string]bool{"": true}, OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) }}
+	run := &preset.Run{Stop: stop, Pending: map[string]bool{"": true}, Tasks: map[string]bool{}, OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) }}
 	run.OnConversation = func(id string) {
 		switch {
 		case resumed.ID != "" && id != resumed.ID:
@@ -201,7 +201,7 @@ func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run
 // noRequestOpen says whether a program ended with no request in progress: after its last, by itself before its first, or
 // while it waited for its provider.
 func noRequestOpen(s *preset.Run, e procgroup.Result) bool {
-	return s.GivenUp || s.Done || e.EndedItself() && e.Signal == 0 && (s.ConversationID == "" || s.UsageKnown)
+	return s.GivenUp || s.Done && !s.RequestPending() || e.EndedItself() && e.Signal == 0 && (s.ConversationID == "" || s.UsageKnown)
 }
 
 // usageWatcher passes a program's events on and reads its usage files meanwhile: some
@@ -224,7 +224,11 @@ func (l *usageWatcher) event(parser preset.Parser, line []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := parser.Event(line, l.run)
-	if known && l.run.Done {
+	switch {
+	case !known || !l.run.Done:
+	case l.run.Working():
+		l.linger.Stop()
+	default:
 		l.linger.Reset(lingerGrace)
 	}
 	return known

@@ -24,6 +24,7 @@ func prompt(job session.Job, at place, goesOn bool) string {
 	if job.Brief.Feedback != nil {
 		p.feedback(*job.Brief.Feedback)
 	}
+	p.leftOut(job.Brief.LeftOut)
 	p.conflicts(job.Brief.Conflicts)
 	p.contract(job.Deliver)
 	p.handIn(filepath.Join(resultDir(at.inside.Home), resultName), job.Brief.MaySendBack)
@@ -143,6 +144,17 @@ func (p *promptText) failure(f session.Feedback) {
 		p.f("\nIts changes, which are undone now:\n\n")
 	}
 	p.block(f.Diff)
+}
+
+func (p *promptText) leftOut(notes []string) {
+	if len(notes) == 0 {
+		return
+	}
+	p.section("Left out of results")
+	p.f("These files are not in the results that they were left by:\n\n")
+	for _, note := range notes {
+		p.f("- %s\n", note)
+	}
 }
 
 func (p *promptText) conflicts(names []string) {

@@ -19,6 +19,7 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 		Brief: session.Brief{
 			Phase: "build", Persona: "dev", Role: "backend developer", Instructions: "Write Go.", Requirement: "A shop.",
 			Decisions: map[string]string{"db": "sqlite", "api": "REST"}, Inputs: []string{"docs/design.md", "go.mod"},
+			LeftOut: []string{"the last attempt: left out by ignore rules: node_modules/"},
 			Feedback: &session.Feedback{
 				Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours", Advice: "Find the cause.",
 				Diff: "+broken",
@@ -29,7 +30,7 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	text := prompt(job, place{inside: job.WorkDir}, false)
 	for _, want := range []string{
 		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n", "# Requirement\n\nA shop.\n",
-		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n", "check go-test failed (test_failure)", "Find the cause.",
+		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n", "\n- the last attempt: left out by ignore rules: node_modules/\n", "check go-test failed (test_failure)", "Find the cause.",
 		"````\nFAIL\n```\n# Not a heading of ours\n````\n", "are undone now:\n\n```\n+broken\n```\n",
 		"named cmd/*.go", `the check "go-test"`, "/w/result/result.json", "$MAESTRO_RESULT",
 	} {
@@ -40,7 +41,7 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 
 	text = prompt(session.Job{WorkDir: session.WorkDir{Home: "/w/home"}, Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}, place{inside: session.WorkDir{Home: "/w/home"}}, false)
 	require.Contains(t, text, "The working directory is empty.")
-	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# Required outputs", "role"} {
+	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# Required outputs", "# Left out", "role"} {
 		require.NotContains(t, text, no)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Names of files that contain keys and passwords, in lower case: .env.local, id_rsa.pub,
@@ -59,7 +59,6 @@ type Snapshot struct {
 
 // LeftOut lists what was left out in sentences, as far as a person should know; empty: nothing.
 func (s Snapshot) LeftOut() (notes []string) {
-	const shown = 5
 	for _, left := range []struct {
 		why   string
 		paths []string
@@ -67,7 +66,7 @@ func (s Snapshot) LeftOut() (notes []string) {
 		{"because they look like secrets", s.Private}, {"because they cannot be kept", s.Odd}, {"because they are ignored", s.Ignored},
 	} {
 		if len(left.paths) > 0 {
-			notes = append(notes, left.why+": "+textfmt.FirstOf(left.paths, shown))
+			notes = append(notes, session.LeftOutNote(left.why, left.paths))
 		}
 	}
 	return notes

@@ -222,6 +222,15 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	}, "the secret before is refused")
 	hook.Secret = rotated.Secret
 
+	d.file("site/.env", "KEY=1\n")
+	var private control.AddedHook
+	d.json(&private, "hook", "add", "private", "--team", "pair", "--workspace", "site", "--map", "requirement=/text")
+	status, text = signed(t, private.URL, private.Secret, "msg_1", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusOK, status, text)
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
+	require.Equal(t, []string{"because they look like secrets: .env"}, doc.LeftOut)
+	require.Equal(t, doc.LeftOut, c.until(doc.Session, session.Completed).LeftOut)
+
 	large := d.file("site/large.bin", "")
 	require.NoError(t, os.Truncate(large, cas.DefaultFileBytes+1))
 	status, text = signed(t, hook.URL, hook.Secret, "msg_0", `{"text": "Make it so."}`)

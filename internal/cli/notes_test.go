@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,13 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp(Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Unix(0, 0) }})
 	v := sessionstatus.Session{Status: session.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
+	for _, summary := range []string{"done", "done (left out: b\x1b[2J)"} {
+		v.Phases = append(v.Phases, session.PhaseStatus{Name: "build", Assignments: []session.AssignmentStatus{{
+			Persona: "dev", AssignmentSummary: session.AssignmentSummary{Summary: summary, LeftOut: []string{"left out: b\x1b[2J"}},
+		}}})
+	}
 	writeStatus(a.guide, v)
+	require.Equal(t, 1, strings.Count(out.String(), "\nthe result of build/dev: left out: b"), out.String())
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()

@@ -146,7 +146,7 @@ func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team
 		return err
 	}
 	if in.Source = c.workspace.source(ctx, c.env); in.Source != nil {
-		in.Commit = in.Source.Commit
+		in.Commit, in.LeftOut = in.Source.Commit, in.Source.LeftOut
 	}
 	if ticket != nil {
 		in.ReportTo = ticket.Key

@@ -230,7 +230,7 @@ func TestRunApplyAndTeamsWithAServer(t *testing.T) {
 	require.Equal(t, "one\n", run.stdout.String())
 	require.Contains(t, run.stderr.String(), "the session starts from 5 files")
 	require.Contains(t, run.stderr.String(), "not taken, because they look like secrets: .env")
-	server.until("one", session.AwaitingApproval)
+	require.NotEmpty(t, server.until("one", session.AwaitingApproval).LeftOut, "what was left out where the files are")
 	far.must(0, "approve", "one", "think")
 	for _, s := range []struct {
 		code int

@@ -50,6 +50,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	d.json(&s, "status", "s-1")
 	require.Equal(t, session.Completed, s.Status)
 	require.Equal(t, "pair", s.Team)
+	require.Equal(t, []string{"because they look like secrets: .env"}, s.LeftOut)
 	require.Equal(t, int64(1320), s.Usage.Tokens())
 	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
 	require.Equal(t, 2, s.Phases[1].Assignments[0].Attempts)
@@ -58,6 +59,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	require.NotNil(t, s.ClosedAt)
 	require.True(t, s.Checkpoint.Valid())
 	table := d.must(0, "status", "s-1")
+	require.Contains(t, table, "not taken of the workspace, because they look like secrets: .env")
 	require.Contains(t, table, "failed attempts of build/dev:\n  1. unknown:")
 
 	t.Run("listed", func(t *testing.T) { testListed(t, d) })

@@ -130,6 +130,7 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	c.call("POST", "/sessions", start, &started, "Idempotency-Key", "k")
 	require.True(t, started.Admitted)
 	require.Equal(t, "pair-s", started.Session)
+	require.Equal(t, []string{"because they look like secrets: .env"}, started.LeftOut)
 	c.call("POST", "/sessions", start, &again, "Idempotency-Key", "k")
 	require.Equal(t, started, again, "it is started once")
 	status, text := c.call("POST", "/sessions", start, nil)
@@ -145,7 +146,7 @@ func TestSessionsAreStartedResumedAndForkedByHTTP(t *testing.T) {
 	require.Contains(t, text, "cancel it first")
 	c.call("POST", "/sessions/pair-s/resume", fields{}, &started)
 	require.Equal(t, []string{"think"}, started.Continued)
-	c.until("pair-s", session.Completed)
+	require.Equal(t, []string{"because they look like secrets: .env"}, c.until("pair-s", session.Completed).LeftOut)
 
 	c.call("POST", "/sessions/pair-s/resume", nil, &again)
 	require.Equal(t, session.Completed, again.Unchanged)

@@ -112,6 +112,9 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))
 	}
+	for _, note := range v.LeftOut {
+		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, "not taken of the workspace, "+safetext.Line(note)))
+	}
 	for _, note := range notesOf(v) {
 		if note != v.Reason {
 			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, safetext.Line(note)))
@@ -123,6 +126,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 		phases.Fit(g.console.width(out))
 		phases.Write(out)
 	}
+	writeLeftOut(out, v.Status)
 	writeFailures(out, p, v.Status)
 	for _, h := range v.Help {
 		if _, first := answeredTogether(h, v.Help); !first && !v.Status.Status.Closed() {
@@ -198,6 +202,17 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 		}
 	}
 	return t
+}
+
+// writeLeftOut lists what is not in results, as far as their summaries do not say it.
+func writeLeftOut(out io.Writer, s session.Status) {
+	for _, phase := range s.Phases {
+		for _, as := range phase.Assignments {
+			for _, note := range as.Unsaid() {
+				_, _ = fmt.Fprintf(out, "\nthe result of %s/%s: %s\n", phase.Name, as.Persona, safetext.Line(note))
+			}
+		}
+	}
 }
 
 // writeFailures lists the failed attempts, by assignment.

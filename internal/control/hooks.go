@@ -200,6 +200,8 @@ type Delivered struct {
 	// started.
 	Team    string `json:"team,omitempty"`
 	Session string `json:"session,omitempty"`
+	// LeftOut says, in sentences, what was not taken of the workspace of a session that this call has started.
+	LeftOut []string `json:"left_out,omitempty"`
 	// Ignored is the reason why the call starts no session.
 	Ignored string `json:"ignored,omitempty"`
 }
@@ -251,7 +253,7 @@ func (r *Receiver) Deliver(ctx context.Context, d Delivery) (doc Delivered, agai
 	if r.teamName(ctx, d.id) == event.Team {
 		return doc, true, nil
 	}
-	err = r.start(ctx, d, *start)
+	doc.LeftOut, err = r.start(ctx, d, *start)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Kind == Conflict {
 		if r.teamName(ctx, d.id) == event.Team {
@@ -275,22 +277,22 @@ func (e *CallError) Error() string { return e.told.Error() }
 // Unwrap returns the error for the caller.
 func (e *CallError) Unwrap() error { return e.told }
 
-// start starts the session of a call. An error that an admin of the hook has to correct is
+// start starts the session of a call, and returns what was not taken of its workspace. An error that an admin of the hook has to correct is
 // Unavailable for the caller, which may retry.
-func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
+func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOut []string, err error) {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Kind == NotFound {
-		return &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name), err}
+		return nil, &CallError{unavailablef("team %s of hook %s is not registered; register it, or remove the hook", d.hook.Team, d.hook.Name), err}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dir := d.hook.Directory
 	if dir != "" && !slices.ContainsFunc(r.Directories, func(known Directory) bool { return known.Name == dir }) {
-		return unavailablef("directory %s of hook %s is not one that sessions may start from here; start the server with --workspace %[1]s=DIR", dir, d.hook.Name)
+		return nil, unavailablef("directory %s of hook %s is not one that sessions may start from here; start the server with --workspace %[1]s=DIR", dir, d.hook.Name)
 	}
-	_, err = Starts{r.Base}.Start(ctx, NewSession{
+	doc, err := Starts{r.Base}.Start(ctx, NewSession{
 		Session: d.id, Team: TeamInput{Loaded: &crew}, Requirement: in.Requirement, Directory: dir,
 		Decisions: in.Decisions, Labels: in.Labels, unattended: true,
 	})
@@ -302,5 +304,5 @@ func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) error {
 			err = &CallError{unavailablef("the files of directory %s of hook %s cannot be read; the server's log has the reason", dir, d.hook.Name), err}
 		}
 	}
-	return err
+	return doc.LeftOut, err
 }

@@ -53,6 +53,8 @@ type NewSession struct {
 
 	// Commit is the git commit that the workspace was taken from; empty: none, or unknown.
 	Commit string `json:"commit,omitempty" pattern:"^([0-9a-f]{40}|[0-9a-f]{64})$" doc:"the git commit that the workspace was taken from"`
+	// LeftOut says, in sentences, what the caller has not taken of the workspace. What an upload has left out is added.
+	LeftOut []string `json:"left_out,omitempty" maxItems:"10"`
 
 	// Source is the directory from which the workspace was taken, and ReportTo the key of the
 	// ticket with the requirement. Only callers in this process set them.
@@ -90,6 +92,8 @@ type Started struct {
 	// Admitted is false if no worker has answered in time; the session runs, or continues, as soon
 	// as one does.
 	Admitted bool `json:"admitted"`
+	// LeftOut says, in sentences, what was not taken of the workspace of a new session.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // Check rejects a session that cannot start, before its files are stored.
@@ -151,6 +155,9 @@ func (s Starts) Start(ctx context.Context, in NewSession) (doc Started, err erro
 		}
 		if isTaken(err, own) {
 			doc, err = s.startedBefore(ctx, l, own)
+		}
+		if err == nil {
+			doc.LeftOut = next.Course.LeftOut()
 		}
 		return startError(err)
 	})
@@ -234,11 +241,14 @@ func (s Starts) fresh(ctx context.Context, t spec.Team, in NewSession) (next lau
 		return next, err
 	}
 	next.Course.Given, next.Course.Source = in.Decisions, in.Source
-	if in.Commit != "" && in.Source == nil {
-		if !commitName.MatchString(in.Commit) {
+	if in.Source == nil && (in.Commit != "" || len(in.LeftOut) > 0) {
+		if in.Commit != "" && !commitName.MatchString(in.Commit) {
 			return next, invalidf("commit", "not the full name of a git commit")
 		}
-		next.Course.Source = &session.Source{Commit: in.Commit}
+		if err := session.CheckLeftOut(in.LeftOut); err != nil {
+			return next, &Error{Kind: Invalid, Field: "left_out", err: err}
+		}
+		next.Course.Source = &session.Source{Commit: in.Commit, LeftOut: in.LeftOut}
 	}
 	return next, s.supply(ctx, t, &next.Course, in.Supplied)
 }

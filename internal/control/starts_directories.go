@@ -40,7 +40,15 @@ func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next 
 	case in.Directory != "":
 		next.Workspace, next.Course.Source, err = s.taken(ctx, st, in.Directory, next.Team)
 	case in.Workspace != "":
-		next.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace)
+		if next.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
+			return err
+		}
+		if notes := s.leftOutOf(next.Team.Name, in.Workspace); len(notes) > 0 {
+			if next.Course.Source == nil {
+				next.Course.Source = &session.Source{}
+			}
+			next.Course.Source.LeftOut = append(next.Course.Source.LeftOut, notes...)
+		}
 	default:
 		next.Workspace, err = st.Content.PutManifest(ctx, cas.Manifest{})
 	}

@@ -132,7 +132,7 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 			Private: firstPaths(snap.Private), Ignored: firstPaths(snap.Ignored), Odd: firstPaths(snap.Odd),
 		}
 		if err == nil {
-			err = s.uploaded(ctx, event.Team, snap.Manifest)
+			err = s.uploaded(ctx, event.Team, snap.Manifest, snap.LeftOut())
 		}
 		return err
 	})

@@ -24,8 +24,25 @@ func uploadKey(team string, files spec.Digest) string {
 	return uploadsPrefix + team + "/" + string(files) + ".json"
 }
 
+// upload is the document of an upload.
+type upload struct {
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+	// LeftOut says, in sentences, what of the archive was not stored.
+	LeftOut []string `json:"left_out,omitempty"`
+}
+
+// leftOutOf says what the upload of files has left out; empty: nothing, or it is unknown.
+func (b *Base) leftOutOf(team string, files spec.Digest) []string {
+	var doc upload
+	if data, _, err := b.Store.Storage().Read(uploadKey(team, files)); err == nil {
+		_ = json.Unmarshal(data, &doc)
+	}
+	return doc.LeftOut
+}
+
 // uploaded records that files were uploaded for a team: a digest is no permission to read what has it.
-func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest) error {
+func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest, leftOut []string) error {
 	if team == access.AllTeams {
 		return nil
 	}
@@ -34,10 +51,7 @@ func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest) err
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	data, err := json.Marshal(struct {
-		By string    `json:"by"`
-		At time.Time `json:"at"`
-	}{actor(ctx), b.Now().UTC()})
+	data, err := json.Marshal(upload{actor(ctx), b.Now().UTC(), leftOut})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,13 @@
 package session
 
 import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Collect are the parameters of a collection: reading what changed in a directory.
@@ -54,4 +59,39 @@ const RoomTree = "/workspace"
 type Folded struct {
 	Manifest  spec.Digest
 	Conflicts []Conflict
+}
+
+// The limits of what is said about files that were left out: sentences, the bytes of one, the paths in it, and the bytes
+// of a path.
+const (
+	maxLeftOut     = 10
+	maxLeftOutNote = 400
+	leftOutPaths   = 5
+	leftOutPath    = 160
+)
+
+// LeftOutNote says in a sentence what was left out, and why: the first paths, and how many more there are.
+func LeftOutNote(why string, paths []string) string {
+	note, shown := why+": ", 0
+	for _, p := range paths[:min(len(paths), leftOutPaths)] {
+		if p = textfmt.Shorten(p, leftOutPath); shown > 0 {
+			p = ", " + p
+		}
+		if len(note)+len(p) > maxLeftOutNote-len(" and 1000000 more") {
+			break
+		}
+		note, shown = note+p, shown+1
+	}
+	if more := len(paths) - shown; more > 0 {
+		note += fmt.Sprintf(" and %d more", more)
+	}
+	return note
+}
+
+// CheckLeftOut rejects sentences that exceed the limits.
+func CheckLeftOut(notes []string) error {
+	if len(notes) > maxLeftOut || slices.ContainsFunc(notes, func(n string) bool { return len(n) > maxLeftOutNote || !utf8.ValidString(n) }) {
+		return fmt.Errorf("not at most %d sentences of at most %d bytes each", maxLeftOut, maxLeftOutNote)
+	}
+	return nil
 }

@@ -44,6 +44,14 @@ type Source struct {
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
+// LeftOut says what was not taken of the workspace.
+func (c Course) LeftOut() []string {
+	if c.Source == nil {
+		return nil
+	}
+	return c.Source.LeftOut
+}
+
 // SuppliedWork is a person's work in place of a phase's.
 type SuppliedWork struct {
 	Phase string `json:"phase"`

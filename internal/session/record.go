@@ -57,7 +57,7 @@ func (r Record) Status() AssignmentStatus {
 			s.Failures = append(s.Failures, round.Failures()...)
 		}
 		if round.Result != nil {
-			s.Summary = round.Result.Summary
+			s.Summary, s.LeftOut = round.Result.Summary, round.Result.LeftOut
 			if !round.Supplied {
 				s.Attempts++
 			}
@@ -90,7 +90,7 @@ func (r RoundRecord) State() State {
 // far, and their cost.
 func (r Record) Counted(spent cost.Usage) CheckpointAssignment {
 	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
-	a.Status, a.Agent, a.Summary, a.Usage = "", "", "", spent
+	a.Status, a.Agent, a.Summary, a.LeftOut, a.Usage = "", "", "", nil, spent
 	return a
 }
 
@@ -273,10 +273,12 @@ type AttemptReport struct {
 	Usage cost.Usage     `json:"usage"`
 	// Left is the manifest of the files that the attempt left, and Diff the blob of their
 	// difference from the attempt's start; empty: they were not to be kept.
-	Left      spec.Digest `json:"left,omitempty"`
-	Diff      spec.Digest `json:"diff,omitempty"`
-	StartedAt time.Time   `json:"started_at"`
-	EndedAt   time.Time   `json:"ended_at"`
+	Left spec.Digest `json:"left,omitempty"`
+	Diff spec.Digest `json:"diff,omitempty"`
+	// LeftOut says, in sentences, what of the agent's files is not in them.
+	LeftOut   []string  `json:"left_out,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the attempt's transcript.
 	Log spec.Digest `json:"log,omitempty"`
 }
@@ -299,6 +301,8 @@ type RoundResult struct {
 	// Output is the manifest of input and delta together.
 	Output  spec.Digest `json:"output"`
 	Summary string      `json:"summary,omitempty"`
+	// LeftOut says, in sentences, what of the agent's files is not in it.
+	LeftOut []string `json:"left_out,omitempty"`
 	// SendsBack has the reasons for which an earlier phase's work is sent back; empty: it is not.
 	// Such a round has no contract to fulfil.
 	SendsBack []string `json:"sends_back,omitempty"`

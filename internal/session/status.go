@@ -92,6 +92,8 @@ type Status struct {
 	Origin *Origin `json:"origin,omitempty"`
 	// Labels are its labels, by key.
 	Labels map[string]string `json:"labels,omitempty"`
+	// LeftOut says, in sentences, what was not taken of the workspace, see [Source.LeftOut]. Readers add it.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // PhaseStatus is the state of one phase. Phases are in the team file's order.
@@ -170,6 +172,13 @@ type AssignmentSummary struct {
 	// Dropped lists, for the integrator of a phase, the versions in a conflict that are not in the
 	// phase's result.
 	Dropped []string `json:"dropped,omitempty"`
+	// LeftOut says, in sentences, what the result does not have of the agent's files, and why.
+	LeftOut []string `json:"left_out,omitempty"`
+}
+
+// Unsaid is the part of LeftOut that the summary does not have: a long summary has no room for it.
+func (a AssignmentSummary) Unsaid() []string {
+	return slices.DeleteFunc(slices.Clone(a.LeftOut), func(note string) bool { return strings.Contains(a.Summary, note) })
 }
 
 // AttemptFailure is the short form of a failed attempt.

@@ -44,6 +44,8 @@ type Brief struct {
 	// Round and Attempt count from 1; Attempt within the round. Lost workers do not change them.
 	Round   int `json:"round"`
 	Attempt int `json:"attempt"`
+	// LeftOut says, in sentences, what was left out of the assignment's own earlier work, and of the work that it builds on.
+	LeftOut []string `json:"left_out,omitempty"`
 	// Feedback describes the previous failure; nil on the first attempt.
 	Feedback *Feedback `json:"feedback"`
 	// Conflicts names the paths and decisions that the personas of the phase have in different
@@ -194,6 +196,8 @@ type Outcome struct {
 	Decisions map[string]string
 	// Kept says which versions of conflicts the agent has kept, and why.
 	Kept map[string]Kept
+	// LeftOut says, in sentences, which files were left out. The collection adds it.
+	LeftOut []string
 	// SendsBack has the reasons for which the agent sends an earlier phase's work
 	// back; empty: it does not.
 	SendsBack []string

@@ -95,7 +95,9 @@ func merge(sessionID string, f facts) Session {
 func base(sessionID string, f facts) Session {
 	switch {
 	case f.document != nil:
-		return Session{Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision, Course: f.document.Course}
+		v := Session{Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision, Course: f.document.Course}
+		v.LeftOut = v.Course.LeftOut()
+		return v
 	case f.queried != nil:
 		return Session{Status: *f.queried}
 	}

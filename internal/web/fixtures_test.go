@@ -31,6 +31,7 @@ func sampleSession() (session.Status, []spec.Phase) {
 	started := ago(2*time.Hour + 12*time.Minute)
 	s := session.Status{
 		Session: "web-7", Team: "web-service", Status: session.AwaitingApproval, Incarnation: 1, StartedAt: &started,
+		LeftOut:   []string{"because they look like secrets: <b>.env"},
 		Decisions: map[string]string{"framework": "net/http", "database": "SQLite"},
 		Usage:     cost.Usage{InputTokens: 912_000, OutputTokens: 48_000, CostUSD: 12_400_000_000},
 		Phases: []session.PhaseStatus{
@@ -47,6 +48,7 @@ func sampleSession() (session.Status, []spec.Phase) {
 		}},
 	}
 	s.Alerts = []session.Alert{{Rule: "cost_usd: 10", Value: 10.2, Threshold: 10, Message: "the session has cost 10.2 USD; the threshold is 10 USD", At: ago(20 * time.Minute)}}
+	s.Phases[3].Assignments[0].LeftOut = []string{"left out by ignore rules: <b>node_modules/"}
 	until := testNow.Add(4 * time.Minute)
 	s.Phases[4].Assignments[0].Awaits = &session.BreakerWait{Breaker: "claude", Since: ago(6 * time.Minute), Until: &until, Why: "5 consecutive failures, last: overloaded: 529"}
 	return s, []spec.Phase{

@@ -139,6 +139,11 @@ func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
 
 	_, text = visit(t, server.URL+"/sessions/web-7")
 	require.Equal(t, 2, strings.Count(text, `value="nothing">Write off<`), "that of an assignment at work is not offered")
+	require.Contains(t, text, "because they look like secrets: &lt;b&gt;.env")
+	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
+	_, text = visit(t, server.URL+"/sessions/web-7/phases/frontend")
+	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
+	_, text = visit(t, server.URL+"/sessions/web-7")
 	require.Contains(t, text, "It can be settled when the assignment is no longer at work.")
 	require.NotContains(t, text, "call 8<", "it is under way")
 	settle := func(form url.Values) int { return post(t, server.URL+"/sessions/web-7/settle", form).StatusCode }

@@ -91,11 +91,15 @@ type claudeParser struct {
 
 // claudeEvent has the used fields of all events of the stream.
 type claudeEvent struct {
-	Type      string        `json:"type"`
-	Subtype   string        `json:"subtype"`
-	SessionID string        `json:"session_id"`
-	Parent    string        `json:"parent_tool_use_id"`
-	Message   claudeMessage `json:"message"`
+	Type      string `json:"type"`
+	Subtype   string `json:"subtype"`
+	SessionID string `json:"session_id"`
+	Status    string `json:"status"`
+	claudeTask
+	// Tasks are all that are in the background.
+	Tasks   []claudeTask  `json:"tasks"`
+	Parent  string        `json:"parent_tool_use_id"`
+	Message claudeMessage `json:"message"`
 	// Error is the program's name for an error.
 	Error string `json:"error"`
 	Event struct {
@@ -132,6 +136,18 @@ type claudeEvent struct {
 		Status   string  `json:"status"`
 		ResetsAt float64 `json:"resetsAt"`
 	} `json:"rate_limit_info"`
+}
+
+// claudeTask is what Claude Code runs in the background: a subagent, or a command of a shell.
+type claudeTask struct {
+	ID       string `json:"task_id"`
+	TaskType string `json:"task_type"`
+}
+
+// awaited says whether Claude Code goes on when the task has ended. It waits for subagents and workflows, and ends commands
+// of a shell 5 s after its result.
+func (t claudeTask) awaited() bool {
+	return strings.HasSuffix(t.TaskType, "_agent") || strings.HasSuffix(t.TaskType, "_workflow")
 }
 
 type claudeMessage struct {
@@ -209,8 +225,20 @@ func (r *claudeParser) Event(data []byte, s *Run) bool {
 
 func (r *claudeParser) system(e claudeEvent, s *Run) {
 	switch e.Subtype {
-	case "init":
+	case "init": // of each turn, which begins with a request
 		s.begin(e.SessionID)
+		s.requestStarted("")
+	case "status":
+		s.resumed = s.resumed || e.Status == "requesting"
+	case "task_started":
+		s.task(e.ID, e.awaited())
+	case "task_notification":
+		s.task(e.ID, false)
+	case "background_tasks_changed":
+		clear(s.Tasks)
+		for _, t := range e.Tasks {
+			s.task(t.ID, t.awaited())
+		}
 	case "api_retry":
 		if e.ErrorStatus == 429 {
 			r.wait = milliseconds(e.RetryDelayMS)

@@ -38,6 +38,10 @@ type Run struct {
 	// Pending says for each conversation whether a request may be in progress. The name of
 	// the main conversation is empty; it begins with a request.
 	Pending map[string]bool
+	// Tasks are the subagents that the program runs in the background, by their ids. resumed: a request or a call of a
+	// tool has begun since the last report of an end.
+	Tasks   map[string]bool
+	resumed bool
 	// Total is the usage of the whole conversation, for programs that report it instead
 	// of the run's.
 	Total cost.Usage
@@ -82,12 +86,14 @@ func (s *Run) text(text string) {
 
 // toolStarted reports that a tool runs.
 func (s *Run) toolStarted(tool, what string) {
+	s.resumed = true
 	s.Log.Call(tool+" "+what, "")
 	s.OnLine(strings.TrimSpace(tool + " " + firstLine(what)))
 }
 
 // toolCall reports a call of a tool; the arguments are a JSON object.
 func (s *Run) toolCall(tool string, arguments json.RawMessage) {
+	s.resumed = true
 	gist, detail := transcript.Gist(tool, arguments)
 	s.Log.Call(gist, detail)
 	s.OnLine(firstLine(gist))
@@ -127,6 +133,7 @@ func (s *Run) SetUsage(used, next cost.Usage) {
 
 // requestStarted reports that a conversation's next request may be in progress.
 func (s *Run) requestStarted(conversation string) {
+	s.resumed = true
 	if len(conversation) <= maxID && len(s.Pending) < maxConversations {
 		s.Pending[conversation] = true
 	}
@@ -136,13 +143,25 @@ func (s *Run) requestStarted(conversation string) {
 func (s *Run) requestAnswered(conversation string) { delete(s.Pending, conversation) }
 
 // RequestPending says whether a request may be in progress.
-func (s *Run) RequestPending() bool {
-	return !s.Done && len(s.Pending) > 0
+func (s *Run) RequestPending() bool { return len(s.Pending) > 0 }
+
+// Working says whether the program works although it has reported an end: a request or a call of a tool has begun since,
+// or a subagent works in the background. Such work ends with another report.
+func (s *Run) Working() bool { return s.resumed || len(s.Tasks) > 0 }
+
+// task reports whether a task of the program works in the background.
+func (s *Run) task(id string, works bool) {
+	if !works {
+		delete(s.Tasks, id)
+	} else if len(id) <= maxID && len(s.Tasks) < maxConversations {
+		s.Tasks[id] = true
+	}
 }
 
-// finish reports the end of the work; f is nil if it succeeded.
+// finish reports the end of the work; f is nil if it succeeded. All requests so far have been answered then.
 func (s *Run) finish(f *failures.Failure) {
-	s.Done, s.Failure = true, f
+	s.Done, s.resumed, s.Failure = true, false, f
+	clear(s.Pending)
 	if f != nil {
 		s.Warnings.Warn(f.Message)
 	}
