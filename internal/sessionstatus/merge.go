@@ -42,6 +42,8 @@ type facts struct {
 	end error
 	// idle lists the queues with work that have no poller.
 	idle []string
+	// stalled is why work does not reach the workers that poll for it; empty: it does.
+	stalled string
 }
 
 // behind reports whether the document is that of an earlier run of the session: the current one is
@@ -204,7 +206,10 @@ func overlay(v *Session, f facts) {
 		}
 	}
 	if len(f.idle) > 0 {
-		v.Reason = idleReason(f)
+		f.stalled = idleReason(f)
+	}
+	if f.stalled != "" {
+		v.Reason = f.stalled
 		v.Notes = append(v.Notes, v.Reason)
 	}
 }
