@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # Images of a Maestro worker. `docker build .` makes the small one, and
 # `docker build --target worker-go .` one with the Go toolchain, for worker files
 # whose checks build Go code. Other tools: an image FROM one of these.

@@ -235,14 +235,15 @@ start_postgresql() {
 # start_temporal starts the server by the variables that its image takes, too.
 start_temporal() {
 	local name settings=(
-		DB=postgres12 POSTGRES_SEEDS="$host" POSTGRES_USER=temporal BIND_ON_IP="$host" TEMPORAL_BROADCAST_ADDRESS="$host" LOG_LEVEL=warn
+		DB=postgres12 POSTGRES_SEEDS="$host" POSTGRES_USER=temporal BIND_ON_IP="$host" TEMPORAL_BROADCAST_ADDRESS="$host"
+		TEMPORAL_ALLOW_NO_AUTH=true LOG_LEVEL=warn
 		DYNAMIC_CONFIG_FILE_PATH="$root/deploy/temporal/dynamicconfig.yaml"
 	)
 	for name in "${port_names[@]}"; do settings+=("$name=${ports[$name]}"); done
 	SQL_HOST=$host SQL_PORT=${ports[DB_PORT]} SQL_USER=temporal SQL_PASSWORD=$password \
 		"$root/deploy/temporal/schema.sh" >"$dir/log/schema.log" 2>&1 9>&- ||
 		fail "the schema cannot be made: $(said schema)"
-	POSTGRES_PWD=$password launch temporal TERM env "${settings[@]}" temporal-server --allow-no-auth start
+	POSTGRES_PWD=$password launch temporal TERM env "${settings[@]}" temporal-server start
 	maestro-namespace 9>&- || fail "Temporal does not come up: $(said temporal)"
 }
 

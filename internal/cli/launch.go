@@ -29,7 +29,11 @@ func (a *app) begun(ctx context.Context, p *plane, doc control.Started, err erro
 		a.printErr("the session is started and runs in the background: %s", follow)
 		err = cmp.Or(err, ctx.Err())
 	case err == nil && !doc.Admitted && len(doc.Continued) == 0:
-		err = failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s", launch.AdmissionTimeout, follow)
+		why := ""
+		if v, _ := p.lookout(doc.Session, a.env.Now).look(ctx); v.Reason != "" {
+			why = ": " + v.Reason
+		}
+		err = failf("the session is started, but no worker admitted it within %s%s; it runs as soon as one does: %s", launch.AdmissionTimeout, why, follow)
 	}
 	printPlan(a.console, doc.Plan)
 	a.printUnchanged(doc)

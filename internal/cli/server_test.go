@@ -282,6 +282,10 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	var ids []string
 	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in control.NewSession
+		if r.Method == http.MethodGet {
+			_, _ = w.Write([]byte(`{"session": {"status": "admitted", "reason": "nobody polls"}}`))
+			return
+		}
 		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&in) != nil {
 			w.WriteHeader(http.StatusTeapot)
 			return
@@ -308,7 +312,7 @@ func TestARunThatIsSentAgainStartsOneSession(t *testing.T) {
 	require.Equal(t, ids[0], ids[1])
 	require.NotEmpty(t, ids[0])
 	require.Equal(t, ids[0]+"\n", started.stdout.String())
-	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it")
+	require.Contains(t, started.stderr.String(), "the session is started, but no worker admitted it within 30s: nobody polls; it runs")
 	unknown := far.run("run", team, "never")
 	require.Equal(t, 4, unknown.code)
 	require.Contains(t, unknown.stderr.String(), "the server may have started session "+ids[2]+": maestro status "+ids[2])

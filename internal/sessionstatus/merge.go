@@ -36,14 +36,14 @@ type facts struct {
 	unreadable error
 	// wait is what the session needs the store for; empty: nothing.
 	wait string
-	// stuck is why it makes no progress; empty: it does.
-	stuck string
 	// queried is a worker's answer. It is requested only if there is no document.
 	queried *session.Status
 	// end is the end of a closed session that did not complete.
 	end error
 	// idle lists the queues with work that have no poller.
 	idle []string
+	// stalled is why the session makes no progress although workers poll for its work; empty: it does.
+	stalled string
 }
 
 // behind reports whether the document is that of an earlier run of the session: the current one is
@@ -208,11 +208,10 @@ func overlay(v *Session, f facts) {
 		}
 	}
 	if len(f.idle) > 0 {
-		v.Reason = idleReason(f)
-		v.Notes = append(v.Notes, v.Reason)
+		f.stalled = idleReason(f)
 	}
-	if f.stuck != "" {
-		v.Reason = f.stuck
+	if f.stalled != "" {
+		v.Reason = f.stalled
 		v.Notes = append(v.Notes, v.Reason)
 	}
 }

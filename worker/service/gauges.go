@@ -75,7 +75,8 @@ func (g *gauges) collect(ctx context.Context) {
 			_, _ = g.breakers.Read(ctx, a.Breaker) // updates the metric
 		}
 	}
-	g.recorder.Look(telemetry.Fleet{Breakers: breakers, Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: g.polls(ctx)})
+	polls, _ := g.polled(ctx)
+	g.recorder.Look(telemetry.Fleet{Breakers: breakers, Sessions: g.openSessions(ctx), Workers: g.liveWorkers(ctx), Polls: polls})
 }
 
 // openSessions counts the store's open sessions; nil if Temporal does not answer.
@@ -126,17 +127,18 @@ func (g *gauges) liveWorkers(ctx context.Context) map[string]int {
 	return live
 }
 
-// polls reports whether Temporal has had a recent poll of this worker for sessions.
-func (g *gauges) polls(ctx context.Context) bool {
-	answer, err := g.client.DescribeTaskQueue(ctx, spec.WorkflowQueue(g.store), enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+// polled reports whether Temporal has had a recent poll of this worker for sessions.
+func (g *gauges) polled(ctx context.Context) (bool, error) {
+	queue := spec.WorkflowQueue(g.store)
+	answer, err := g.client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
-		return false
+		return false, notDescribed(queue, err)
 	}
 	now := g.clock()
 	for _, p := range answer.GetPollers() {
 		if p.GetIdentity() == g.identity && now.Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 const (
 	// HealthPath answers 200 unless the process should be restarted.
 	HealthPath = "/healthz"
-	// ReadyPath answers 200 while the worker takes work.
+	// ReadyPath answers 200 while the worker takes work, and Temporal delivers it.
 	ReadyPath = "/readyz"
 )
 
@@ -167,7 +168,9 @@ func (p *probe) check(clock func() time.Time, see func(context.Context) error) f
 			select {
 			case <-done:
 			case <-ctx.Done():
-				return errors.New("no answer yet")
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return cmp.Or(p.err, errors.New("no answer yet"))
 			}
 		}
 		p.mu.Lock()
@@ -270,7 +273,7 @@ func (h *health) failedChecks(ctx context.Context, stage Stage) (status string, 
 	}
 	if err := temporal(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"check that Temporal runs at %s and is reachable from here; the worker continues when Temporal answers", h.address)})
+			"check that Temporal runs at %s, is reachable from here and is healthy; the worker continues when Temporal delivers work", h.address)})
 	}
 	if len(failed) > 0 {
 		return "not ready", failed

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -121,11 +120,7 @@ func newWorker(o options) *Worker {
 	w.health = health{
 		about: Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: now},
 		dir:   o.Store.Dir(), address: o.Address, clock: o.Clock, recorder: o.Telemetry.Recorder(),
-		checkTemporal: func(ctx context.Context) error {
-			_, err := o.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{}) // the cheapest request
-			return err
-		},
-		writeStore: w.offer.publish, stage: Starting, file: WorkerFile{Path: o.File},
+		checkTemporal: func(ctx context.Context) error { return w.gauges().delivered(ctx) }, writeStore: w.offer.publish, stage: Starting, file: WorkerFile{Path: o.File},
 	}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
