@@ -8,6 +8,8 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -40,11 +42,43 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 			return err
 		}
 		var raised activities.Raised
-		answered, err := send(ctx, w.Conn, sessionID, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+		answered, err := send(ctx, w.Conn, sessionID, message{
+			update: workflows.RaiseUpdate, id: r.ID, argument: r, before: func() (bool, error) { return false, m.checkRaise(sessionID, r) },
+		}, &raised)
 		if err == nil && answered {
 			doc.Raised = &raised
 		}
 		return err
 	})
 	return doc, err
+}
+
+// checkRaise refuses a raise of a budget that the session does not have. Its sender would not hear that from a worker that
+// reads it later.
+func (m Money) checkRaise(sessionID string, r Raise) error {
+	scope := ""
+	switch {
+	case r.Persona != "":
+		scope = budget.PersonaScope(r.Persona)
+	case r.Phase != "":
+		scope = budget.PhaseScope(r.Phase)
+	case r.Session:
+		scope = budget.SessionScope
+	}
+	if scope == "" || m.Store == nil {
+		return nil
+	}
+	l, err := m.Store.Ledger(m.key(sessionID))
+	if err != nil { // the worker decides
+		return nil //nolint:nilerr // see above
+	}
+	limit, _ := l.Budget(scope)
+	of := textfmt.Shorten(budget.Label(scope), 80)
+	switch {
+	case r.Tokens > 0 && limit.Tokens == 0:
+		return invalidf("amount", "session %s: the budget was not raised: no token budget for %s; `maestro budget show %s` lists all budgets", sessionID, of, sessionID)
+	case r.USD > 0 && limit.USD == 0:
+		return invalidf("amount", "session %s: the budget was not raised: no USD budget for %s; `maestro budget show %s` lists all budgets", sessionID, of, sessionID)
+	}
+	return nil
 }
