@@ -32,12 +32,13 @@ func (h Request) Commands(sessionID string, open []Request) []Command {
 	for _, o := range open {
 		several = several || h.Raise != nil && o.Raise != nil && *o.Raise != *h.Raise
 	}
-	return h.commands(sessionID, selector, several)
+	return h.commands(sessionID, selector, h.PhaseSelector(), several)
 }
 
 // LastingCommands lists the commands that answer the request and, whenever they run, no other one.
 func (h Request) LastingCommands(sessionID string) []Command {
-	return h.commands(sessionID, " --request "+h.ID, true)
+	id := " --request " + h.ID
+	return h.commands(sessionID, id, id, true)
 }
 
 // Again reports whether there may have been an earlier request about the phase, because its work was done again or the
@@ -55,24 +56,20 @@ func (h Request) PhaseSelector() string {
 	return ""
 }
 
-// commands has all commands; several: the session waits for several budgets, or may wait for
-// several.
-func (h Request) commands(sessionID, selector string, several bool) []Command {
+// commands has all commands. selector and ofPhase follow the session of `resolve`, and the phase of `approve` and `reject`;
+// several: the session waits for several budgets, or may wait for several.
+func (h Request) commands(sessionID, selector, ofPhase string, several bool) []Command {
 	var all []Command
 	if h.Raise != nil {
 		all = append(all, Command{h.Raise.Command(sessionID, several), "continues where it stopped"})
 	}
-	id := h.PhaseSelector()
-	if strings.Contains(selector, "--request") {
-		id = " --request " + h.ID
-	}
 	for _, c := range h.Choices() {
 		switch {
 		case c.Action == AnswerApprove:
-			all = append(all, Command{fmt.Sprintf("approve %s %s%s", sessionID, h.Phase, id), c.Effect})
+			all = append(all, Command{fmt.Sprintf("approve %s %s%s", sessionID, h.Phase, ofPhase), c.Effect})
 			continue
 		case c.Action == AnswerReject:
-			all = append(all, Command{fmt.Sprintf("reject %s %s%s --note TEXT", sessionID, h.Phase, id), c.Effect},
+			all = append(all, Command{fmt.Sprintf("reject %s %s%s --note TEXT", sessionID, h.Phase, ofPhase), c.Effect},
 				Command{fmt.Sprintf("artifacts diff %s %s", sessionID, h.Phase), "shows its changes"})
 			continue
 		case c.NeedsFiles:
