@@ -207,7 +207,7 @@ func overlay(v *Session, f facts) {
 		default: // cancelled or paused: as the base has it
 		}
 	}
-	if len(f.idle) > 0 {
+	if len(f.idle) > 0 && f.stalled == "" {
 		f.stalled = idleReason(f)
 	}
 	if f.stalled != "" {

@@ -127,8 +127,9 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	f.wait = storeWait(f)
 	if running {
 		var silent error
-		if f.idle, silent = w.idleQueues(ctx, f); len(f.idle) == 0 {
-			f.stalled = cmp.Or(w.stuck(ctx, f.description), w.undelivered(f, silent))
+		f.idle, silent = w.idleQueues(ctx, f)
+		if f.stalled = w.stuck(ctx, f.description); f.stalled == "" && len(f.idle) == 0 {
+			f.stalled = w.undelivered(f, silent)
 		}
 	} else if f.behind() || f.document == nil || !f.document.Status.Status.Closed() {
 		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
