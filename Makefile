@@ -94,6 +94,10 @@ test-system: build $(if $(RERUN),bin/gotestsum) ## run the tests that need progr
 		$(call gotest,-count=1 -tags system -timeout 20m -run "^($$names)\$$",$(sort $(dir $(SYSTEM_TESTS))))
 	@cd deploy/validation && $(GO) test -count=1 ./... # files above the module are no part of the cache's key
 
+.PHONY: test-compose
+test-compose: ## start docker-compose.yml on this machine's engine, with sessions, a kill and five restarts; KEEP=1 keeps the images
+	@$(GO) test -count=1 -v -tags compose -timeout 60m -run '^TestCompose' ./deploy
+
 .PHONY: race
 race: build ## run the tests with the race detector, which needs a C compiler
 	@for m in $(TESTED); do (cd $$m && CGO_ENABLED=1 $(GO) test $(SIDE_BY_SIDE) -race -timeout 30m ./...) || exit 1; done

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -103,7 +104,7 @@ func (c *doctorCommand) examineAll(ctx context.Context) ([]control.Finding, erro
 	return doctor.Examine(ctx, doctor.Options{
 		StateDir: c.stateDir, Agents: cmp.Or(c.agents, c.environ.get("MAESTRO_AGENTS")), Server: server,
 		Dial: c.dial, Again: c.commandLine, Explain: c.describeError, Environ: c.environ, Getenv: c.environ.get,
-		Now: c.env.Now, Host: c.env.Host, PID: c.env.PID,
+		Now: c.env.Now, Container: room.InContainer(), Host: c.env.Host, PID: c.env.PID,
 	}, t)
 }
 

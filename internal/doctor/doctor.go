@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -42,6 +43,8 @@ type Options struct {
 	Getenv  func(name string) string
 	// Now returns the current time.
 	Now func() time.Time
+	// Container: this process is in a container, where no remedy is a command of the host.
+	Container bool
 	// Host is the machine's name, and PID this process's number.
 	Host string
 	PID  int
@@ -52,6 +55,7 @@ type Options struct {
 func Examine(ctx context.Context, o Options, t spec.Team) ([]control.Finding, error) {
 	d := &examination{options: o}
 	d.all(ctx, t)
+	d.contain()
 	return d.findings, ctx.Err()
 }
 
@@ -60,7 +64,7 @@ func Examine(ctx context.Context, o Options, t spec.Team) ([]control.Finding, er
 func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now func() time.Time) ([]control.Finding, error) {
 	host, _ := os.Hostname() // a hint
 	d := &examination{store: s, conn: conn, options: Options{
-		Again: func(command string) string { return "maestro " + command }, Explain: error.Error, Now: now, Host: host, PID: os.Getpid(),
+		Again: func(command string) string { return "maestro " + command }, Explain: error.Error, Now: now, Container: room.InContainer(), Host: host, PID: os.Getpid(),
 	}}
 	d.build()
 	d.bounded(ctx, "store", func(d *examination, _ context.Context) { d.opened(s.Dir(), "which this server serves") })
@@ -70,6 +74,7 @@ func ExamineStore(ctx context.Context, s *store.Store, conn *temporalutil.Connec
 		d.temporal(ctx)
 	}
 	d.used(ctx, spec.Team{})
+	d.contain()
 	return d.findings, ctx.Err()
 }
 
@@ -137,9 +142,11 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 // program checks this program, and those that it needs.
 func (d *examination) program(ctx context.Context) {
 	d.build()
-	if d.options.Server == "" {
+	switch {
+	case d.options.Server == "" && d.options.Container: // images run no server
+	case d.options.Server == "":
 		d.add("server program", Warning, "build it to run `maestro dev` or `maestro demo` here", "maestro-server is not in the directory of this program").Command = "make build"
-	} else {
+	default:
 		d.add("server program", OK, "", "%s", d.options.Server)
 	}
 	version, err := d.versionOf(ctx, "git")

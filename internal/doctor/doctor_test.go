@@ -87,3 +87,25 @@ func TestRemediesInErrors(t *testing.T) {
 	_, remedy = remedyOf(errors.New("it is shut"), "wait")
 	require.Equal(t, "wait", remedy)
 }
+
+// TestRemediesInAContainer: no command of the host is advised there, and those that work stay.
+func TestRemediesInAContainer(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ check, command, remedy, left string }{
+		{"store writable", "sudo mount -o remount,rw /", "mount the store's volume writable, for the user of the container", ""},
+		{"store writable", "maestro checkpoints prune", "do it", "maestro checkpoints prune"},
+		{"workers", "maestro worker --agents a.yaml", "start a container of a worker with the same volume; if one runs, its log and `maestro-worker health` in it say what is missing", ""},
+		{"agent a in file", "sudo apt-get install git", "do it, in the image", ""},
+		{"server clock", "sudo timedatectl set-ntp true", "do it, on the host of the container", ""},
+		{"store private", "chmod 700 /x", "do it", "chmod 700 /x"},
+	} {
+		d := examined()
+		d.add(c.check, Warning, "do it", "it is so").Command = c.command
+		d.contain()
+		require.Equal(t, c.command, d.findings[0].Command, "outside of a container")
+		d.options.Container = true
+		d.contain()
+		require.Equal(t, c.remedy, d.findings[0].Remedy)
+		require.Equal(t, c.left, d.findings[0].Command)
+	}
+}

@@ -12,9 +12,9 @@ import (
 
 // kernelSwitches are kernel settings that forbid rooms, with the value that does.
 var kernelSwitches = []struct{ path, value, remedy string }{
-	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off; set `sysctl user.max_user_namespaces=10000`"},
-	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only; set `sysctl kernel.unprivileged_userns_clone=1`"},
-	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"},
+	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off; set `sysctl user.max_user_namespaces=10000` on the host"},
+	{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only; set `sysctl kernel.unprivileged_userns_clone=1` on the host"},
+	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces; give maestro-shim a profile with `userns,`, see docs/deployment.md, or set `sysctl kernel.apparmor_restrict_unprivileged_userns=0` on the host"},
 }
 
 // Forbids reports whether an error of creating a room says that the host permits none. Others, like a lack of memory,
@@ -33,7 +33,7 @@ func Remedy(err error, user *Account) error {
 	if user != nil && !mapped("/proc/self/uid_map", user.UID) {
 		return fmt.Errorf("%w: this user namespace has no user id %d, see /proc/self/uid_map; map 65536 ids into it, or start the worker as another user than root", err, user.UID)
 	}
-	if Filtered() || inContainer() {
+	if Filtered() || InContainer() {
 		return fmt.Errorf("%w: the service or container forbids it; see docs/deployment.md, Rooms, for what permits it below systemd, Docker, Podman and Kubernetes", err)
 	}
 	return fmt.Errorf("%w: a room needs Linux 5.12 or later with user namespaces, and no profile of AppArmor or SELinux that forbids mounts", err)
@@ -82,9 +82,9 @@ func Filtered() bool {
 	return err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n")
 }
 
-// inContainer reports whether this process is in a container: its root is an overlay, or a part of
+// InContainer reports whether this process is in a container: its root is an overlay, or a part of
 // /proc other than binfmt_misc is a mount point.
-func inContainer() bool {
+func InContainer() bool {
 	var root unix.Statfs_t
 	if unix.Statfs("/", &root) == nil && root.Type == unix.OVERLAYFS_SUPER_MAGIC {
 		return true
