@@ -53,8 +53,11 @@ func TestKubeScoreFindsNoFault(t *testing.T) {
 	t.Parallel()
 	said := run(t, "go", "run", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0", "score", "--output-format", "ci", "--exit-one-on-warning",
 		"--ignore-test", "container-image-pull-policy,deployment-has-host-podantiaffinity", "--enable-optional-test", "container-seccomp-profile",
-		"kubernetes/agents.yaml", "kubernetes/store.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml")
+		"kubernetes/agents.yaml", "kubernetes/store.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml",
+		"kubernetes/dashboard.yaml", "kubernetes/namespace.yaml")
 	require.Contains(t, said, "[OK] maestro-worker apps/v1/Deployment")
+	require.Contains(t, said, "[OK] maestro-dashboard apps/v1/Deployment")
+	require.Contains(t, said, "[OK] maestro-namespace batch/v1/Job")
 }
 
 // TestTheUnitIsSoundAndTight has systemd read the unit as it would be installed,

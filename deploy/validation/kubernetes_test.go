@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,7 +27,10 @@ type cluster struct {
 	claims     []corev1.PersistentVolumeClaim
 	networks   []networkingv1.NetworkPolicy
 	budgets    []policyv1.PodDisruptionBudget
-	deployment appsv1.Deployment
+	services   []corev1.Service
+	job        batchv1.Job
+	deployment appsv1.Deployment // of the workers
+	dashboard  appsv1.Deployment
 }
 
 // build runs kustomize over the manifests and reads what it makes strictly: a
@@ -58,7 +62,15 @@ func buildFrom(t *testing.T, dir string) cluster {
 		case "policy/v1 PodDisruptionBudget":
 			c.budgets = append(c.budgets, strictly[policyv1.PodDisruptionBudget](t, document))
 		case "apps/v1 Deployment":
-			c.deployment = strictly[appsv1.Deployment](t, document)
+			if d := strictly[appsv1.Deployment](t, document); d.Name == "maestro-worker" {
+				c.deployment = d
+			} else {
+				c.dashboard = d
+			}
+		case "v1 Service":
+			c.services = append(c.services, strictly[corev1.Service](t, document))
+		case "batch/v1 Job":
+			c.job = strictly[batchv1.Job](t, document)
 		default:
 			require.Fail(t, "no test knows this kind", "%+v", kind)
 		}
@@ -103,11 +115,11 @@ func TestManifestsNameEachOther(t *testing.T) {
 	for _, p := range pod.Spec.Containers[0].Ports {
 		named[p.Name] = true
 	}
-	for _, p := range c.networks[0].Spec.Ingress[0].Ports {
+	for _, p := range c.network(t, "maestro-worker").Spec.Ingress[0].Ports {
 		require.True(t, named[p.Port.StrVal], "the network policy admits to port %s, which no container has", p.Port)
 	}
 	for what, selector := range map[string]*metav1.LabelSelector{
-		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector, "network": &c.networks[0].Spec.PodSelector,
+		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector, "network": &c.network(t, "maestro-worker").Spec.PodSelector,
 		"spread": pod.Spec.TopologySpreadConstraints[0].LabelSelector,
 	} {
 		chosen, err := metav1.LabelSelectorAsSelector(selector)
@@ -116,17 +128,71 @@ func TestManifestsNameEachOther(t *testing.T) {
 	}
 }
 
+// network is the policy of a name.
+func (c cluster) network(t *testing.T, name string) *networkingv1.NetworkPolicy {
+	t.Helper()
+	for i, n := range c.networks {
+		if n.Name == name {
+			return &c.networks[i]
+		}
+	}
+	require.Fail(t, "no such network policy", name)
+	return nil
+}
+
+// TestTheDashboardAndTheJobReachWhatTheWorkersReach: the address of Temporal and the image are set in one place, and the
+// service leads to the dashboard, on the workers' store.
+func TestTheDashboardAndTheJobReachWhatTheWorkersReach(t *testing.T) {
+	t.Parallel()
+	c := build(t)
+	worker := c.deployment.Spec.Template.Spec
+	variables := func(pod corev1.PodSpec) map[string]string {
+		found := map[string]string{}
+		for _, e := range pod.Containers[0].Env {
+			found[e.Name] = e.Value
+		}
+		return found
+	}
+	want := variables(worker)
+	for name, pod := range map[string]corev1.PodTemplateSpec{"maestro-dashboard": c.dashboard.Spec.Template, "maestro-namespace": c.job.Spec.Template} {
+		require.Equal(t, worker.Containers[0].Image, pod.Spec.Containers[0].Image, name)
+		for _, variable := range []string{"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"} {
+			require.Equal(t, want[variable], variables(pod.Spec)[variable], "%s of %s", variable, name)
+		}
+		chosen, err := metav1.LabelSelectorAsSelector(&c.network(t, name).Spec.PodSelector)
+		require.NoError(t, err)
+		require.True(t, chosen.Matches(labels.Set(pod.Labels)), name)
+	}
+	pod := c.dashboard.Spec.Template
+	require.Equal(t, want["MAESTRO_STATE_DIR"], variables(pod.Spec)["MAESTRO_STATE_DIR"])
+	require.Equal(t, worker.Volumes[0], pod.Spec.Volumes[0], "the store")
+	require.Equal(t, worker.Containers[0].VolumeMounts[0], pod.Spec.Containers[0].VolumeMounts[0])
+	require.Len(t, c.services, 1)
+	require.True(t, labels.SelectorFromSet(c.services[0].Spec.Selector).Matches(labels.Set(pod.Labels)))
+	port := pod.Spec.Containers[0].Ports[0]
+	require.Equal(t, port.Name, c.services[0].Spec.Ports[0].TargetPort.StrVal)
+	require.Equal(t, port.Name, c.network(t, "maestro-dashboard").Spec.Ingress[0].Ports[0].Port.StrVal)
+	require.Equal(t, port.ContainerPort, c.services[0].Spec.Ports[0].Port)
+}
+
 func TestPodsAreConfinedAndDrain(t *testing.T) {
 	t.Parallel()
-	pod := build(t).deployment.Spec.Template.Spec
+	c := build(t)
+	for name, pod := range map[string]corev1.PodSpec{
+		"worker": c.deployment.Spec.Template.Spec, "dashboard": c.dashboard.Spec.Template.Spec, "namespace": c.job.Spec.Template.Spec,
+	} {
+		only := pod.Containers[0].SecurityContext
+		require.Equal(t, c.accounts[0].Name, pod.ServiceAccountName, name)
+		require.False(t, *pod.AutomountServiceAccountToken, name)
+		require.False(t, *pod.EnableServiceLinks, name)
+		require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
+		require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type, name)
+		require.True(t, *only.ReadOnlyRootFilesystem, name)
+		require.False(t, *only.AllowPrivilegeEscalation, name)
+		require.Equal(t, []corev1.Capability{"ALL"}, only.Capabilities.Drop, name)
+	}
+	pod := c.deployment.Spec.Template.Spec
 	worker := pod.Containers[0]
-	require.False(t, *pod.AutomountServiceAccountToken)
-	require.False(t, *pod.EnableServiceLinks)
-	require.True(t, *pod.SecurityContext.RunAsNonRoot)
-	require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
-	require.True(t, *worker.SecurityContext.ReadOnlyRootFilesystem)
-	require.False(t, *worker.SecurityContext.AllowPrivilegeEscalation)
-	require.Equal(t, []corev1.Capability{"ALL"}, worker.SecurityContext.Capabilities.Drop)
 	for name, probe := range map[string]*corev1.Probe{"startup": worker.StartupProbe, "liveness": worker.LivenessProbe, "readiness": worker.ReadinessProbe} {
 		require.NotNil(t, probe, name)
 		require.Equal(t, "health", probe.HTTPGet.Port.StrVal, name)

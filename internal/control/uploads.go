@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"time"
 
@@ -106,14 +107,19 @@ func (b *Base) SweepUploads() error {
 	return nil
 }
 
+// afterTeam is what follows a team's name in an id. It has no hyphen after the first one, unless it is
+// that of [launch.NewID]: else team web could choose the ids of team web-shop. No name of a team has a dot.
+var afterTeam = regexp.MustCompile(`^(-[A-Za-z0-9_]+|-[0-9]{8}-[a-z2-7]{6}|\..+)$`)
+
 // checkChosen rejects an id that a caller with a role for some teams has chosen for a session, unless it
-// begins with the team's name: otherwise a conflict would tell which sessions other teams have.
+// can only be of this team: otherwise a conflict would tell which sessions other teams have.
 func checkChosen(ctx context.Context, field, team, id string) error {
 	if who, _ := access.Of(ctx); who.Via == access.ViaHook { // a hook's ids are computed, not chosen
 		return nil
 	}
-	if strings.HasPrefix(id, team+"-") || access.Check(ctx, access.Operate, access.AllTeams) == nil {
+	rest, ok := strings.CutPrefix(id, team)
+	if ok && afterTeam.MatchString(rest) || access.Check(ctx, access.Operate, access.AllTeams) == nil {
 		return nil
 	}
-	return invalidf(field, "the id of a session of team %s has to begin with %s-", team, team)
+	return invalidf(field, "the id of a session of team %[1]s has to begin with %[1]s- and have no other hyphen after that, or to begin with %[1]s.", team)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -187,6 +188,10 @@ func TestADigestIsNoPermission(t *testing.T) {
 		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told", name)
 	}
 	require.Empty(t, refusal(control.NewSession{Workspace: ours.Workspace}))
-	require.Contains(t, refusal(control.NewSession{Session: "other-1"}), "has to begin with web-")
-	require.Empty(t, refusal(control.NewSession{Session: "web-1"}))
+	for _, theirs := range []string{"other-1", "web-shop-1", "web-shop.1", "web-shop-20260301-abcdef", "website", "webs.1", "web"} {
+		require.Contains(t, refusal(control.NewSession{Session: theirs}), "has to begin with web-", theirs)
+	}
+	for _, ours := range []string{"", "web-1", "web-url_shortener", "web.url-shortener.2", launch.NewID("web", time.Now())} {
+		require.Empty(t, refusal(control.NewSession{Session: ours}), ours)
+	}
 }
