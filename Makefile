@@ -72,8 +72,8 @@ SIDE_BY_SIDE := -parallel 4
 test: build $(if $(RERUN),bin/gotestsum) ## run every test that needs nothing but Go, git and make
 	@for m in $(TESTED); do (cd $$m && $(call gotest,$(SIDE_BY_SIDE) -timeout 20m,./...)) || exit 1; done
 
-# What starts agents and checks.
-UNPRIVILEGED := room procgroup layers workdir agent
+# What starts agents and checks, and what reads their files.
+UNPRIVILEGED := room procgroup layers workdir agent cas
 
 .PHONY: test-user
 test-user: ## run the tests of rooms as an ordinary user without a capability, if this is root

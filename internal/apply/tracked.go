@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -12,8 +13,8 @@ import (
 // maxExclude bounds a file of rules, in bytes.
 const maxExclude = 256 << 10
 
-// WithTracked adds what git knows of a directory to the options of its snapshot: tracked files belong to it although an
-// ignore rule names them, or their names look like those of secrets; and the rules of the repository's info/exclude and of
+// WithTracked adds what git knows of a directory to the options of its snapshot: tracked files belong to it although a
+// .gitignore names them, or their names look like those of secrets; and the rules of the repository's info/exclude and of
 // the user count for the others. Outside of a repository, or without git, it adds nothing.
 func WithTracked(ctx context.Context, dir string, environ []string, o cas.SnapshotOptions) cas.SnapshotOptions {
 	g := gitIn(dir, environ)
@@ -24,7 +25,7 @@ func WithTracked(ctx context.Context, dir string, environ []string, o cas.Snapsh
 	}
 	for p := range strings.SplitSeq(strings.TrimSuffix(listed, "\x00"), "\x00") {
 		if p != "" {
-			o.Known = append(o.Known, p)
+			o.Tracked = append(o.Tracked, p)
 		}
 	}
 	user := g.says(ctx, "config", "--path", "--get", "core.excludesFile")
@@ -52,9 +53,9 @@ func WithTracked(ctx context.Context, dir string, environ []string, o cas.Snapsh
 	return o
 }
 
-// variable is the value of a variable of git's environment.
+// variable is the value of a variable of git's environment, in which the last of a name counts.
 func (g git) variable(name string) string {
-	for _, entry := range g.env {
+	for _, entry := range slices.Backward(g.env) {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
 			return value
 		}

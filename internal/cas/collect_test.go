@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,14 +159,19 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			// Over an empty tree, an upper directory is the whole tree.
 			for _, lower := range []spec.Digest{"", base} {
 				req := session.Collect{Base: base, Lower: lower, Dir: dir, Secrets: secrets.New([]secrets.Secret{{Name: "KEY", Value: ""}, {Name: "KEY", Value: "hunter2hunter2"}})}
-				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced
+				if slices.Contains(odd, c.name) { // it is left out and named, unless it had to be produced by its name
+					req.Produces = []string{"**", "{l,p,s}"}
 					out, err := s.Collect(t.Context(), req)
 					require.NoError(t, err)
 					require.Len(t, out.LeftOut, 1)
 					for _, part := range c.says {
 						require.Contains(t, out.LeftOut[0], part)
 					}
-					req.Produces = []string{"**"}
+					name, err := strconv.QuotedPrefix(out.LeftOut[0])
+					require.NoError(t, err)
+					name, err = strconv.Unquote(name)
+					require.NoError(t, err)
+					req.Produces = []string{name}
 				}
 				_, err := s.Collect(t.Context(), req)
 				var failure *failures.Failure
@@ -337,18 +343,23 @@ func TestCollectionIsTheDifference(t *testing.T) {
 func TestLinksIntoTheTreeAreMadeRelative(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	dir, base := materialised(t, s, map[string]string{"lib/a": "1", "bin/x": "1"})
-	for link, target := range map[string]string{
-		"bin/full": filepath.Join(dir, "lib/a"), "bin/room": "/workspace/lib/a", "bin/behind": "../lib/../lib/a", "top": "/workspace",
-	} {
-		require.NoError(t, os.Symlink(target, filepath.Join(dir, link)))
-	}
-	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
-	require.NoError(t, err)
-	require.Empty(t, out.LeftOut)
-	m, err := s.Manifest(t.Context(), out.Output)
-	require.NoError(t, err)
-	for link, target := range map[string]string{"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a", "top": "."} {
-		require.Equal(t, target, m[link].Link, link)
+	dir, base := materialised(t, s, map[string]string{"lib/a": "1", "bin/x": "1", "link": "-> lib"})
+	upper := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(upper, "bin"), 0o700))
+	for _, req := range []session.Collect{{Base: base, Dir: dir}, {Base: base, Lower: base, Dir: upper}} {
+		for link, target := range map[string]string{
+			"bin/full": filepath.Join(req.Dir, "lib/a"), "bin/room": "/workspace/lib/a", "bin/behind": "../lib/../lib/a", "top": "/workspace",
+			"bin/through": "../link/../lib/a", "bin/nowhere": "../no/../lib/a", "bin/same": "../link/x/../link",
+		} {
+			require.NoError(t, os.Symlink(target, filepath.Join(req.Dir, link)))
+		}
+		out, err := s.Collect(t.Context(), req)
+		require.NoError(t, err)
+		require.Len(t, out.LeftOut, 3, "where .. could lead anywhere: %q", out.LeftOut)
+		m, err := s.Manifest(t.Context(), out.Output)
+		require.NoError(t, err)
+		for link, target := range map[string]string{"bin/full": "../lib/a", "bin/room": "../lib/a", "bin/behind": "../lib/a", "top": "."} {
+			require.Equal(t, target, m[link].Link, link)
+		}
 	}
 }

@@ -35,8 +35,8 @@ const ignoreFile = ".gitignore"
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10
 
-func ignoreFileTooLarge(p string, size int64) error {
-	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed", size, maxIgnoreFile)}
+func ignoreFileTooLarge(size int64) string {
+	return fmt.Sprintf("has %d bytes; at most %d are allowed", size, maxIgnoreFile)
 }
 
 // cacheDirs are directories that tools create and can create again. Their patterns have the
@@ -104,15 +104,6 @@ func parseIgnore(above *ignoreRules, dir, text string) *ignoreRules {
 	}
 	r.total += len(r.rules)
 	return r
-}
-
-// parseIgnoreFile parses the .gitignore at a path. It refuses more than maxIgnoreRules.
-func parseIgnoreFile(above *ignoreRules, p, text string) (*ignoreRules, error) {
-	r := parseIgnore(above, path.Dir(p), text)
-	if r.total > maxIgnoreRules {
-		return nil, &RefusedError{p, fmt.Sprintf("makes %d rules with those above it; at most %d are allowed", r.total, maxIgnoreRules)}
-	}
-	return r, nil
 }
 
 func parseIgnoreLine(line string) (ignoreRule, bool) {
@@ -224,6 +215,20 @@ func (r *ignoreRules) decide(p string, kind fs.FileMode) (out, decided bool) {
 		}
 	}
 	return false, false
+}
+
+// excludes reports whether the rules exclude a file, or a directory above it.
+func (r *ignoreRules) excludes(p string) bool {
+	for i, c := range []byte(p) {
+		if c != '/' {
+			continue
+		}
+		if out, _ := r.decide(p[:i], fs.ModeDir); out {
+			return true
+		}
+	}
+	out, _ := r.decide(p, 0)
+	return out
 }
 
 // cacheRules ignore cacheDirs and links with these names, but not files with these names. above are rules with a lower

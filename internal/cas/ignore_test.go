@@ -131,25 +131,40 @@ func TestIgnoresAsGitDoesAtRandom(t *testing.T) {
 	}
 }
 
-// TestTooManyIgnoreRulesAreRefused: each file of a directory is compared with all that apply.
-func TestTooManyIgnoreRulesAreRefused(t *testing.T) {
+// TestIgnoreRulesThatAreTooMany do not count, and a workspace or a result with them is not refused: each file of a
+// directory is compared with all rules that apply.
+func TestIgnoreRulesThatAreTooMany(t *testing.T) {
 	t.Parallel()
+	rules := strings.Repeat("q\n", 4000)
 	s := newStore(t)
+	files := map[string]string{
+		".gitignore": rules + "*.log\n", "a/.gitignore": rules, "a/a/.gitignore": rules + "kept\n", "a/a/kept": "1", "a/a/b.log": "1",
+		"large/.gitignore": "kept\n" + strings.Repeat("#", 256<<10), "large/kept": "1", "large/b.log": "1",
+	}
+	dir := t.TempDir()
+	writeTree(t, dir, files)
+	said := []string{
+		`"a/a/.gitignore": its ignore rules do not count: it makes 12002 rules with those above it; at most 10000 are allowed`,
+		`"large/.gitignore": its ignore rules do not count: it has 262149 bytes; at most 262144 are allowed`,
+	}
+	taken := []string{".gitignore", "a/.gitignore", "a/a/.gitignore", "a/a/kept", "large/.gitignore", "large/kept"}
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	require.NoError(t, err)
+	require.Equal(t, said, snap.Odd)
+	paths, err := s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, taken, paths)
+
 	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
-	dir := t.TempDir()
-	below := dir
-	for range 3 {
-		require.NoError(t, os.WriteFile(filepath.Join(below, ".gitignore"), []byte(strings.Repeat("q\n", 4000)), 0o600))
-		_, err = s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
-		if below == filepath.Join(dir, "a/a") {
-			require.ErrorContains(t, err, `a/a/.gitignore`)
-			require.ErrorContains(t, err, "12000 rules")
-			return
-		}
-		require.NoError(t, err)
-		below = filepath.Join(below, "a")
-		require.NoError(t, os.Mkdir(below, 0o700))
-	}
-	t.Fatal("it was not refused")
+	out, err := s.Collect(t.Context(), session.Collect{Base: empty, Dir: dir})
+	require.NoError(t, err)
+	require.Equal(t, said, out.LeftOut)
+	require.Equal(t, taken, out.Changed)
+	upper := t.TempDir() // over the result
+	writeTree(t, upper, map[string]string{"a/a/kept": "2", "a/a/c.log": "1", "large/kept": "2"})
+	out, err = s.Collect(t.Context(), session.Collect{Base: out.Output, Lower: out.Output, Dir: upper})
+	require.NoError(t, err)
+	require.Equal(t, said, out.LeftOut)
+	require.Equal(t, []string{"a/a/kept", "large/kept"}, out.Changed)
 }

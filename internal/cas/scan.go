@@ -189,6 +189,9 @@ func (at scope) had(name string) (file *Entry, below bool) {
 // dir lists one directory and those below it.
 func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, into *listing) error {
 	entries, err := sc.readDir(ctx, in, dir, &at)
+	if errors.Is(err, fs.ErrPermission) && !sc.fixModes && dir != "." {
+		return sc.leave(dir+"/", cannotBeRead)
+	}
 	if err != nil {
 		return err
 	}
@@ -208,7 +211,7 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 		if e.mode.IsDir() {
 			err = sc.subdir(ctx, in, p, e, at, into)
 		} else {
-			err = sc.file(in, p, e, at, into)
+			err = sc.file(ctx, in, p, e, at, into)
 		}
 		if err != nil {
 			return err
@@ -245,16 +248,19 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 		return strings.Compare(e.name, name)
 	})
 	if !ok && !at.opaque {
-		return sc.lower.rulesOf(ctx, dir, at)
+		return sc.lowerRules(ctx, dir, at)
 	}
 	if !ok || !entries[i].mode.IsRegular() {
 		return at.rules, nil
 	}
 	p, now := path.Join(dir, ignoreFile), entries[i]
 	if now.Size > maxIgnoreFile {
-		return nil, ignoreFileTooLarge(p, now.Size)
+		return sc.noRules(at, p, ignoreFileTooLarge(now.Size))
 	}
 	f, err := in.openRegular(now, sc.fixModes)
+	if errors.Is(err, fs.ErrPermission) {
+		return sc.noRules(at, p, cannotBeRead)
+	}
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
@@ -263,7 +269,16 @@ func (sc *scanner) rulesOf(ctx context.Context, in directory, dir string, at sco
 	if err != nil {
 		return nil, ofTree(p, "read", err)
 	}
-	return parseIgnoreFile(at.rules, p, string(text))
+	return sc.withRules(at, p, string(text))
+}
+
+// withRules adds the rules of the .gitignore at a path.
+func (sc *scanner) withRules(at scope, p, text string) (*ignoreRules, error) {
+	r := parseIgnore(at.rules, path.Dir(p), text)
+	if r.total > maxIgnoreRules {
+		return sc.noRules(at, p, fmt.Sprintf("makes %d rules with those above it; at most %d are allowed", r.total, maxIgnoreRules))
+	}
+	return r, nil
 }
 
 func (sc *scanner) isIgnored(p string, kind fs.FileMode, rules *ignoreRules) bool {
@@ -299,6 +314,9 @@ func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirIt
 		}
 	}
 	sub, err := openListed(in.Root, now, sc.fixModes)
+	if errors.Is(err, fs.ErrPermission) && (!sc.fixModes || !had) { // else its files would count as removed
+		return sc.leave(p+"/", cannotBeRead)
+	}
 	if err != nil {
 		return ofTree(p, "opened", err)
 	}
@@ -314,7 +332,7 @@ func (sc *scanner) subdir(ctx context.Context, in directory, p string, now dirIt
 	return scan()
 }
 
-func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *listing) error {
+func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem, at scope, into *listing) error {
 	if len(sc.only) > 0 && !sc.only.match(p) {
 		return nil
 	}
@@ -338,6 +356,9 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 	f.SHA256, f.stampValid = at.index.digest(now)
 	switch mode := now.mode; {
 	case mode.IsRegular():
+		if !f.stampValid && (!sc.fixModes || old == nil) && !sc.readable(in, now) {
+			return sc.leave(p, cannotBeRead)
+		}
 		if bytes := sc.bytes.Add(now.Size); sc.most > 0 && bytes > sc.most {
 			return treeTooLarge(p, sc.most)
 		}
@@ -349,7 +370,7 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 		if err != nil {
 			return ofTree(p, "read", err)
 		}
-		if f.Link, err = sc.linkInside(p, target); err != nil {
+		if f.Link, err = sc.linkInside(ctx, p, target); err != nil {
 			return sc.leave(p, "is a link to "+strconv.Quote(target)+" and cannot be kept: "+err.Error())
 		}
 	default:
@@ -358,6 +379,9 @@ func (sc *scanner) file(in directory, p string, now dirItem, at scope, into *lis
 	into.files = append(into.files, f)
 	return nil
 }
+
+// cannotBeRead is why a file or directory is left out that belongs to another user, or that its owner has locked.
+const cannotBeRead = "cannot be read: permission denied"
 
 // tooManyFiles returns the error for the file that exceeds the limit of files.
 func tooManyFiles(p string, most int) error {

@@ -40,6 +40,9 @@ type SnapshotOptions struct {
 	// Known lists paths that are included even if they are ignored: those of a tree that the
 	// directory is to be compared with.
 	Known []string
+	// Tracked lists paths that are included although the workspace's own rules ignore them, or their names suggest that
+	// they contain keys, but not if Ignore excludes them.
+	Tracked []string
 	// Beneath has gitignore patterns with a lower priority than those of the workspace.
 	Beneath string
 }
@@ -111,7 +114,8 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), group: &errgroup.Group{}, index: s.startLoading(dir),
 	}
 	sc.group.SetLimit(8 * Workers()) // more than Workers, because a goroutine that lists a directory starts no other one
-	for _, p := range o.Known {
+	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
+	for _, p := range append(tracked, o.Known...) {
 		if err := sc.base.set(ctx, p, Entry{}); err != nil {
 			return snap, err
 		}

@@ -41,6 +41,50 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"}, paths)
 }
 
+// TestTrackedFiles are taken although a .gitignore or their names exclude them, but not what the team ignores.
+func TestTrackedFiles(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t), t.TempDir()
+	tracked := []string{".gitignore", "dist/a", "gen/b", "gen/c", "x.log", ".env", "gone"}
+	writeTree(t, dir, map[string]string{".gitignore": "dist/\n*.log\n", "dist/a": "1", "dist/new": "1", "gen/b": "1", "gen/c": "1", "x.log": "1", ".env": "1"})
+	taken := func(o cas.SnapshotOptions) (paths, ignored []string) {
+		snap, err := s.Snapshot(t.Context(), dir, o)
+		require.NoError(t, err)
+		paths, err = s.Paths(t.Context(), snap.Manifest)
+		require.NoError(t, err)
+		return paths, snap.Ignored
+	}
+	paths, ignored := taken(cas.SnapshotOptions{Tracked: tracked, Ignore: []string{"gen/", "!gen/c", "*.log"}})
+	require.Equal(t, []string{".env", ".gitignore", "dist/a"}, paths)
+	require.Equal(t, []string{"dist/new", "gen/", "x.log"}, ignored)
+	paths, _ = taken(cas.SnapshotOptions{Known: tracked, Ignore: []string{"gen/"}})
+	require.Equal(t, []string{".env", ".gitignore", "dist/a", "gen/b", "gen/c", "x.log"}, paths)
+}
+
+// TestWhatCannotBeReadIsLeftOut of a workspace, and of a result if it is new and cannot be made readable.
+func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything; make test-user runs this as another user")
+	}
+	s, dir := newStore(t), t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1", "closed/b": "1", "listed/c": "1", "d/.gitignore": "x\n", "d/x": "1", "e": "1"})
+	for p, mode := range map[string]os.FileMode{"closed": 0, "listed": 0o400, "d/.gitignore": 0, "e": 0} {
+		require.NoError(t, os.Chmod(filepath.Join(dir, p), mode))
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, p), 0o700) })
+	}
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"closed/b", "e"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`"closed/": cannot be read: permission denied`, `"d/.gitignore": cannot be read: permission denied`,
+		`"d/.gitignore": its ignore rules do not count: it cannot be read: permission denied`, `"e": cannot be read: permission denied`,
+		`"listed/": cannot be read: permission denied`,
+	}, snap.Odd)
+	paths, err := s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "d/x"}, paths)
+}
+
 func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
 	t.Parallel()
 	s, dir := newStore(t), t.TempDir()

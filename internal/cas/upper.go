@@ -46,21 +46,21 @@ func (l *lowerTree) noteOpaque(dir *os.File, p string, d *treeDir) (bool, error)
 	return opaque, err
 }
 
-// rulesOf adds the lower tree's .gitignore of a directory to the rules above it.
-func (l *lowerTree) rulesOf(ctx context.Context, p string, at scope) (*ignoreRules, error) {
+// lowerRules adds the lower tree's .gitignore of a directory to the rules above it.
+func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreRules, error) {
 	e := at.lower.entry(ignoreFile)
 	if e == nil || e.SHA256 == "" {
 		return at.rules, nil
 	}
 	p = path.Join(p, ignoreFile)
 	if e.Size > maxIgnoreFile {
-		return nil, ignoreFileTooLarge(p, e.Size)
+		return sc.noRules(at, p, ignoreFileTooLarge(e.Size))
 	}
-	text, err := l.blobs.Blob(ctx, e.SHA256)
+	text, err := sc.lower.blobs.Blob(ctx, e.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", p, err)
 	}
-	return parseIgnoreFile(at.rules, p, string(text))
+	return sc.withRules(at, p, string(text))
 }
 
 // check returns an error if the merged tree has too many files or more bytes than most. The error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/control"
@@ -51,7 +52,7 @@ func pair(flag, form, text string) (name, value string, err error) {
 }
 
 // store stores files that a person supplies, and adds them and the decisions to a session.
-func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, t spec.Team, in *control.NewSession) (err error) {
+func (f suppliedFlags) store(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, in *control.NewSession) (err error) {
 	for _, text := range f.decisions {
 		name, value, err := pair("--decision", "NAME=VALUE", text)
 		if err != nil {
@@ -62,12 +63,12 @@ func (f suppliedFlags) store(ctx context.Context, out *console, s *store.Store, 
 		}
 		in.Decisions[name] = value
 	}
-	in.Supplied, err = phaseFiles(ctx, out, s, t, "input", f.inputs)
+	in.Supplied, err = phaseFiles(ctx, out, env, s, t, "input", f.inputs)
 	return err
 }
 
 // phaseFiles stores the files of values of the form PHASE=PATH, and returns their manifests by phase.
-func phaseFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, flag string, texts []string) (map[string]spec.Digest, error) {
+func phaseFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, flag string, texts []string) (map[string]spec.Digest, error) {
 	files := map[string]spec.Digest{}
 	for _, text := range texts {
 		name, where, err := pair("--"+flag, "PHASE=PATH", text)
@@ -81,7 +82,7 @@ func phaseFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, 
 			return nil, usagef("--%s: phase %s is supplied twice; put all its files into one directory", flag, name)
 		}
 		phase, _ := t.Phase(name)
-		if files[name], err = suppliedFiles(ctx, out, s, t, phase, "--"+flag+" "+text, where); err != nil {
+		if files[name], err = suppliedFiles(ctx, out, env, s, t, phase, "--"+flag+" "+text, where); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +91,7 @@ func phaseFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, 
 
 // suppliedFiles stores a directory's files, or one file under the name that the
 // phase produces.
-func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
+func suppliedFiles(ctx context.Context, out *console, env environ, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
 	info, err := os.Stat(where)
 	if err != nil {
 		return "", usagef("%s: %s cannot be read; give a file or a directory", flag, where)
@@ -108,7 +109,7 @@ func suppliedFiles(ctx context.Context, out *console, s *store.Store, t spec.Tea
 		out.printErr("%s is used as %s", where, target)
 		return s.Content.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
-	snap, err := s.Content.Snapshot(ctx, where, cas.SnapshotOptions{Ignore: t.Ignore})
+	snap, err := s.Content.Snapshot(ctx, where, apply.WithTracked(ctx, where, env, cas.SnapshotOptions{Ignore: t.Ignore}))
 	if err != nil {
 		return "", err
 	}

@@ -90,7 +90,7 @@ func (c *planCommand) preview(ctx context.Context, t spec.Team) (doc control.Pla
 	if in.Workspace, err = c.workspace.snapshot(ctx, c.console, c.environ, s, t); err != nil {
 		return doc, err
 	}
-	if err := c.supplied.store(ctx, c.console, s, t, &in); err != nil {
+	if err := c.supplied.store(ctx, c.console, c.environ, s, t, &in); err != nil {
 		return doc, err
 	}
 	return control.Starts{Base: &control.Base{Store: s, Now: c.now}}.Preview(ctx, in)

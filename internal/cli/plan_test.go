@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -168,6 +169,24 @@ func TestPlanCompletes(t *testing.T) {
 	require.Equal(t, "design=\nsurvey=\nbuild=\ntest=\n:38\n", d.must(0, "__complete", "plan", file, "--input", ""))
 	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
 	require.Equal(t, "text\nmermaid\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
+}
+
+// TestInputsAreTakenLikeAWorkspace: git is asked which files belong to a directory.
+func TestInputsAreTakenLikeAWorkspace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", twoTeam)
+	site := filepath.Dir(d.file("mine/.gitignore", "docs/\n"))
+	d.file("mine/docs/a.md", "hi\n")
+	d.file("mine/local.txt", "hi\n")
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--force", ".gitignore", "docs/a.md"}} {
+		out, err := exec.Command("git", append([]string{"-C", site}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	d.file("mine/.git/info/exclude", "local.txt\n")
+	got := d.run("plan", file, "--from", "build", "--input", "think="+site)
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "because they are ignored: local.txt\n")
 }
 
 // TestPlanIsTheAdmissions runs what was planned, and compares.

@@ -225,7 +225,7 @@ func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID 
 		return "", false, usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	files, err = suppliedFiles(ctx, c.console, w.Store, t, phase, "supply", path)
+	files, err = suppliedFiles(ctx, c.console, c.environ, w.Store, t, phase, "supply", path)
 	return files, false, err
 }
 

@@ -105,5 +105,5 @@ func (c *resumeCommand) editedFiles(ctx context.Context, base *control.Base, ses
 		}
 		in.Loaded = &t
 	}
-	return phaseFiles(ctx, c.console, base.Store, *in.Loaded, "edit", c.edits)
+	return phaseFiles(ctx, c.console, c.environ, base.Store, *in.Loaded, "edit", c.edits)
 }

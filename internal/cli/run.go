@@ -158,7 +158,7 @@ func (c *runCommand) storeFiles(ctx context.Context, s *store.Store, t spec.Team
 	if c.workspace.dir == "" && ticket == nil {
 		in.Workspace = "" // else the manifest of no files
 	}
-	return c.supplied.store(ctx, c.console, s, t, in)
+	return c.supplied.store(ctx, c.console, c.environ, s, t, in)
 }
 
 // work is the requirement, and the ticket that it comes from; nil: none.

@@ -33,7 +33,7 @@ type Team struct {
 	// Alerts are the rules by which alerts are raised: a session costs much, waits long or fails
 	// often.
 	Alerts []Alert `json:"alerts,omitempty" yaml:"alerts,omitempty" jsonschema:"maxItems=20" example:"[{cost_usd: 20}, {waiting: 30m}, {failure_rate: 0.5, of: 10}]"`
-	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts.
+	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts, even if git tracks them.
 	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty" jsonschema:"format=ignored,maxItems=200,uniqueItems=true"`
 }
 
