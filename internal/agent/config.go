@@ -100,6 +100,9 @@ type Definition struct {
 	// Network is the network of the agent in a room: host is the host's network, none is only the
 	// room's own loopback device. A list permits HTTP and TLS to these hosts, through a proxy.
 	Network Network `json:"network,omitempty" yaml:"network,omitempty" only:"kind=command"`
+	// WebTools permits what has a provider reach the web for an agent with a gateway whose network is
+	// not host: searches, fetches and MCP servers that the provider runs, and content by its address.
+	WebTools bool `json:"web_tools,omitempty" yaml:"web_tools,omitempty" only:"kind=command"`
 	// Concurrency is how many attempts the worker runs at the same time.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 

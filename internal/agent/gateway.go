@@ -189,7 +189,7 @@ func (s *Set) openPassage(ctx context.Context, d Definition, job session.Job) *g
 	via.bill.Calls = job.Calls
 	mask := func(text string) string { return via.secrets.Mask(text) }
 	via.Access = s.gateway.Open(ctx, gateway.Attempt{
-		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Mask: mask, Log: via, Continues: job.Continues,
+		Agent: job.Agent, Account: &via.bill, Breaker: job.Breaker, Providers: d.Gateway, Offline: d.offline(), Mask: mask, Log: via, Continues: job.Continues,
 		Failed: func(f *failures.Failure) {
 			via.failed <- f
 			select {

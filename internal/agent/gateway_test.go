@@ -375,6 +375,7 @@ func TestGatewaysThatCannotBe(t *testing.T) {
 	for message, d := range map[string]Definition{
 		"agents.x.gateway[0] \"claud\" is not among the providers; did you mean \"claude\"?":      {Gateway: []string{"claud"}},
 		"agents.x.gateway[1] has format anthropic, as claude has":                                 {Gateway: []string{"claude", "other"}},
+		"agents.x.web_tools has an effect only with a gateway and a network that is not host":     {Gateway: []string{"claude"}, WebTools: true},
 		"agents.x.gateway has no provider of format openai, which preset codex needs":             {Gateway: []string{"claude"}, Preset: "codex"},
 		"agents.x.env[0] is GPT_KEY, which leads past the gateway or holds a key":                 {Gateway: []string{"claude"}, Env: []string{"GPT_KEY"}},
 		"agents.x.env[0] is ANTHROPIC_AUTH_TOKEN, which leads past the gateway or holds a key":    {Gateway: []string{"claude"}, Env: []string{"ANTHROPIC_AUTH_TOKEN"}},

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ func (n Network) word() room.Network {
 	}
 	return room.NetworkNone
 }
+
+// offline reports whether the providers of an agent must not reach the web for it.
+func (d Definition) offline() bool { return d.Network.word() != room.NetworkHost && !d.WebTools }
 
 // list returns the network's list of hosts; nil: it is a word.
 func (n Network) list() []string {
@@ -107,4 +111,19 @@ func (c Config) Restricted() (subjects []string) {
 	}
 	slices.Sort(subjects)
 	return subjects
+}
+
+// ReachingTheWeb lists the agents whose network is restricted and whose providers may reach the web for
+// them: permitted have web_tools, and unseen call a listed provider without the gateway, so that nothing
+// refuses its web tools.
+func (c Config) ReachingTheWeb() (permitted, unseen []string) {
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		switch d := c.Agents[name]; {
+		case d.WebTools:
+			permitted = append(permitted, name)
+		case len(d.Network.list()) > 0 && len(d.Gateway) == 0:
+			unseen = append(unseen, name)
+		}
+	}
+	return permitted, unseen
 }

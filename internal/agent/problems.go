@@ -75,6 +75,9 @@ func (v *validator) agent(path string, d Definition) {
 	v.program(path+".argv", d.Argv)
 	v.knownCaches(path+".caches", d.Caches)
 	v.network(path+".network", d.Network)
+	if d.WebTools && (len(d.Gateway) == 0 || d.Network.word() == room.NetworkHost) {
+		v.add(path+".web_tools", "has an effect only with a gateway and a network that is not host; leave it out")
+	}
 	v.breaker(path, d.Breaker)
 	v.reached(path, d)
 	if full := d.withDefaults(); d.Kind == KindModel && full.MaxOutputTokens >= full.ContextTokens {

@@ -39,7 +39,7 @@ func (d Definition) mounts() bool {
 
 // invocation returns the parameters of an agent's run on a job.
 func invocation(d Definition, job session.Job, at place, resumed session.Conversation) preset.Invocation {
-	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Conversation: resumed}
+	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(at.inside.Home), Offline: d.offline(), Conversation: resumed}
 	if program := preset.For(d.Preset); len(d.Gateway) > 0 {
 		names := variablesOf[program.API()]
 		r.BaseURL, r.KeyVariable = at.variables[names.baseURL], names.key

@@ -219,6 +219,8 @@ agents:
   tool: {kind: command, preset: codex, argv: [./codex]}
   model: {kind: model, provider: main, model: m}
   fine: {kind: command, argv: ["true"]}
+  web: {kind: command, argv: ["true"], gateway: [main], network: none, web_tools: true}
+  list: {kind: command, argv: ["true"], network: [api.example.com]}
 checks:
   build: {argv: [no-such-check]}
 webhook: {url_env: NO_HOOK}
@@ -234,6 +236,14 @@ providers: {main: {format: anthropic, key_env: NO_KEY}}
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
 	require.Contains(t, fs.of(t, "programs", "ok").Message, "fine")
 	require.Contains(t, fs.of(t, "tool in file", "ok").Message, "codex, version codex-cli 1.2.3")
+	var web string
+	for _, f := range fs {
+		if f.Check == "web tools" {
+			web += f.Message + "\n"
+		}
+	}
+	require.Contains(t, web, "permitted by web_tools: providers may reach the web for agents web,")
+	require.Contains(t, web, "not seen: a provider in the network list of agents list may")
 	f := fs.of(t, "agent coder in file", "bad")
 	require.Equal(t, "chmod +x "+script, f.Command)
 	d.follow(f)

@@ -37,6 +37,7 @@ func (d *examination) workerFile(ctx context.Context) {
 	d.add("worker file", OK, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
 	d.outside(cfg)
 	d.shortages(cfg)
+	d.webTools(cfg)
 	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })
 	presets := cfg.Presets()
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
@@ -104,6 +105,17 @@ func (d *examination) shortages(cfg agent.Config) {
 	}
 	if len(fine) > 0 {
 		d.add("programs", OK, "", "programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))
+	}
+}
+
+// webTools adds findings on agents whose network is restricted, and whose providers may reach the web for them.
+func (d *examination) webTools(cfg agent.Config) {
+	permitted, unseen := cfg.ReachingTheWeb()
+	if len(permitted) > 0 {
+		d.add("web tools", OK, "", "permitted by web_tools: providers may reach the web for agents %s, whose network is restricted", strings.Join(permitted, ", "))
+	}
+	if len(unseen) > 0 {
+		d.add("web tools", OK, "", "not seen: a provider in the network list of agents %s may reach the web for them; with a gateway, its web tools are refused", strings.Join(unseen, ", "))
 	}
 }
 

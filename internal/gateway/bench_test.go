@@ -33,6 +33,8 @@ type bench struct {
 	address  string
 	// breaker is that of the attempts that open begins; nil: none.
 	breaker session.CallBreaker
+	// offline: they must not reach the web.
+	offline bool
 
 	mu     sync.Mutex
 	failed []*failures.Failure
@@ -76,7 +78,7 @@ func newBench(t testing.TB, script providertest.Script, left int64, change func(
 
 func (b *bench) open(a gateway.Account) *gateway.Access {
 	return b.gateway.Open(context.Background(), gateway.Attempt{
-		Agent: "x", Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
+		Agent: "x", Offline: b.offline, Account: a, Breaker: b.breaker, Providers: []string{"anthropic", "openai", "gemini"}, Mask: func(s string) string { return strings.ReplaceAll(s, "swordfish", "***") },
 		Failed: b.fail,
 	})
 }

@@ -66,6 +66,8 @@ type Attempt struct {
 	Breaker session.CallBreaker
 	// Providers are the names of the providers that it may call.
 	Providers []string
+	// Offline: what has a provider reach the web, like a search, is refused; see [wire.Web].
+	Offline bool
 	// Mask replaces secrets in a text. An answer with one is not stored.
 	Mask func(string) string
 	// Log gets the transcript of the calls, see package transcript; nil: none is written. Secrets in it

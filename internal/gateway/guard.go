@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/subtle"
+	"fmt"
 	"io"
 	"net/http"
 	"net/textproto"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -114,9 +116,25 @@ func (q *request) body() ([]byte, bool) {
 	case q.r.Header.Get("Content-Encoding") != "":
 		q.refuse(wire.Invalid, "compressed requests are not supported", 0)
 	default:
-		return body, true
+		return body, q.permits(body)
 	}
 	return nil, false
+}
+
+// permits refuses a request that has the provider reach the web if the program must not.
+func (q *request) permits(body []byte) bool {
+	if !q.attempt.Offline {
+		return true
+	}
+	what := wire.Web(q.route.Model, body)
+	if what == "" {
+		return true
+	}
+	err := fmt.Errorf("%s is not permitted: the provider would reach the web, and the network of agent %s is restricted; "+
+		"leave it out, or set web_tools: true for the agent in the worker file", textfmt.Shorten(what, 80), q.attempt.Agent)
+	q.recorder.writeRefused(q.provider.Name, err)
+	q.refuse(wire.Invalid, err.Error(), 0)
+	return false
 }
 
 // droppedHeaders are removed from requests and answers, as are those of the connection.

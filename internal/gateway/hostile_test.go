@@ -305,3 +305,38 @@ func TestLongRequestsWaitForEachOther(t *testing.T) {
 	require.Equal(t, 12, b.provider.Count())
 	require.LessOrEqual(t, most.Load(), int64(4))
 }
+
+// TestWebToolsAreRefused: no provider reaches the web for an attempt whose network is restricted.
+func TestWebToolsAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, say("yes"), -1, nil)
+	for path, body := range map[string]string{
+		"/anthropic/v1/messages":                         `{"model":"m","max_tokens":9,"messages":[],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`,
+		"/anthropic/v1/messages/count_tokens":            `{"model":"m","messages":[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x.test"}}]}]}`,
+		"/openai/v1/chat/completions":                    `{"model":"m:online","messages":[]}`,
+		"/openai/v1/responses":                           `{"model":"m","input":"x","tools":[{"type":"web_search"}]}`,
+		"/gemini/v1beta/models/m:generateContent":        `{"contents":[],"tools":[{"googleSearch":{}}]}`,
+		"/gemini/v1beta/models/m-search:generateContent": `{"contents":[]}`,
+		"/gemini/v1beta/models/m:countTokens":            `{"contents":[{"parts":[{"file_data":{"file_uri":"https://x.test"}}]}]}`,
+	} {
+		before := b.provider.Count()
+		b.offline = true
+		offline := b.open(b.account)
+		response, text, err := post(t.Context(), t, b.serve(t, offline)+path, offline.Token, body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, response.StatusCode, path)
+		require.Contains(t, text, "set web_tools: true for the agent in the worker file", path)
+		require.Equal(t, before, b.provider.Count(), path)
+	}
+	for _, f := range formats {
+		offline := b.open(b.account)
+		_, text, err := post(t.Context(), t, b.serve(t, offline)+"/"+f.provider+strings.Replace("/v1"+f.path, "/v1/v1", "/v1", 1), offline.Token, fmt.Sprintf(f.body, false, "web_search at https://x.test"))
+		require.NoError(t, err)
+		require.Contains(t, text, "yes")
+	}
+	b.offline = false
+	permitted := b.open(b.account)
+	response, text, err := post(t.Context(), t, b.serve(t, permitted)+"/openai/v1/responses", permitted.Token, `{"model":"m","input":"x","tools":[{"type":"web_search"}]}`)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, text)
+}

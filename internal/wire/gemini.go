@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strings"
 )
 
@@ -29,9 +28,6 @@ func routeGemini(method, path string) (Route, bool) {
 	}
 	return Route{}, false
 }
-
-// googleMaps matches the Google Maps tool, which is an empty object, in the JSON of tools.
-var googleMaps = regexp.MustCompile(`"google_?[mM]aps"\s*:`)
 
 // geminiContent is Gemini's generateContent. Cached tokens are part of the prompt, and thoughts
 // are not part of the answer. Keys have two valid spellings.

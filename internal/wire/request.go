@@ -57,7 +57,7 @@ type Request struct {
 	// parts are the messages of the conversation, and head its instructions and tools. begun are
 	// the positions of the open containers.
 	parts, head []part
-	begun       [3]int64
+	begun       [4]int64
 
 	tiers         [3]string
 	usageAsked    bool
@@ -176,7 +176,7 @@ func (q *Request) container(path string, depth int, at int64, opens bool) {
 		q.begun[depth] = at
 	} else {
 		q.note(path, span{q.begun[depth], at + 1})
-		if path == "tools" && q.Format == GenerateContent && googleMaps.Match(q.body[q.begun[depth]:at]) {
+		if q.Format == GenerateContent && (path == "tools[].googleMaps" || path == "tools[].google_maps") {
 			q.Unpriced = "googleMaps"
 		}
 	}

@@ -68,7 +68,7 @@ type scanner struct {
 	// until leaf returns.
 	leaf func(path string, l leaf)
 	// container is called at the beginning and the end of an object or an array with depth 0 (the
-	// document) to 2; may be nil.
+	// document) to 3; may be nil.
 	container func(path string, depth int, at int64, opens bool)
 
 	path   []byte
@@ -197,7 +197,7 @@ func (s *scanner) open(object bool) {
 		s.wantsKey = false
 		return
 	}
-	if depth := len(s.frames); s.container != nil && depth < 3 {
+	if depth := len(s.frames); s.container != nil && depth < 4 {
 		s.container(string(s.path), depth, s.at, true)
 	}
 	if !object {
@@ -221,7 +221,7 @@ func (s *scanner) close() {
 	if !last.object {
 		s.path = s.path[:last.length-len("[]")]
 	}
-	if depth := len(s.frames); s.container != nil && depth < 3 {
+	if depth := len(s.frames); s.container != nil && depth < 4 {
 		s.container(string(s.path), depth, s.at, false)
 	}
 }

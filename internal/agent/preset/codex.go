@@ -53,6 +53,9 @@ func (codex) Argv(argv []string, r Invocation) []string {
 		} {
 			argv = append(argv, "-c", setting)
 		}
+		if r.Offline { // it is a part of each request otherwise
+			argv = append(argv, "-c", "web_search=disabled")
+		}
 	}
 	argv = append(argv, "--add-dir", r.ResultDir)
 	if r.Conversation.ID != "" {

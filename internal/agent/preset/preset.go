@@ -59,6 +59,8 @@ type Invocation struct {
 	// BaseURL is the address of another server than the provider's own, where the variable
 	// KeyVariable has the key; empty: the program finds its provider by itself.
 	BaseURL, KeyVariable string
+	// Offline: requests with web tools of the provider are refused.
+	Offline bool
 	// Conversation is the one to resume; its zero: start a new one. Its Booked is the
 	// usage of earlier runs.
 	Conversation session.Conversation
