@@ -56,13 +56,13 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 			}
 		}
 		if len(input.Conflicts) > 0 {
-			out.Conflicts[phase], out.Merged[phase] = input.Conflicts, input.Manifest
+			out.Conflicts[phase], out.Merged[phase] = session.FewConflicts(input.Conflicts), input.Manifest
 			continue
 		}
 		out.Inputs[phase] = input.Manifest
 	}
 	if in.Last && len(conflicts) > 0 {
-		out.Conflicts[in.Phase] = conflicts
+		out.Conflicts[in.Phase] = session.FewConflicts(conflicts)
 	}
 	if in.Park {
 		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
