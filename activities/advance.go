@@ -56,13 +56,13 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 			}
 		}
 		if len(input.Conflicts) > 0 {
-			out.Conflicts[phase], out.Merged[phase] = fewConflicts(input.Conflicts), input.Manifest
+			out.Conflicts[phase], out.Merged[phase] = session.FewConflicts(input.Conflicts), input.Manifest
 			continue
 		}
 		out.Inputs[phase] = input.Manifest
 	}
 	if in.Last && len(conflicts) > 0 {
-		out.Conflicts[in.Phase] = fewConflicts(conflicts)
+		out.Conflicts[in.Phase] = session.FewConflicts(conflicts)
 	}
 	if in.Park {
 		out.Left = firstFew(filesLeftBy(in.Phase, next.Artifacts))
@@ -84,10 +84,6 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	}
 	return out, nil
 }
-
-// fewConflicts returns as many conflicts as a request names: there may be one for each file of a tree, and a result
-// is part of a history.
-func fewConflicts(all []session.Conflict) []session.Conflict { return all[:min(len(all), maxListed)] }
 
 // filesLeftBy lists the files of a phase's work.
 func filesLeftBy(phase string, artifacts []session.Artifact) (paths []string) {

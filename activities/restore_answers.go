@@ -128,7 +128,7 @@ func (r *restoration) disagreement() error {
 	}
 	for _, name := range slices.Backward(r.team.Topological()) {
 		if r.in.Course.Selects(name) {
-			r.conflicts[name] = fewConflicts(folded.Conflicts)
+			r.conflicts[name] = session.FewConflicts(folded.Conflicts)
 			return nil
 		}
 	}

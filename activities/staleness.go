@@ -209,7 +209,7 @@ func (v *reuse) start() (err error) {
 		}
 	}
 	if len(v.input.Conflicts) > 0 {
-		v.conflicts[v.phase.Name], v.merged[v.phase.Name] = fewConflicts(v.input.Conflicts), v.input.Manifest
+		v.conflicts[v.phase.Name], v.merged[v.phase.Name] = session.FewConflicts(v.input.Conflicts), v.input.Manifest
 		return nil
 	}
 	v.inputs[v.phase.Name] = v.input.Manifest

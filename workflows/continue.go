@@ -62,6 +62,8 @@ type ContinuedPhase struct {
 type ContinuedConflict struct {
 	Failure failures.Failure `json:"failure"`
 	Merged  spec.Digest      `json:"merged,omitempty"`
+	// List names the conflicts.
+	List []session.Conflict `json:"list,omitempty"`
 }
 
 // ContinuedAssignment is the state of an assignment between two runs.
@@ -139,7 +141,7 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Approvals: p.approvals, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
 	}
 	if p.conflict != nil {
-		c.Conflict = &ContinuedConflict{p.conflict.failure, p.conflict.merged}
+		c.Conflict = &ContinuedConflict{p.conflict.failure, p.conflict.merged, p.conflict.list}
 	}
 	for i, persona := range p.Personas {
 		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
@@ -197,7 +199,7 @@ func (s *schedule) takeOver(c *Continued) {
 			sentBack: before.SentBack, merges: before.Merges,
 		}
 		if before.Conflict != nil {
-			p.conflict = &mergeConflict{before.Conflict.Failure, before.Conflict.Merged}
+			p.conflict = &mergeConflict{before.Conflict.Failure, before.Conflict.Merged, before.Conflict.List}
 		}
 		for j, a := range before.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: p.Personas[j]}

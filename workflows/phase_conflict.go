@@ -18,9 +18,9 @@ func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest
 	if ps.publisher.phase(p.Name).Status.Done() {
 		what = "the work of all phases"
 	}
-	f := failures.Failf(failures.ContractViolation, "%s has a merge conflict: %s", what, conflicts[0])
+	f := failures.Failf(failures.ContractViolation, "%s has a merge conflict: %s", what, session.ListConflicts(conflicts))
 	if ps.team.Help.Mode == spec.HelpAsk {
-		p.conflict = &mergeConflict{failure: *f, merged: merged}
+		p.conflict = &mergeConflict{*f, merged, conflicts}
 		return
 	}
 	ps.requests.failAtOnce(ctx, session.Request{
@@ -55,6 +55,13 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	p.conflict = nil
 	*ps.status.Assignment(id) = before
 	ps.publisher.setPhase(p.Name, state)
+	if answer != nil && answer.Action == session.AnswerSkip { // nil: the conflict is over
+		for _, version := range session.KeptLater(c.list) {
+			if of := ps.status.Assignment(version.By); of != nil {
+				of.Dropped = append(of.Dropped, version.Text)
+			}
+		}
+	}
 	if c.merged == "" {
 		return true, nil
 	}

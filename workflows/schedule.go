@@ -60,6 +60,7 @@ type mergeConflict struct {
 	// merged is the input of the phase with the later version of each conflict; empty:
 	// the phase is done, and the conflict is in the work of all phases.
 	merged spec.Digest
+	list   []session.Conflict
 }
 
 // pass is one execution of a phase, with the work of its personas.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,6 +36,8 @@ type stage struct {
 	merge func(in activities.MergeInput) activities.MergeResult
 	// conflicts are what Advance finds for a phase.
 	conflicts map[string][]session.Conflict
+	// laterWins: Advance has an input for these phases, with the later versions.
+	laterWins bool
 	faults    []string
 	// course is what the session is asked to do.
 	course session.Course
@@ -204,13 +207,15 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advanced = append(s.advanced, in)
-	out := activities.Advanced{Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}}
+	out := activities.Advanced{Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
 	if s.deaf {
 		out.Unreported = in.Unreported
 	}
 	for _, phase := range in.Ready {
 		if c := s.conflicts[phase]; len(c) > 0 {
-			out.Conflicts[phase] = c
+			if out.Conflicts[phase] = c; s.laterWins {
+				out.Merged[phase] = spec.Digest("merged-" + phase)
+			}
 			continue
 		}
 		out.Inputs[phase] = spec.Digest("input-" + phase)
@@ -344,11 +349,31 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	right.Needs = []string{}
 	join := phase("join", "c")
 	join.Needs = []string{"left", "right"}
-	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]session.Conflict{
-		"join": {{Path: "main.go", Between: []spec.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
-	}}
-	requireHelp(t, s.play(t), "join/c failed: contract_violation: the input of phase join has a merge conflict: main.go (left/a, right/b)")
+	between := []spec.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}
+	conflicts := map[string][]session.Conflict{"join": {{Path: "main.go", Between: between}, {Decision: "db", Between: between, More: 7}}}
+	s := &stage{team: newTeam(left, right, join), conflicts: conflicts}
+	const found = "the input of phase join has a merge conflict: main.go (left/a, right/b); decision db (left/a, right/b) and 7 more"
+	requireHelp(t, s.play(t), "join/c failed: contract_violation: "+found)
 	require.NotContains(t, s.order(), "join/c.1")
+
+	for action, dropped := range map[session.Action][]string{
+		session.AnswerSkip: {
+			"main.go: the version of left/a is dropped, only that of right/b is kept: a person kept the later version",
+			"decision db: the version of left/a is dropped, only that of right/b is kept: a person kept the later version", "and 7 more",
+		},
+		session.AnswerRetry: nil,
+	} {
+		last := phase("last", "d") // a conflict at the end is another one
+		last.Needs = []string{"join"}
+		s = &stage{team: patient(left, right, join, last), conflicts: conflicts, laterWins: true}
+		env := s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}))
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, spec.Digest("merged-join"), s.rounds[2].Input)
+		require.Equal(t, action == session.AnswerRetry, strings.Contains(s.rounds[2].Note, found), s.rounds[2].Note)
+		phases := status(t, env).Phases
+		require.Equal(t, dropped, phases[0].Assignments[0].Dropped)
+		require.Empty(t, phases[1].Assignments[0].Dropped)
+	}
 }
 
 func TestSequenceHandsTheTreeOn(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,10 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
-	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // standIn is an agent of a preset whose program is a shell script.
@@ -474,31 +470,4 @@ func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
 	_, err = s.Run(t.Context(), b.job())
 	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
-}
-
-// FuzzPresetStreams feeds the readers anything: they must not fall over it,
-// count what cannot be, or name categories that there are not.
-func FuzzPresetStreams(f *testing.F) {
-	for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
-		for _, end := range []string{"done", "429"} {
-			data, err := os.ReadFile(filepath.Join("testdata", "streams", program+"-"+end+".jsonl"))
-			require.NoError(f, err)
-			f.Add(data)
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
-			log := transcript.New(io.Discard, strings.ToUpper)
-			s := &preset.Run{Log: log, Warnings: log, OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{}}
-			r := preset.For(program).Parser(preset.Invocation{})
-			l := &procgroup.Lines{OnLine: func(line []byte) { r.Event(line, s) }}
-			l.Add(data)
-			l.End()
-			r.End(1, "", s)
-			require.NoError(t, s.Used.Validate())
-			if s.Failure != nil {
-				require.True(t, failures.ValidCategory(s.Failure.Category))
-			}
-		}
-	})
 }

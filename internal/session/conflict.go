@@ -137,12 +137,61 @@ func Joined(conflicts []Conflict) []Conflict {
 			continue
 		}
 		for _, id := range c.Between {
+			known := slices.Contains(out[i].Between, id)
+			if last := id == c.Between[len(c.Between)-1]; known && last { // its version is the one that the files have
+				out[i].Between = slices.DeleteFunc(out[i].Between, func(b spec.AssignmentID) bool { return b == id })
+			}
 			if !slices.Contains(out[i].Between, id) {
 				out[i].Between = append(out[i].Between, id)
 			}
 		}
 	}
 	return out
+}
+
+// FewConflicts returns the first conflicts, as Joined, with the number of the others.
+func FewConflicts(all []Conflict) []Conflict {
+	few := Joined(all)
+	if n := len(few) - MaxDropped; n > 0 {
+		few = few[:MaxDropped:MaxDropped]
+		few[MaxDropped-1].More = n
+	}
+	return few
+}
+
+// ListConflicts names the first conflicts of a list of [FewConflicts], and says how many others there are.
+func ListConflicts(few []Conflict) string {
+	const named = 3
+	var texts []string
+	for _, c := range few[:min(len(few), named)] {
+		texts = append(texts, textfmt.Shorten(c.String(), MaxMessage/named))
+	}
+	text := strings.Join(texts, "; ")
+	if more := len(few) - len(texts) + few[len(few)-1].More; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// DroppedVersion says that a version of an assignment is dropped.
+type DroppedVersion struct {
+	By   spec.AssignmentID
+	Text string
+}
+
+// KeptLater returns what is dropped if a person keeps the later version of each conflict of a list of [FewConflicts].
+func KeptLater(few []Conflict) (dropped []DroppedVersion) {
+	for _, c := range few {
+		last := len(c.Between) - 1
+		for _, id := range c.Between[:max(last, 0)] {
+			text := fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version", c.what(), id, c.Between[last])
+			dropped = append(dropped, DroppedVersion{id, textfmt.Shorten(text, MaxMessage)})
+			if c.More > 0 {
+				dropped = append(dropped, DroppedVersion{id, fmt.Sprintf("and %d more", c.More)})
+			}
+		}
+	}
+	return dropped
 }
 
 // KeptOf returns the newest statement of the steps on the conflict, or on a directory above its

@@ -24,6 +24,8 @@ type Conflict struct {
 	Path     string              `json:"path,omitempty"`
 	Decision string              `json:"decision,omitempty"`
 	Between  []spec.AssignmentID `json:"between"`
+	// More counts the conflicts that a list leaves out after this one.
+	More int `json:"more,omitempty"`
 }
 
 // String describes what conflicts, and between whom.

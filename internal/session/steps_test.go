@@ -2,6 +2,7 @@ package session
 
 import (
 	"math/rand"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,6 +93,30 @@ func TestMergeDecisions(t *testing.T) {
 
 // TestStepsKnowTheirPast: whatever the graph, a step's knowledge is transitive
 // and lies before it.
+func TestFewConflicts(t *testing.T) {
+	t.Parallel()
+	id := func(phase string) spec.AssignmentID { return spec.AssignmentID{Phase: phase, Persona: "dev"} }
+	pair := func(path, a, b string) Conflict {
+		return Conflict{Path: path, Between: []spec.AssignmentID{id(a), id(b)}}
+	}
+	few := FewConflicts([]Conflict{pair("x", "one", "three"), pair("x", "two", "three"), pair("y", "one", "two"), pair("z", "one", "two"), pair("zz", "one", "two")})
+	require.Equal(t, []spec.AssignmentID{id("one"), id("two"), id("three")}, few[0].Between, "the files have the version of the last one")
+	require.Equal(t, "x (one/dev, two/dev, three/dev); y (one/dev, two/dev); z (one/dev, two/dev) and 1 more", ListConflicts(few))
+	dropped := KeptLater(few)
+	require.Len(t, dropped, 5)
+	require.Equal(t, DroppedVersion{id("two"), "x: the version of two/dev is dropped, only that of three/dev is kept: a person kept the later version"}, dropped[1])
+
+	var many []Conflict
+	for i := range 1000 {
+		many = append(many, pair(strings.Repeat("p", 900)+strconv.Itoa(i), "one", "two"))
+	}
+	few = FewConflicts(many)
+	require.Len(t, few, MaxDropped)
+	require.True(t, strings.HasSuffix(ListConflicts(few), " and 997 more"), ListConflicts(few))
+	require.LessOrEqual(t, len(ListConflicts(few)), MaxMessage+20)
+	require.Equal(t, DroppedVersion{id("one"), "and 980 more"}, KeptLater(few)[MaxDropped])
+}
+
 func TestStepsKnowTheirPast(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(1))
