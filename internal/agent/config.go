@@ -163,7 +163,8 @@ type CheckDefinition struct {
 type Mount struct {
 	// Path is the absolute path of a file or directory.
 	Path string `json:"path" yaml:"path" jsonschema:"format=filled" example:"/srv/toolchain"`
-	// Writable lets agents and checks change it. All of them share it.
+	// Writable lets agents and checks change it. All of them share it, so that rooms can also hand each other
+	// open files and sockets.
 	Writable bool `json:"writable,omitempty" yaml:"writable,omitempty"`
 }
 
