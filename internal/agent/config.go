@@ -163,7 +163,8 @@ type CheckDefinition struct {
 type Mount struct {
 	// Path is the absolute path of a file or directory.
 	Path string `json:"path" yaml:"path" jsonschema:"format=filled" example:"/srv/toolchain"`
-	// Writable lets agents and checks change it. All of them share it.
+	// Writable lets agents and checks change it. All of them share it, so that rooms can also hand each other
+	// open files and sockets.
 	Writable bool `json:"writable,omitempty" yaml:"writable,omitempty"`
 }
 
@@ -200,7 +201,8 @@ type Limits struct {
 	// memory, like those in /dev/shm. An attempt that uses more is stopped. The default is half of
 	// the memory of the host, or of the worker's container.
 	Memory textfmt.ByteSize `json:"memory,omitempty" yaml:"memory,omitempty" between:"16MB 100000GB"`
-	// OutputBytes is how much an attempt may print. An attempt that prints more is stopped.
+	// OutputBytes is how much an attempt may print. An attempt that prints more is stopped. The stream
+	// of events of a preset's program may be 16 times as large.
 	OutputBytes textfmt.ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty" between:"4kB 1GB"`
 	// LostWorkers is how many workers in a row may be lost during an assignment without progress.
 	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty" jsonschema:"minimum=1,maximum=100"`

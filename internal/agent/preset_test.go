@@ -470,4 +470,9 @@ func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
 	_, err = s.Run(t.Context(), b.job())
 	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
+	s = b.standIn(preset.Claude, "while :; do "+says(long)+" done")
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
+	_, err = s.Run(t.Context(), b.job())
+	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
+	require.Contains(t, failure(t, err).Message, "16 times limits.output_bytes", "events have an end, too")
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -19,6 +21,8 @@ const (
 	uploadsPrefix = "serve/uploads/"
 	// uploadedFor is how long files may be named after an upload.
 	uploadedFor = 30 * 24 * time.Hour
+	// searchedSessions is in how many of a team's sessions files are searched.
+	searchedSessions = 200
 )
 
 func uploadKey(team string, files spec.Digest) string {
@@ -63,8 +67,8 @@ func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest, lef
 }
 
 // checkFiles rejects a digest that is not that of files in the store, or that the caller may not name:
-// those of an upload for the team may be, and any by an operator of all teams. The error is the same for
-// files of others and for files that do not exist. field is the name of the input.
+// those of an upload for the team, of its newer sessions, and any by an operator of all teams. The error is the
+// same for files of others and for files that do not exist. field is the name of the input.
 func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Digest) error {
 	if !files.Valid() {
 		return invalidf(field, "not the digest of a manifest; upload the files first")
@@ -73,13 +77,35 @@ func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Di
 	if access.Check(ctx, access.Operate, access.AllTeams) != nil {
 		_, _, err = b.Store.Storage().Read(uploadKey(team, files))
 	}
+	if errors.Is(err, storage.ErrNotFound) {
+		err = b.checkSessionsFiles(ctx, team, files)
+	}
 	if err == nil {
 		err = b.Store.Content.Intact(ctx, files)
 	}
 	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return invalidf(field, "the store does not have manifest %s among the uploads for team %s; upload the files again", files.Short(), team)
+		return invalidf(field, "the store does not have manifest %s among the uploads for team %s and the files of its newer sessions; upload the files again", files.Short(), team)
 	}
 	return err
+}
+
+// checkSessionsFiles returns [storage.ErrNotFound] unless one of a team's newer sessions began with these files,
+// or has them in its newest checkpoint.
+func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.Digest) error {
+	x, _, done, err := b.indexed(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	newer, err := x.Sessions(ctx, index.Filter{Namespace: b.Namespace, Teams: []string{team}, Limit: searchedSessions})
+	for _, s := range newer {
+		// Damage is told where the session is read.
+		e, _ := b.Store.Execution(b.key(s.Session))
+		if c, _ := b.Store.CheckpointAlone(ctx, e.Checkpoint); c.Workspace == files || c.Tree == files {
+			return nil
+		}
+	}
+	return cmp.Or(err, storage.ErrNotFound)
 }
 
 // SweepUploads removes what says that files were uploaded long ago.

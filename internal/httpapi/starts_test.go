@@ -188,6 +188,18 @@ func TestADigestIsNoPermission(t *testing.T) {
 		require.Equal(t, digest(refusal(with(nobodys)), nobodys), digest(got, theirs.Workspace), "%s: whether they exist is not told", name)
 	}
 	require.Empty(t, refusal(control.NewSession{Workspace: ours.Workspace}))
+	for team, text := range map[string]string{"web": "", "other": "upload the files again"} {
+		h.session("of-"+team, team, time.Now(), nil)
+		h.checkpoint("of-"+team, map[string]string{"made-by.txt": team})
+		e, err := h.base.Store.Execution(session.Key{Namespace: "default", Session: "of-" + team})
+		require.NoError(t, err)
+		c, err := h.base.Store.Checkpoint(t.Context(), e.Checkpoint)
+		require.NoError(t, err)
+		require.Contains(t, refusal(control.NewSession{Workspace: c.Tree}), text, team)
+		if text == "" {
+			require.Empty(t, refusal(control.NewSession{Workspace: c.Tree}), "who sees a session's files may start one with them")
+		}
+	}
 	for _, theirs := range []string{"other-1", "web-shop-1", "web-shop.1", "web-shop-20260301-abcdef", "website", "webs.1", "web"} {
 		require.Contains(t, refusal(control.NewSession{Session: theirs}), "has to begin with web-", theirs)
 	}

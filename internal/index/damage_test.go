@@ -106,6 +106,35 @@ func TestWithoutAFileTheIndexIsInMemory(t *testing.T) {
 	w.change(key("s00003"))
 	w.refresh(x)
 	w.agrees(x)
+
+	// The reason has gone.
+	require.NoError(t, os.Remove(filepath.Join(w.dir, "index")))
+	w.refresh(x)
+	require.Error(t, x.InMemory(), "it is not tried each time")
+	x.TryFileAgain()
+	w.refresh(x)
+	require.NoError(t, x.InMemory())
+	w.agrees(x)
+	w.indexFile()
+}
+
+// The caller that finds the file damaged goes while another process has the lock.
+func TestACancelledRefreshLeavesAnIndex(t *testing.T) {
+	t.Parallel()
+	w := newStand(t, filepath.Join(t.TempDir(), "store"))
+	w.add(1)
+	x := w.open()
+	w.refresh(x)
+	alter(t, w.indexFile(), "PRAGMA wal_checkpoint(TRUNCATE)")
+	require.NoError(t, os.WriteFile(w.indexFile(), bytes.Repeat([]byte("no database "), 4096), 0o600))
+	unlock, err := index.LockFile(t.Context(), filepath.Join(w.dir, "index", "sessions.lock"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	time.AfterFunc(150*time.Millisecond, unlock)
+	_, _ = x.Refresh(ctx, namespace) // the result depends on when it is cancelled
+	w.refresh(x)
+	w.agrees(x)
 }
 
 // An intact store verifies clean with an index in it, and pruning leaves both as they are.

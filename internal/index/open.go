@@ -49,7 +49,12 @@ type Index struct {
 	file os.FileInfo
 	// inMemory is the reason why it is in memory; nil: it is not.
 	inMemory error
+	// tryFile is set some time after an error has put it there.
+	tryFile atomic.Bool
 }
+
+// memoryFor is how long the index stays in memory after an error.
+const memoryFor = 10 * time.Minute
 
 // busyLimit is how long a wait for another process's write lasts at most.
 const busyLimit = 15 * time.Second
@@ -97,12 +102,16 @@ func (x *Index) InMemory() error {
 // open opens the database, in memory if it cannot be in a file. damage, if not nil, is the reason
 // to replace the file. mu is held, or the index is not shared yet.
 func (x *Index) open(ctx context.Context, damage error) error {
-	if x.inMemory == nil {
+	if again := x.tryFile.Swap(false); x.inMemory == nil || again {
 		err := x.openFile(ctx, damage)
+		if err == nil {
+			x.inMemory = nil
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		x.inMemory = err
+		time.AfterFunc(memoryFor, func() { x.tryFile.Store(true) })
 		x.log.Warn("the index cannot be in the store's directory and is kept in memory", "error", err)
 	}
 	x.file = nil
@@ -330,15 +339,15 @@ func (x *Index) reopen(ctx context.Context, db *sql.DB, damage error) error {
 		return nil
 	}
 	_ = x.db.Close()
-	return x.open(ctx, damage)
+	return x.open(context.WithoutCancel(ctx), damage) // else a cancelled caller leaves others a closed database
 }
 
-// replaced reports whether the file is a different one from the open one.
+// replaced reports whether the file is a different one from the open one, or can be tried again.
 func (x *Index) replaced() (*sql.DB, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if x.file == nil {
-		return x.db, false
+		return x.db, x.tryFile.Load() && x.prepare() == nil
 	}
 	there, err := os.Stat(x.path)
 	return x.db, err != nil || !os.SameFile(there, x.file)

@@ -80,7 +80,7 @@ func (x *Index) Refresh(ctx context.Context, namespace string) (Refreshed, error
 func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshed, error) {
 	db, gone := x.replaced()
 	if gone {
-		x.log.Info("the index was removed and is opened again")
+		x.log.Info("the index was removed, or was in memory, and is opened again")
 		if err := x.reopen(ctx, db, nil); err != nil {
 			return Refreshed{}, err
 		}

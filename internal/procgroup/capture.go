@@ -29,6 +29,9 @@ const (
 	// tailBytes is the size of the kept end of a stream. It is more than a failure's output may
 	// have, because escape sequences are removed.
 	tailBytes = 4 * session.MaxOutput
+	// eventsPerText is how many times as large as the limit a stream of events may be: its events have
+	// what tools have read, several times, of which the log gets a part.
+	eventsPerText = 16
 )
 
 // Capture collects the output of a process: a masked and bounded log, the ends of its streams,
@@ -42,10 +45,12 @@ type Capture struct {
 	// printed is the stream of Capture.Print.
 	printed *Stream
 
-	mu    sync.Mutex
-	total int64
-	log   headTail
-	copy  *os.File // the live log file; nil: none
+	mu sync.Mutex
+	// total and events are the sizes of texts and of the stream of events so far, in bytes.
+	total  int64
+	events int64
+	log    headTail
+	copy   *os.File // the live log file; nil: none
 	// copyLeft is the remaining size of the live log file, in bytes.
 	copyLeft int
 	tail     headTail // the end of both streams together
@@ -85,7 +90,9 @@ func NewCapture(set *secrets.Set, limit int64) *Capture {
 func (s *Stream) Write(data []byte) (int, error) {
 	if s.events != nil {
 		nudge(s.capture.active)
-		s.events.Add(s.masked.Next(data))
+		if s.capture.permitsEvents(len(data)) {
+			s.events.Add(s.masked.Next(data))
+		}
 		return len(data), nil
 	}
 	s.capture.mu.Lock()
@@ -133,14 +140,28 @@ func (s *Stream) within(data []byte) []byte {
 	return data
 }
 
+// permitsEvents counts bytes of a stream of events, and reports whether they are within its limit.
+func (c *Capture) permitsEvents(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events += int64(n); c.events > eventsPerText*c.limit {
+		nudge(c.full)
+		return false
+	}
+	return true
+}
+
 // exceeded returns the failure of a process that printed more than the limit; nil: it did not.
 func (c *Capture) exceeded() *failures.Failure {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.total <= c.limit {
-		return nil
+	switch {
+	case c.total > c.limit:
+		return failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
+	case c.events > eventsPerText*c.limit:
+		return failures.Failf(failures.InvalidOutput, "printed events of more than %s (%d times limits.output_bytes)", textfmt.ByteSize(eventsPerText*c.limit), eventsPerText)
 	}
-	return failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
+	return nil
 }
 
 // Close ends the stream.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -64,6 +65,18 @@ func unseal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
+// newer matches documents of a version of their schema that this program does not know.
+var newer = regexp.MustCompile(`^\{\s*"schema":\s*"maestro\.[a-z]+/v([2-9]|[1-9][0-9]+)"`)
+
+// intact reports whether a document is JSON, and has the digest that it states, if it states one.
+func intact(data []byte) bool {
+	var v struct{}
+	if bytes.Contains(data, []byte(sealStart)) {
+		return unseal(data, &v) == nil
+	}
+	return json.Unmarshal(data, &v) == nil
+}
+
 // readDocument reads a document, decodes it with parse and returns its version. A missing
 // document is [session.ErrNotFound]. A document that parse rejects is moved to the quarantine,
 // and is [session.ErrCorrupt]; the version is set only if it could not be moved.
@@ -78,6 +91,9 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	fault := parse(data)
 	if fault == nil {
 		return version, nil
+	}
+	if newer.Match(data) && intact(data) {
+		return version, fmt.Errorf("read the %s: %s was written by a newer version of Maestro; use that version", what, key)
 	}
 	// Another process may have replaced it by an intact one since the read.
 	if again, version, err := s.docs.Read(key); err == nil && !bytes.Equal(again, data) && parse(again) == nil {

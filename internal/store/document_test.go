@@ -261,3 +261,27 @@ func TestOffers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, offers)
 }
+
+// During an upgrade, an older program must not take a newer one's documents for damaged ones.
+func TestADocumentOfANewerVersionStaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	require.NoError(t, s.PutRecord(webSession, record(1)))
+	newer := record(2)
+	newer.Schema = "maestro.record/v2"
+	data, err := store.Seal(newer)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(recordPath(s), data, 0o600))
+	_, err = s.Record(webSession, id("backend"))
+	require.ErrorContains(t, err, "newer version of Maestro")
+	require.NotErrorIs(t, err, session.ErrCorrupt)
+	require.Error(t, s.PutRecord(webSession, record(3)), "it is not replaced")
+	kept, err := os.ReadFile(recordPath(s))
+	require.NoError(t, err)
+	require.Equal(t, data, kept)
+
+	flipped := bytes.Replace(data, []byte(`"incarnation":2`), []byte(`"incarnation":3`), 1)
+	require.NoError(t, os.WriteFile(recordPath(s), flipped, 0o600))
+	_, err = s.Record(webSession, id("backend"))
+	require.ErrorIs(t, err, session.ErrCorrupt, "damage is damage")
+}
