@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -73,6 +74,9 @@ func (a *attempt) collectConversation(ctx context.Context, preset string, end at
 	collected, err := a.files.Collect(ctx, session.Collect{
 		Dir: end.dir.Home, Only: a.exec.agents.ConversationFiles(a.log.agent, preset), Secrets: a.exec.agents.Secrets(),
 	})
+	if err == nil && len(collected.LeftOut) > 0 { // a part of a conversation is none
+		err = failures.Failf(failures.InvalidOutput, "a file of the conversation cannot be kept: %s", collected.LeftOut[0])
+	}
 	return collected.Output, files, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // walkBatch is how many entries of a directory are read at once.
@@ -81,4 +82,19 @@ func walkBelow(ctx context.Context, root *os.Root, info fs.FileInfo, depth int, 
 		return false, ctx.Err() // it was replaced
 	}
 	return Walk(ctx, sub, depth-1, visit)
+}
+
+// Below lists the paths that are a number of names below a directory, sorted. Unlike [filepath.Glob], it takes the directory's
+// path as it is. Directories that cannot be read have nothing below them.
+func Below(dir string, names int) (paths []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		switch path := filepath.Join(dir, e.Name()); {
+		case names == 1:
+			paths = append(paths, path)
+		case e.IsDir():
+			paths = append(paths, Below(path, names-1)...)
+		}
+	}
+	return paths
 }

@@ -214,8 +214,7 @@ func removeUnused(dir, name string) (removed bool) {
 
 // FreeBases removes all bases that nobody uses, below the root of the caches, and reports whether there were any.
 func FreeBases(root string) (removed bool) {
-	found, _ := filepath.Glob(filepath.Join(teams(root), "*", "*"))
-	for _, dir := range found {
+	for _, dir := range bounded.Below(teams(root), 2) {
 		b := Base{dir: dir}
 		_ = b.locked(func() error {
 			generations, err := names(dir)

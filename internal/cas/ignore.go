@@ -43,22 +43,24 @@ func ignoreFileTooLarge(size int64) string {
 // lowest priority, so a tree's own rules can include them again.
 var cacheDirs = []string{"node_modules", ".venv", "__pycache__"}
 
-// builds are directories in which a tool builds, by the files beside which it does. Elsewhere a directory with such a
-// name may have sources.
-var builds = map[string]string{"Cargo.toml": "target", "pom.xml": "target", "build.sbt": "target"}
+// buildDir is the directory in which tools build beside one of the buildFiles. Elsewhere a directory with this name may
+// have sources.
+const buildDir = "target"
 
-// withBuilds adds rules for the directories in which tools build the content of a directory.
+var buildFiles = []string{"Cargo.toml", "pom.xml", "build.sbt"}
+
+// withBuilds adds a rule for the directory in which tools build the content of a directory.
 func (at scope) withBuilds(dir string, entries []dirItem) *ignoreRules {
-	for beside, name := range builds {
+	for _, beside := range buildFiles {
 		file, _ := at.had(beside)
 		if file == nil && !slices.ContainsFunc(entries, func(e dirItem) bool { return e.name == beside }) {
 			continue
 		}
-		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: name, literal: true, nameOnly: true, notFile: true}}}
+		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: buildDir, literal: true, nameOnly: true, notFile: true}}}
 		if dir != "." {
 			r.dir = dir + "/"
 		}
-		return r // all have the same name
+		return r
 	}
 	return at.rules
 }

@@ -16,30 +16,22 @@ import (
 // maxSideDiff bounds the diff of one side of a conflict, in bytes.
 const maxSideDiff = 256 * 1024
 
-// version is the tree of one persona, from the same base as the others.
+// version is the tree of one persona, from the same base as the others. It is not stored.
 type version struct {
 	by    spec.AssignmentID
-	name  spec.Digest
 	delta Delta
 	tree  *Tree
 }
 
-func (s trees) sides(ctx context.Context, base spec.Digest, steps []session.Step) ([]version, error) {
+func (s trees) sides(ctx context.Context, base *Tree, steps []session.Step) ([]version, error) {
 	deltas, err := s.deltas(ctx, steps)
-	if err != nil {
-		return nil, err
-	}
-	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]version, len(steps))
 	for i, d := range deltas {
-		out[i] = version{by: steps[i].By, delta: d, tree: before.copied()}
+		out[i] = version{by: steps[i].By, delta: d, tree: base.copied()}
 		if err := out[i].tree.apply(ctx, d); err != nil {
-			return nil, err
-		}
-		if out[i].name, err = s.putTree(ctx, out[i].tree); err != nil {
 			return nil, err
 		}
 	}
@@ -67,7 +59,11 @@ func involved(sides []version, p string) []string {
 // Standings returns how the conflicts of paths stand in a result. The steps were all made on the
 // base, and given is the tree that results from them alone.
 func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, steps []session.Step, conflicts []session.Conflict) ([]session.Standing, error) {
-	all, err := s.sides(ctx, base, steps)
+	before, err := s.Tree(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.sides(ctx, before, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +145,11 @@ func equalAt(ctx context.Context, a, b *Tree, paths []string) (bool, error) {
 // Sides stores a tree that shows the conflicts to an integrator, below [session.MergeDir]: the files
 // of the base and of each side, the changes of each side, and the decisions.
 func (s trees) Sides(ctx context.Context, base spec.Digest, steps []session.Step, conflicts []session.Conflict) (spec.Digest, error) {
-	all, err := s.sides(ctx, base, steps)
+	before, err := s.Tree(ctx, base)
 	if err != nil {
 		return "", err
 	}
-	before, err := s.Tree(ctx, base)
+	all, err := s.sides(ctx, before, steps)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +178,11 @@ func (s trees) Sides(ctx context.Context, base spec.Digest, steps []session.Step
 		}
 	}
 	for _, one := range all {
-		diff, err := s.UnifiedDiff(ctx, base, one.name, maxSideDiff)
+		name, err := s.putTree(ctx, one.tree)
+		if err != nil {
+			return "", err
+		}
+		diff, err := s.UnifiedDiff(ctx, base, name, maxSideDiff)
 		if err == nil {
 			err = s.note(ctx, m, one.by.Persona+".diff", []byte(diff))
 		}

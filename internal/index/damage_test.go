@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -24,8 +26,7 @@ import (
 
 // file is the file of the index.
 func (w *stand) indexFile() string {
-	files, err := filepath.Glob(filepath.Join(w.dir, "index", "sessions.v*.sqlite"))
-	require.NoError(w.t, err)
+	files := slices.DeleteFunc(bounded.Below(filepath.Join(w.dir, "index"), 1), func(path string) bool { return filepath.Ext(path) != ".sqlite" })
 	require.Len(w.t, files, 1)
 	return files[0]
 }
@@ -48,7 +49,7 @@ func TestADamagedIndexIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newStand(t, filepath.Join(t.TempDir(), "store"))
+			w := newStand(t, filepath.Join(t.TempDir(), "state[1]")) // a path is no pattern
 			for i := range 20 {
 				w.add(i)
 			}

@@ -175,8 +175,13 @@ func (x *Index) prepare() error {
 // replace creates a new file. Processes that have the old file open continue to use it until their
 // next refresh, which detects the replacement.
 func (x *Index) replace(ctx context.Context) error {
-	old, _ := filepath.Glob(filepath.Join(filepath.Dir(x.path), "sessions.v*.sqlite*"))
-	for _, path := range old {
+	dir := filepath.Dir(x.path)
+	old, _ := os.ReadDir(dir)
+	for _, e := range old {
+		if ours, _ := filepath.Match("sessions.v*.sqlite*", e.Name()); !ours {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -252,27 +252,25 @@ func (d *Dirs) Assignments(key session.Key) ([]spec.AssignmentID, error) {
 	if _, err := os.Lstat(dir); err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	var ids []spec.AssignmentID
-	for _, path := range paths {
+	for _, path := range bounded.Below(dir, 2) {
 		id := spec.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
 		if id.Check() == nil {
 			ids = append(ids, id)
 		}
 	}
-	return ids, err
+	return ids, nil
 }
 
 // Sessions lists the sessions that have directories.
 func (d *Dirs) Sessions() (keys []session.Key, err error) {
-	paths, err := filepath.Glob(filepath.Join(d.options.Root, "*", "*"))
-	for _, path := range paths {
+	for _, path := range bounded.Below(d.options.Root, 2) {
 		key := session.Key{Namespace: filepath.Base(filepath.Dir(path)), Session: filepath.Base(path)}
 		if key.Check() == nil {
 			keys = append(keys, key)
 		}
 	}
-	return keys, err
+	return keys, nil
 }
 
 // RemoveAssignment removes the directory of an assignment, but not its live log. It reports whether
@@ -299,12 +297,8 @@ func (d *Dirs) Remove(key session.Key) error {
 	if err != nil {
 		return err
 	}
-	trees, err := filepath.Glob(filepath.Join(dir, "*", "*", "*", "tree"))
-	if err != nil {
-		return err
-	}
-	for _, tree := range trees {
-		if err := d.forget(tree); err != nil {
+	for _, secret := range bounded.Below(dir, 3) {
+		if err := d.forget(filepath.Join(secret, "tree")); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ func write(t *testing.T, path string, data []byte) {
 
 func TestWorkDirectories(t *testing.T) {
 	t.Parallel()
-	root := t.TempDir()
+	root := filepath.Join(t.TempDir(), "state[1]*?") // a path is no pattern
 	var forgotten []string
 	d := workdir.New(workdir.Options{Root: root, Forget: func(tree string) error { forgotten = append(forgotten, tree); return nil }})
 	w, err := d.Make(web, backend)
@@ -43,6 +43,9 @@ func TestWorkDirectories(t *testing.T) {
 	ids, err := d.Assignments(web)
 	require.NoError(t, err)
 	require.Equal(t, []spec.AssignmentID{backend}, ids)
+	keys, err := d.Sessions()
+	require.NoError(t, err)
+	require.Equal(t, []session.Key{web}, keys)
 
 	write(t, filepath.Join(w.Tree, "a/b"), nil)
 	require.NoError(t, os.Chmod(filepath.Join(w.Tree, "a"), 0))
