@@ -40,10 +40,10 @@ func (l *leftOut) sort() {
 	slices.Sort(l.odd)
 }
 
-// leave leaves out something that no tree can hold. It is an error instead if it was asked for by its name, or if only some
-// files are scanned, which belong together: a pattern of the wanted files that happens to match it asks for files.
+// leave leaves out something that no tree can hold. It is an error instead if it was asked for by its name: a pattern that
+// happens to match it asks for files.
 func (sc *scanner) leave(p, why string) error {
-	if sc.odd == nil || len(sc.only) > 0 || slices.Contains(sc.wanted, p) && !strings.ContainsAny(p, `*?[{\`) {
+	if sc.odd == nil || slices.Contains(sc.wanted, p) && !strings.ContainsAny(p, `*?[{\`) {
 		return &RefusedError{p, why}
 	}
 	sc.odd(p, why)
