@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -96,7 +95,7 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 		if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
 			return out, err
 		}
-		data, unencoded := json.Marshal(in)
+		data, unencoded := encode(in)
 		if unencoded != nil || !activities.IsLarge(len(data)) {
 			break
 		}

@@ -8,9 +8,17 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 )
 
+// encode and decode are deterministic: the keys of maps are sorted, and a type is always encoded alike.
+
+//workflowcheck:ignore
+func encode(value any) ([]byte, error) { return json.Marshal(value) }
+
+//workflowcheck:ignore
+func decode(data []byte, value any) error { return json.Unmarshal(data, value) }
+
 // outsource stores a value if it is too large for a payload; nil: it is not.
 func outsource(ctx workflow.Context, value any) (*activities.LargeValue, error) {
-	data, err := json.Marshal(value)
+	data, err := encode(value)
 	if err != nil || !activities.IsLarge(len(data)) {
 		return nil, err
 	}
@@ -28,5 +36,5 @@ func load[T any](ctx workflow.Context, large activities.LargeValue) (value T, er
 		}
 		data = append(data, part...)
 	}
-	return value, json.Unmarshal(data, &value)
+	return value, decode(data, &value)
 }
