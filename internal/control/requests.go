@@ -164,11 +164,7 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 			found = append(found, w)
 		}
 	}
-	stuck, err := r.stuck(ctx, may)
-	if err != nil {
-		return nil, err
-	}
-	found = append(found, stuck...)
+	found = append(found, r.stuck(ctx, running, may)...)
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
 		if waits && may(l.Team) && !r.keeps(l) {
@@ -183,27 +179,24 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 // stuckSessions is how many sessions that make no progress an inbox has.
 const stuckSessions = 20
 
-// stuck lists the sessions that make no progress although they have workers: see [sessionstatus.Watcher.Stuck].
-func (r Requests) stuck(ctx context.Context, may func(team string) bool) ([]waiting, error) {
-	conn := r.conn()
-	if conn == nil {
-		return nil, nil
-	}
-	marked, err := visible(ctx, conn, stuckSessions, sessionstatus.StuckQuery)
-	if err != nil { // servers before 1.30
-		return nil, ctx.Err()
-	}
-	var found []waiting
-	for _, l := range marked[:min(len(marked), stuckSessions)] {
+// stuck lists those of the running sessions that make no progress although they have workers: see
+// [sessionstatus.Watcher.Stuck].
+func (r Requests) stuck(ctx context.Context, running []ListedSession, may func(team string) bool) (found []waiting) {
+	for _, l := range running {
+		if !l.failing || !may(l.Team) || len(found) == stuckSessions {
+			continue
+		}
 		w, err := r.watcher(l.Session)
-		if err != nil || !may(l.Team) {
+		if err != nil {
 			continue
 		}
 		if why, err := w.Stuck(ctx); err == nil && why != "" {
-			found = append(found, waiting{Status: session.Status{Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why}, Store: l.Store})
+			found = append(found, waiting{Store: l.Store, Status: session.Status{
+				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why,
+			}})
 		}
 	}
-	return found, nil
+	return found
 }
 
 // atWork are the status documents of the store's sessions that have not ended, the newest first.
@@ -386,10 +379,10 @@ func isRepeated(ctx context.Context, conn *temporalutil.Connection, sessionID st
 		if a == answer {
 			return true, nil
 		}
-		if q != nil && a.Action == session.AnswerApprove && q.Refuses(a) != "" {
-			continue
-		}
 		if q != nil && a.Action == session.AnswerApprove {
+			if q.Refuses(a) != "" {
+				continue
+			}
 			if q = q.With(a); q.Left() > 0 {
 				continue
 			}

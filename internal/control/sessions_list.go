@@ -58,6 +58,8 @@ type ListedSession struct {
 	usage cost.Usage
 	// reason is its memo's.
 	reason string
+	// failing: Temporal reports that its workflow task keeps failing.
+	failing bool
 }
 
 // States are those that a session can be listed in.

@@ -78,6 +78,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) ListedSession {
 		}
 		l.Phases = append(l.Phases, attribute[[]string](info, workflows.AttributePhase.GetName())...)
 	}
+	l.failing = len(attribute[[]string](info, sessionstatus.ProblemsAttribute)) > 0
 	if n := attribute[int64](info, workflows.AttributeTokens.GetName()); n > 0 {
 		l.Tokens = n
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
-// StuckQuery is the condition of a listing that selects sessions whose workflow task keeps failing. Temporal marks them
-// after five failures. Servers before 1.30 do not, and refuse the query.
-const StuckQuery = "ExecutionStatus = 'Running' AND TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category=WorkflowTaskTimedOut')"
+// ProblemsAttribute is the search attribute with which Temporal marks sessions whose workflow task keeps failing, after
+// five failures. Servers before 1.30 do not.
+const ProblemsAttribute = "TemporalReportedProblems"
 
 // failuresOfStuck is how often a workflow task has to fail before people are told. A worker that was just replaced may
 // fail one.
