@@ -7,6 +7,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // reuse decides on the assignments of one phase, in their order.
@@ -275,12 +276,8 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 
 // firstFew lists the first of many paths.
 func firstFew(paths []string) string {
-	const shown = 5
-	switch {
-	case len(paths) == 0:
+	if len(paths) == 0 {
 		return "no changed file"
-	case len(paths) <= shown:
-		return strings.Join(paths, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(paths[:shown], ", "), len(paths)-shown)
+	return textfmt.FirstOf(paths, 5)
 }

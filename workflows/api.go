@@ -4,11 +4,15 @@
 package workflows
 
 import (
+	"fmt"
+
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // TeamSessionName is the wire name of [TeamSession]. Its workflow id is the
@@ -118,6 +122,33 @@ type Raise struct {
 	Note string `json:"note,omitempty"`
 	// ID makes a repeated signal recognisable; an update has an id of its own.
 	ID string `json:"id,omitempty"`
+}
+
+// Scope is the budget that the raise names; empty: it names none.
+func (r Raise) Scope() string {
+	switch {
+	case r.Persona != "":
+		return budget.PersonaScope(r.Persona)
+	case r.Phase != "":
+		return budget.PhaseScope(r.Phase)
+	case r.Session:
+		return budget.SessionScope
+	}
+	return ""
+}
+
+// Misses says that a budget with a limit does not have what is to be raised; empty: it does.
+func (r Raise) Misses(scope string, limit spec.Cap) string {
+	what := ""
+	switch {
+	case r.Tokens > 0 && limit.Tokens == 0:
+		what = "token"
+	case r.USD > 0 && limit.USD == 0:
+		what = "USD"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("no %s budget for %s; `maestro budget show` lists all budgets", what, textfmt.Shorten(budget.Label(scope), 80))
 }
 
 // SessionResult is the result of a completed session.

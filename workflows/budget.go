@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // budgets handles the waits of assignments for exceeded budgets, and raises by people.
@@ -81,8 +80,9 @@ func (b *budgets) join(ctx workflow.Context, a *assignment, r *request) (again b
 	}
 	b.waiting++
 	raises := b.raises
-	ended := func() bool { return b.raises > raises || !slices.Contains(b.requests.open, r) }
-	err = workflow.Await(ctx, func() bool { return ended() || b.ending.stopping() })
+	err = workflow.Await(ctx, func() bool {
+		return b.raises > raises || !slices.Contains(b.requests.open, r) || b.ending.stopping()
+	})
 	b.waiting--
 	b.resumed++
 	switch {
@@ -179,13 +179,8 @@ func (b *budgets) raise(ctx workflow.Context, r Raise) (activities.Raised, error
 // scopeOf returns the budget to raise: the one that the raise names, or else the one that
 // the session waits for.
 func (b *budgets) scopeOf(r Raise) string {
-	switch {
-	case r.Persona != "":
-		return budget.PersonaScope(r.Persona)
-	case r.Phase != "":
-		return budget.PhaseScope(r.Phase)
-	case r.Session:
-		return budget.SessionScope
+	if scope := r.Scope(); scope != "" {
+		return scope
 	}
 	if awaited := b.requests.budgets(); len(awaited) == 1 {
 		return awaited[0].stop.Scope
@@ -196,7 +191,6 @@ func (b *budgets) scopeOf(r Raise) string {
 // validate refuses a raise that would add nothing to a budget.
 func (b *budgets) validate(r Raise) error {
 	scope := b.scopeOf(r)
-	limit, of := b.limits.of(scope), textfmt.Shorten(budget.Label(scope), 80)
 	switch {
 	case !b.requests.publisher.admitted():
 		return notRaised(notAdmittedYet)
@@ -212,11 +206,8 @@ func (b *budgets) validate(r Raise) error {
 	if err := b.ambiguous(r); err != nil {
 		return err
 	}
-	switch {
-	case r.Tokens > 0 && limit.Tokens == 0:
-		return notRaised("no token budget for " + of + "; `maestro budget show` lists all budgets")
-	case r.USD > 0 && limit.USD == 0:
-		return notRaised("no USD budget for " + of + "; `maestro budget show` lists all budgets")
+	if why := r.Misses(scope, b.limits.of(scope)); why != "" {
+		return notRaised(why)
 	}
 	return nil
 }

@@ -277,8 +277,8 @@ func (e *CallError) Error() string { return e.told.Error() }
 // Unwrap returns the error for the caller.
 func (e *CallError) Unwrap() error { return e.told }
 
-// start starts the session of a call, and returns what was not taken of its workspace. An error that an admin of the hook has to correct is
-// Unavailable for the caller, which may retry.
+// start starts the session of a call, and returns what was not taken of its workspace. An error that an admin of
+// the hook has to correct is Unavailable for the caller, which may retry.
 func (r *Receiver) start(ctx context.Context, d Delivery, in hook.Start) (leftOut []string, err error) {
 	crew, err := Teams{r.Base}.Named(ctx, d.hook.Team)
 	var failed *Error

@@ -8,8 +8,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -56,15 +54,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 // checkRaise refuses a raise of a budget that the session does not have. Its sender would not hear that from a worker that
 // reads it later.
 func (m Money) checkRaise(sessionID string, r Raise) error {
-	scope := ""
-	switch {
-	case r.Persona != "":
-		scope = budget.PersonaScope(r.Persona)
-	case r.Phase != "":
-		scope = budget.PhaseScope(r.Phase)
-	case r.Session:
-		scope = budget.SessionScope
-	}
+	scope := r.Scope()
 	if scope == "" || m.Store == nil {
 		return nil
 	}
@@ -73,12 +63,8 @@ func (m Money) checkRaise(sessionID string, r Raise) error {
 		return nil //nolint:nilerr // see above
 	}
 	limit, _ := l.Budget(scope)
-	of := textfmt.Shorten(budget.Label(scope), 80)
-	switch {
-	case r.Tokens > 0 && limit.Tokens == 0:
-		return invalidf("amount", "session %s: the budget was not raised: no token budget for %s; `maestro budget show %s` lists all budgets", sessionID, of, sessionID)
-	case r.USD > 0 && limit.USD == 0:
-		return invalidf("amount", "session %s: the budget was not raised: no USD budget for %s; `maestro budget show %s` lists all budgets", sessionID, of, sessionID)
+	if why := r.Misses(scope, limit); why != "" {
+		return invalidf("amount", "session %s: the budget was not raised: %s", sessionID, why)
 	}
 	return nil
 }
