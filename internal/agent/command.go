@@ -18,7 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/procgroup"
-	"github.com/maestro-hive/maestro/internal/proctree"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -259,8 +258,8 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		return f
 	case e.ThreadsExceeded != 0:
 		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.Threads.Each)
-	case e.MemoryExceeded == proctree.Immeasurable:
-		return fail(failures.InvalidOutput, "stopped, because its memory cannot be measured: it had a ramfs, a tmpfs without a size, too many mounts or open files, or mounts that no process showed (limits.memory)")
+	case e.Immeasurable:
+		return fail(failures.InvalidOutput, "stopped, because its use of memory and threads could not be measured in time; let it run fewer processes")
 	case e.MemoryExceeded != 0:
 		return fail(failures.InvalidOutput, "stopped, because it used %s of memory; at most %s are allowed (limits.memory)", textfmt.Size(e.MemoryExceeded), textfmt.Size(s.launcher.MaxMemory))
 	case e.Signal != 0:

@@ -197,9 +197,8 @@ type Limits struct {
 	// files than disk_files, loses the least recently used ones until at most half of the limit
 	// is left.
 	CacheBytes textfmt.ByteSize `json:"cache_bytes,omitempty" yaml:"cache_bytes,omitempty" between:"1MB 50000GB"`
-	// Memory is how much memory all processes of an attempt may use together, including files in
-	// memory, like those in /dev/shm. An attempt that uses more is stopped. The default is half of
-	// the memory of the host, or of the worker's container.
+	// Memory is how much memory all processes of an attempt may use together. An attempt that uses
+	// more is stopped. The default is half of the memory of the host, or of the worker's container.
 	Memory textfmt.ByteSize `json:"memory,omitempty" yaml:"memory,omitempty" between:"16MB 100000GB"`
 	// OutputBytes is how much an attempt may print. An attempt that prints more is stopped. The stream
 	// of events of a preset's program may be 16 times as large.

@@ -62,7 +62,7 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 		require.Contains(t, limits, "files its own and what it is shown (Landlock ")
 		require.Contains(t, limits, "signals its own processes (Landlock ")
 	}
-	require.Regexp(t, `^of each attempt: memory \d.* \(measured by the shim, because .*; threads \d+ \(counted by the shim.* leaves \d+ for \d+ attempts and the worker\).*; memory of the kernel without bound .*; disk 10GB, 1000000 files \(measured by the worker\)`, limits)
+	require.Regexp(t, `^of each attempt: memory \d.* \(measured by the shim, because .*; threads \d+ \(counted by the shim.* leaves \d+ for \d+ attempts and the worker\).*; memory that no process has mapped without bound .*; disk 10GB, 1000000 files \(measured by the worker\)`, limits)
 
 	if permitsRooms() {
 		limits = doctor("", without(proctest.Landlock)).of(t, "limits", "ok").Message

@@ -140,7 +140,9 @@ func (e Result) Exited() bool {
 	return e.Stopped == nil && e.Cancelled == nil || e.Exit == 0
 }
 
-func (e Result) exceeded() bool { return e.ThreadsExceeded != 0 || e.MemoryExceeded != 0 }
+func (e Result) exceeded() bool {
+	return e.ThreadsExceeded != 0 || e.MemoryExceeded != 0 || e.Immeasurable
+}
 
 // Run runs the process and returns when it and all its descendants have ended.
 func (l *Launcher) Run(ctx context.Context, p Process) Result {

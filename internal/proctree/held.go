@@ -2,9 +2,6 @@ package proctree
 
 import (
 	"errors"
-	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,27 +31,3 @@ func Hold(path string) (*HeldFile, error) {
 
 // Close ends the hold. The descriptions stay.
 func (f *HeldFile) Close() { _ = unix.Close(f.fd) } // only read
-
-// isMemfd: it is a file without a file system that anybody has mounted.
-func (f *HeldFile) isMemfd() bool {
-	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.fd))
-	return err == nil && strings.HasPrefix(name, "/memfd:")
-}
-
-// inMemory: it is in a file system in memory.
-func (f *HeldFile) inMemory() bool {
-	return f.FS.Type == unix.TMPFS_MAGIC || f.FS.Type == unix.RAMFS_MAGIC
-}
-
-// nameCost is how much memory the name, the attributes and the number of a file in memory take, in bytes. The kernel
-// counts long attributes as further files.
-const nameCost = 1536
-
-// used is how many bytes its file system in memory has.
-func (f *HeldFile) used() int64 {
-	if f.FS.Blocks == 0 || f.FS.Files == 0 {
-		return Immeasurable
-	}
-	used := func(all, free uint64) int64 { return int64(all - min(free, all)) } //nolint:gosec // the kernel does not add up all processors at once
-	return used(f.FS.Blocks, f.FS.Bfree)*f.FS.Bsize + used(f.FS.Files, f.FS.Ffree)*nameCost
-}

@@ -129,30 +129,17 @@ func Below(pid int) []Process {
 
 // Dir returns the directory in /proc that shows what the process has.
 func (p Process) Dir() string {
-	if p.headless {
-		if others := p.otherThreads(); len(others) > 0 {
-			return others[0].dir
+	dir := "/proc/" + strconv.Itoa(p.PID)
+	if !p.headless {
+		return dir
+	}
+	threads, _ := os.ReadDir(dir + "/task")
+	for _, t := range threads {
+		if t.Name() != strconv.Itoa(p.PID) {
+			return dir + "/task/" + t.Name()
 		}
 	}
-	return "/proc/" + strconv.Itoa(p.PID)
-}
-
-// thread is a thread of a process, with its directory in /proc.
-type thread struct {
-	id  int
-	dir string
-}
-
-// otherThreads lists the threads of a process except the first.
-func (p Process) otherThreads() (found []thread) {
-	all := "/proc/" + strconv.Itoa(p.PID) + "/task"
-	entries, _ := os.ReadDir(all)
-	for _, e := range entries {
-		if id, err := strconv.Atoi(e.Name()); err == nil && id != p.PID {
-			found = append(found, thread{id, all + "/" + e.Name()})
-		}
-	}
-	return found
+	return dir
 }
 
 // OpenFiles lists the links in /proc to the open files of a process or a thread, by its directory there; none if they

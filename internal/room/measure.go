@@ -23,10 +23,11 @@ const (
 	measureShare = 25
 )
 
-// excess is the use that exceeds a limit; zero: no limit is exceeded.
+// excess is the use that exceeds a limit; zero if none is exceeded. slow: the use could not be measured in time.
 type excess struct {
 	threads int
 	memory  int64
+	slow    bool
 }
 
 // checks checks the resource use in a thread of its own: the end of the worker, a stop and a timeout never wait for it.
@@ -79,7 +80,7 @@ func (c *checks) advance(now time.Time) (found excess) {
 		c.begun, c.next = now, now.Add(checkInterval)
 		c.begin <- now
 	case !c.begun.IsZero() && now.Sub(c.begun) > checkLimit:
-		found.memory = proctree.Immeasurable
+		found.slow = true
 	case !now.Before(c.next):
 		c.next = now.Add(checkInterval)
 	}
@@ -91,8 +92,8 @@ type resourceUse struct {
 	orders *Orders
 	// others is how many other threads the host had when the threads were last counted.
 	others int
-	// nextScores, next and nextOwn are when the scores, all memory, and the processes' own pages are looked at again.
-	nextScores, next, nextOwn time.Time
+	// nextScores and next are when the scores and the memory are looked at again.
+	nextScores, next time.Time
 	excess
 }
 
@@ -112,12 +113,8 @@ func (u *resourceUse) check(now time.Time) {
 	if u.orders.MaxMemory == 0 {
 		return
 	}
-	next, memory := &u.next, proctree.Gauge{Room: u.orders.Room != nil}.Memory
-	if now.Before(u.next) { // an agent can make that measurement slow
-		next, memory = &u.nextOwn, proctree.OwnPages
-	}
-	seldom(now, next, func() {
-		if n := memory(u.orders.MaxMemory); n > u.orders.MaxMemory {
+	seldom(now, &u.next, func() {
+		if n := proctree.MemoryBelow(u.orders.MaxMemory); n > u.orders.MaxMemory {
 			u.memory = n
 		}
 	})

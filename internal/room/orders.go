@@ -91,8 +91,10 @@ type Report struct {
 	Leftover int
 	// ThreadsExceeded is the number of threads if the argv was stopped for too many; else zero.
 	ThreadsExceeded int
-	// MemoryExceeded is the used memory in bytes, or [proctree.Immeasurable], if the argv was stopped for too much; else zero.
+	// MemoryExceeded is the used memory in bytes if the argv was stopped for too much; else zero.
 	MemoryExceeded int64
+	// Immeasurable: the argv was stopped because its use could not be measured in time.
+	Immeasurable bool
 	// Unkillable is the number of processes that could not be killed.
 	Unkillable int
 }

@@ -99,7 +99,7 @@ func (s *supervisor) run() Report {
 	ended, over := s.await(checks)
 	killed, survivors := proctree.EndDescendants(s.reap)
 	delete(killed, s.pid)
-	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory}
+	r := Report{Unkillable: survivors, ThreadsExceeded: over.threads, MemoryExceeded: over.memory, Immeasurable: over.slow}
 	if ended {
 		r.Leftover = len(killed)
 	}
