@@ -338,7 +338,7 @@ func (a *ApplyPlan) removeEmpty(dir string) error {
 // write makes a new file. It gets the permissions of the file that it is to replace, except the
 // executable bits.
 func (a *ApplyPlan) write(ctx context.Context, name string, e Entry, replaces fs.FileInfo) (err error) {
-	src, err := a.store.openBlob(a.store.backend, e.SHA256)
+	src, err := a.store.openBlob(e.SHA256)
 	if err != nil {
 		return err
 	}

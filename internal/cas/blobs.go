@@ -119,18 +119,30 @@ func (s *blobs) readSmall(ctx context.Context, name spec.Digest) ([]byte, error)
 	}
 	buf, release := storage.Buffer()
 	defer release()
-	from := s.backend.BlobReader()
-	n, err := from.ReadBlob(name, buf)
-	err = errors.Join(err, from.Close())
-	switch {
-	case errors.Is(err, io.ErrShortBuffer):
+	n, err := s.readInto(ctx, name, buf)
+	if err != nil {
 		return nil, err
-	case err != nil:
-		return nil, s.readError(name, err)
-	case !isNamed(name, buf[:n]):
-		return nil, s.quarantineBlob(ctx, name)
 	}
 	return bytes.Clone(buf[:n]), nil
+}
+
+// readInto reads a blob into a buffer and returns its size. Errors are those of readSmall.
+func (s *blobs) readInto(ctx context.Context, name spec.Digest, buf []byte) (int, error) {
+	f, err := s.openBlob(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	n, err := io.ReadFull(f, buf)
+	switch {
+	case err == nil:
+		return 0, io.ErrShortBuffer
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, s.readError(name, err)
+	case !isNamed(name, buf[:n]):
+		return 0, s.quarantineBlob(ctx, name)
+	}
+	return n, nil
 }
 
 // readLarge reads a blob of any size. Errors are those of [Store.Blob].
@@ -151,7 +163,7 @@ func (s *blobs) readLarge(ctx context.Context, name spec.Digest) ([]byte, error)
 // content was written: after an error, the content in w must not be used. Errors are those of
 // [Store.Blob], and w's own.
 func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
-	f, err := s.openBlob(s.backend, name)
+	f, err := s.openBlob(name)
 	if err != nil {
 		return 0, err
 	}
@@ -167,14 +179,9 @@ func (s *blobs) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 	return n, nil
 }
 
-// opener opens blobs for reading.
-type opener interface {
-	OpenBlob(name spec.Digest) (io.ReadCloser, error)
-}
-
 // openBlob opens a blob for reading.
-func (s *blobs) openBlob(from opener, name spec.Digest) (io.ReadCloser, error) {
-	r, err := from.OpenBlob(name)
+func (s *blobs) openBlob(name spec.Digest) (io.ReadCloser, error) {
+	r, err := s.backend.OpenBlob(name)
 	if err != nil {
 		return nil, s.readError(name, err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Export writes files and links of a manifest into a directory and returns the paths written,
@@ -59,11 +58,9 @@ func (s *Store) ExportFiles(ctx context.Context, m Manifest, dir string) (err er
 	return s.exportAll(ctx, root, m, m.Paths(), dir)
 }
 
-func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) (err error) {
-	from := s.backend.BlobReader()
-	defer closing(from, &err)
+func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
 	for _, p := range paths {
-		if err := s.export(ctx, from, root, p, m[p]); err != nil {
+		if err := s.export(ctx, root, p, m[p]); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
 		}
 	}
@@ -95,7 +92,7 @@ func clearTargets(root *os.Root, paths []string, overwrite bool) error {
 	return nil
 }
 
-func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Root, p string, e Entry) (err error) {
+func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (err error) {
 	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
 		return err
 	}
@@ -107,7 +104,7 @@ func (s *Store) export(ctx context.Context, from storage.BlobReader, root *os.Ro
 		return err
 	}
 	defer closing(dir, &err)
-	_, err = s.writeFile(ctx, from, &fileCreator{directory: dir}, path.Base(p), e)
+	_, err = s.writeFile(ctx, &fileCreator{directory: dir}, path.Base(p), e)
 	return err
 }
 

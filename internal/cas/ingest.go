@@ -260,7 +260,10 @@ func (in *ingestion) storeLarge(ctx context.Context, src descriptor, f *found) (
 }
 
 func (in *ingestion) storeStream(ctx context.Context, src io.Reader, f *found) (e Entry, err error) {
-	temp := in.blobs.NewBlob()
+	temp, err := in.blobs.NewBlob()
+	if err != nil {
+		return e, err
+	}
 	defer temp.Close() //nolint:errcheck // a later sweep removes leftovers
 	limit := in.store.limits.FileBytes
 	h := sha256.New()

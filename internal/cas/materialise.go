@@ -139,9 +139,7 @@ func makeTop(dir string) (top directory, err error) {
 // filler writes a tree into a directory.
 type filler struct {
 	store *Store
-	// from reads the contents.
-	from storage.BlobReader
-	root *os.Root
+	root  *os.Root
 	want *Tree
 	// owner gets what is written; nil: the caller.
 	owner *Owner
@@ -239,9 +237,7 @@ func (e Entry) mode() fs.FileMode {
 
 // fill writes what is missing: directories, then files, then links. So no file is written through
 // a link.
-func (f *filler) fill(ctx context.Context) (err error) {
-	f.from = f.store.backend.BlobReader()
-	defer closing(f.from, &err)
+func (f *filler) fill(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(1 + Workers())
 	g.Go(func() error { return f.dir(gctx, g, f.want.top, ".") })
@@ -330,7 +326,7 @@ func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err 
 		if e.sub != nil || e.Link != "" || f.isDone(at, e.name) {
 			continue
 		}
-		st, err := f.store.writeFile(ctx, f.from, into, e.name, e.Entry)
+		st, err := f.store.writeFile(ctx, into, e.name, e.Entry)
 		if err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
 		}
@@ -343,20 +339,18 @@ func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err 
 
 // writeFile creates the file of an entry and verifies its content. It returns the stamp if the
 // fileCreator has wantStamps.
-func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *fileCreator, name string, e Entry) (_ stamp, err error) {
+func (s *Store) writeFile(ctx context.Context, in *fileCreator, name string, e Entry) (_ stamp, err error) {
 	if e.Size >= storage.BufferSize {
-		return s.writeLarge(ctx, from, in, name, e)
+		return s.writeLarge(ctx, in, name, e)
 	}
 	buf, release := storage.Buffer()
 	defer release()
-	n, err := from.ReadBlob(e.SHA256, buf)
+	n, err := s.readInto(ctx, e.SHA256, buf)
 	switch {
 	case errors.Is(err, io.ErrShortBuffer): // larger than the entry says
-		return s.writeLarge(ctx, from, in, name, e)
+		return s.writeLarge(ctx, in, name, e)
 	case err != nil:
-		return stamp{}, s.readError(e.SHA256, err)
-	case !isNamed(e.SHA256, buf[:n]):
-		return stamp{}, s.quarantineBlob(ctx, e.SHA256)
+		return stamp{}, err
 	case int64(n) != e.Size:
 		return stamp{}, wrongSize(e, int64(n))
 	}
@@ -372,8 +366,8 @@ func (s *Store) writeFile(ctx context.Context, from storage.BlobReader, in *file
 }
 
 // writeLarge is writeFile for a file that does not fit into a buffer.
-func (s *Store) writeLarge(ctx context.Context, from storage.BlobReader, in *fileCreator, name string, e Entry) (_ stamp, err error) {
-	src, err := s.openBlob(from, e.SHA256)
+func (s *Store) writeLarge(ctx context.Context, in *fileCreator, name string, e Entry) (_ stamp, err error) {
+	src, err := s.openBlob(e.SHA256)
 	if err != nil {
 		return stamp{}, err
 	}

@@ -89,9 +89,9 @@ func TestASnapshotThatCannotBeStoredIsAnError(t *testing.T) {
 	t.Parallel()
 	s, dir := newStore(t), t.TempDir()
 	writeTree(t, dir, map[string]string{"a": "1"})
-	packs := filepath.Join(s.Dir(), "blobs", "packs")
-	require.NoError(t, os.MkdirAll(filepath.Dir(packs), 0o700))
-	require.NoError(t, os.WriteFile(packs, nil, 0o600))
+	blobs := filepath.Join(s.Dir(), "blobs", "sha256")
+	require.NoError(t, os.MkdirAll(filepath.Dir(blobs), 0o700))
+	require.NoError(t, os.WriteFile(blobs, nil, 0o600))
 	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.ErrorIs(t, err, syscall.ENOTDIR)
 }

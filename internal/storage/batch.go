@@ -1,54 +1,28 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"os"
+	"path/filepath"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// A batch with more blobs or bytes than these packs its small blobs. The blobs of a smaller batch
-// get files of their own.
-const (
-	fewBlobs = 256
-	fewBytes = 8 << 20
-)
-
-// batch implements [BlobBatch]. Until it is committed, its blobs are in memory and in temporary
-// files.
+// batch implements [BlobBatch]. Until it is committed, its blobs are files in a temporary
+// directory, named by their digests.
 type batch struct {
 	*Directory
-	stored *blobReader
+	dir string
 
 	mu sync.Mutex
-	// seen are the digests of the batch's blobs, so that each is stored once.
-	seen  map[rawDigest]struct{}
-	small []smallBlob
-	size  int
-	// pack contains the small blobs; nil: the batch is too small for a pack.
-	pack *packWriter
-	// files are temporary files that become blobs. flush are blobs with files that have to be
-	// flushed.
-	files []tempBlob
-	flush []spec.Digest
-}
-
-type smallBlob struct {
-	digest  spec.Digest
-	name    rawDigest
-	content []byte
-}
-
-// tempBlob is a temporary file that is to become a blob.
-type tempBlob struct {
-	path   string
-	digest spec.Digest
-	size   int64
+	// put are the blobs of the batch. The value is false for a blob that was stored already.
+	put map[spec.Digest]bool
 }
 
 // NewBatch implements [Blobs].
@@ -61,184 +35,105 @@ func (d *Directory) NewBatch() (BlobBatch, error) {
 }
 
 func (d *Directory) newBatch() (*batch, error) {
-	if _, err := d.packs.list(d, true); err != nil {
-		return nil, err
-	}
-	return &batch{Directory: d, stored: d.reader(true), seen: map[rawDigest]struct{}{}}, nil
+	b := &batch{Directory: d, dir: filepath.Join(d.root, tempDir, "batch-"+rand.Text()), put: map[spec.Digest]bool{}}
+	return b, d.makeDir(b.dir, UntilPowerLoss)
 }
 
-// begins reports whether the batch has not seen the blob yet, and whether it packs small blobs.
-func (b *batch) begins(name rawDigest) (first, packs bool) {
+// temp returns the path of the temporary file of a blob.
+func (b *batch) temp(digest spec.Digest) string { return b.dir + "/" + string(digest) }
+
+// begins reports whether the batch has not seen the blob yet.
+func (b *batch) begins(digest spec.Digest) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, seen := b.seen[name]
-	b.seen[name] = struct{}{}
-	return !seen, b.pack != nil
+	_, seen := b.put[digest]
+	if !seen {
+		b.put[digest] = false
+	}
+	return !seen
 }
 
-// Put implements [BlobBatch]. It does not check whether a blob that is packed has a file of its
-// own: the check would take longer than to write the blob again.
+func (b *batch) written(digest spec.Digest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.put[digest] = true
+}
+
+// Put implements [BlobBatch]. A damaged blob is replaced.
 func (b *batch) Put(digest spec.Digest, content []byte) error {
-	name, err := parseDigest(digest)
+	path, err := b.blobPath(digest)
+	if err != nil || !b.begins(digest) {
+		return err
+	}
+	if same, err := b.holds(digest, content); same || err != nil {
+		return err
+	}
+	f, err := createFile(b.temp(digest))
 	if err != nil {
 		return err
 	}
-	first, packs := b.begins(name)
-	if !first {
-		return nil
-	}
-	open := b.stored.OpenBlob
-	if packs && len(content) <= maxPacked {
-		open = func(digest spec.Digest) (io.ReadCloser, error) { return b.stored.openPacked(digest, true) }
-	}
-	found, same, err := b.stored.holds(open, digest, content)
-	switch {
-	case err != nil:
-		return err
-	case same:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.flush = append(b.flush, digest)
-		return nil
-	case !found && len(content) <= maxPacked:
-		return b.addSmall(smallBlob{digest, name, content})
-	}
-	// A damaged file is replaced.
-	temp, err := b.writeTempOnce(b.blobFile(digest), content, UntilPowerLoss)
-	if err == nil {
-		b.addFile(tempBlob{temp, digest, int64(len(content))})
-	}
-	return err
-}
-
-func (b *batch) addSmall(s smallBlob) (err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.pack != nil {
-		return b.pack.add(s.name, s.content)
-	}
-	s.content = bytes.Clone(s.content)
-	b.small = append(b.small, s)
-	if b.size += len(s.content); len(b.small) <= fewBlobs && b.size <= fewBytes {
-		return nil
-	}
-	if b.pack, err = b.newPackWriter(); err != nil {
+	failpoint.Torn(path, f, content)
+	if err := writeAll(f, content, UntilPowerLoss); err != nil {
 		return err
 	}
-	for _, s := range b.small {
-		if err := b.pack.add(s.name, s.content); err != nil {
-			return err
-		}
-	}
-	b.small = nil
+	b.written(digest)
 	return nil
 }
 
-func (b *batch) addFile(t tempBlob) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.files = append(b.files, t)
-	b.flush = append(b.flush, t.digest)
+// move moves a file into the batch, as the content of a blob.
+func (b *batch) move(from string, digest spec.Digest) error {
+	if !b.begins(digest) {
+		return nil
+	}
+	if err := rename(from, b.temp(digest)); err != nil {
+		return err
+	}
+	b.written(digest)
+	return nil
 }
 
 // NewBlob implements [BlobBatch].
-func (b *batch) NewBlob() BlobWriter {
-	return &blobWriter{batch: b}
+func (b *batch) NewBlob() (BlobWriter, error) {
+	f, err := createFile(b.temp(spec.Digest("new-" + rand.Text())))
+	return &blobWriter{f, b}, err
 }
 
-// blobWriter writes a blob to memory while it is small, and to a temporary file when it is
-// larger.
+// blobWriter writes a blob to a temporary file of its batch.
 type blobWriter struct {
+	*os.File
 	batch *batch
-	small []byte
-	file  *os.File
-	size  int64
-	added bool
-}
-
-// Write implements [BlobWriter].
-func (w *blobWriter) Write(p []byte) (n int, err error) {
-	if w.file == nil {
-		if len(w.small)+len(p) <= maxPacked {
-			w.small = append(w.small, p...)
-			return len(p), nil
-		}
-		if w.file, err = w.batch.temp(); err != nil {
-			return 0, err
-		}
-		n, err = w.file.Write(w.small)
-		if w.size = int64(n); err != nil {
-			return 0, err
-		}
-	}
-	n, err = w.file.Write(p)
-	w.size += int64(n)
-	return n, err
 }
 
 // Add implements [BlobWriter].
 func (w *blobWriter) Add(digest spec.Digest) error {
-	if w.file == nil {
-		return w.batch.Put(digest, w.small)
-	}
-	name, err := parseDigest(digest)
-	if err != nil {
+	if _, err := w.batch.blobPath(digest); err != nil {
 		return err
 	}
-	if err := w.file.Close(); err != nil {
-		return err
-	}
-	if w.added, _ = w.batch.begins(name); w.added {
-		w.batch.addFile(tempBlob{w.file.Name(), digest, w.size})
-	}
-	return nil
+	return w.batch.move(w.Name(), digest)
 }
 
-// Close implements [BlobWriter].
-func (w *blobWriter) Close() error {
-	if w.file == nil || w.added {
-		return nil
-	}
-	_ = w.file.Close()
-	return os.Remove(w.file.Name())
-}
-
-// Commit implements [BlobBatch]. It writes everything before the first blob becomes visible.
+// Commit implements [BlobBatch]. While it holds the lock, no sweep removes a blob that it replaces.
 func (b *batch) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, s := range b.small {
-		temp, err := b.writeTempOnce(b.blobFile(s.digest), s.content, UntilPowerLoss)
-		if err != nil {
-			return err
+	digests := make([]spec.Digest, 0, len(b.put))
+	err := b.withSweepLock(unix.LOCK_SH, func() error {
+		for digest, written := range b.put {
+			digests = append(digests, digest)
+			if !written {
+				continue
+			}
+			if err := errors.Join(ctx.Err(), b.install(b.temp(digest), b.blobFile(digest), UntilPowerLoss)); err != nil {
+				return err
+			}
 		}
-		b.files, b.flush = append(b.files, tempBlob{temp, s.digest, int64(len(s.content))}), append(b.flush, s.digest)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	b.small = nil
-	if b.pack != nil {
-		if err := b.pack.finish(); err != nil {
-			return err
-		}
-		if err := b.pack.publish(rand.Text()+"-", 0); err != nil {
-			return err
-		}
-	}
-	for _, f := range b.files {
-		if err := b.installBlob(ctx, f); err != nil {
-			return err
-		}
-	}
-	return b.FlushBlobs(b.flush)
+	return b.FlushBlobs(digests)
 }
 
 // Close implements [BlobBatch].
-func (b *batch) Close() error {
-	err := b.stored.Close()
-	if b.pack != nil {
-		err = errors.Join(err, b.pack.close())
-	}
-	for _, f := range b.files {
-		_ = os.Remove(f.path) // fails if it was installed
-	}
-	return err
-}
+func (b *batch) Close() error { return os.RemoveAll(b.dir) }

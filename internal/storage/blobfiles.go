@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -41,9 +40,7 @@ func (d *Directory) PutBlob(digest spec.Digest, data []byte, durability Durabili
 	if err != nil {
 		return false, err
 	}
-	r := d.reader(false)
-	defer r.Close() //nolint:errcheck // only read
-	_, there, err := r.holds(r.OpenBlob, digest, data)
+	there, err := d.holds(digest, data)
 	switch {
 	case err != nil:
 		return false, err
@@ -67,35 +64,25 @@ func (d *Directory) makeBlob(path string, data []byte, durability Durability) er
 	return d.installTemp(temp, path, durability)
 }
 
-// holds reports whether open finds a blob, and whether it has exactly this content. If it has,
-// the blob is marked as used, so that no sweep removes it. A blob that a sweep removed during the
-// call counts as not found.
-func (r *blobReader) holds(open func(spec.Digest) (io.ReadCloser, error), digest spec.Digest, content []byte) (found, same bool, err error) {
-	f, err := open(digest)
+// holds reports whether a blob is stored with exactly this content. If it is, it is marked as used,
+// so that no sweep removes it.
+func (d *Directory) holds(digest spec.Digest, content []byte) (bool, error) {
+	f, err := d.OpenBlob(digest)
 	if errors.Is(err, ErrNotFound) {
-		return false, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	if same, err = sameContent(f, content); err != nil {
-		return true, false, err
+	if same, err := sameContent(f, content); !same || err != nil {
+		return false, err
 	}
-	if !same { // a damaged packed copy would be read instead of the new file
-		if _, err := r.quarantinePacked(digest); !errors.Is(err, ErrNotFound) {
-			return true, false, err
-		}
-		return true, false, nil
+	err = d.UseBlob(digest)
+	if errors.Is(err, ErrNotFound) { // a sweep has removed it
+		return false, nil
 	}
-	if _, isFile := f.(*os.File); !isFile && r.recentlyUsed(digest) {
-		return true, true, nil
-	}
-	err = r.UseBlob(digest)
-	if errors.Is(err, ErrNotFound) {
-		return false, false, nil
-	}
-	return true, err == nil, err
+	return err == nil, err
 }
 
 // sameContent reports whether r yields exactly content.
@@ -116,23 +103,6 @@ func sameContent(r io.Reader, content []byte) (bool, error) {
 	}
 }
 
-// installBlob renames a temporary file to its blob's path, unless the blob is stored already and
-// undamaged.
-func (d *Directory) installBlob(ctx context.Context, t tempBlob) error {
-	path, err := d.blobPath(t.digest)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(path); err == nil && info.Size() == t.size {
-		if found, err := hashFile(ctx, path); err == nil && found == t.digest {
-			if err := d.UseBlob(t.digest); !errors.Is(err, ErrNotFound) {
-				return err
-			}
-		}
-	}
-	return d.install(t.path, path, UntilPowerLoss)
-}
-
 // hashFile returns the digest of a file's content.
 func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 	f, err := openFile(path)
@@ -151,22 +121,13 @@ func hashFile(ctx context.Context, path string) (spec.Digest, error) {
 // is faster than to flush the whole file system, and it does not wait for data of other programs.
 const fewFiles = 12
 
-// FlushBlobs implements [Blobs]. Packs need no flush: they were flushed before they became
-// visible.
+// FlushBlobs implements [Blobs].
 func (d *Directory) FlushBlobs(digests []spec.Digest) error {
 	paths := make([]string, 0, len(digests))
 	for _, digest := range digests {
 		path, err := d.blobPath(digest)
 		if err != nil {
 			return err
-		}
-		if len(digests) <= fewFiles {
-			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-				if _, err := d.StatBlob(digest); err != nil {
-					return err
-				}
-				continue
-			}
 		}
 		paths = append(paths, path)
 	}
@@ -193,17 +154,23 @@ func (d *Directory) flushFiles(files []string) error {
 	return all.Wait()
 }
 
-// OpenBlob implements [Blobs]. The result is an [*os.File] unless the blob is packed.
+// OpenBlob implements [Blobs]. The result is an [*os.File].
 func (d *Directory) OpenBlob(digest spec.Digest) (io.ReadCloser, error) {
-	r := d.reader(false)
-	f, err := r.OpenBlob(digest)
-	if _, isFile := f.(*os.File); isFile || err != nil {
-		return f, errors.Join(err, r.Close())
+	path, err := d.blobPath(digest)
+	if err != nil {
+		return nil, err
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{f, r}, nil
+	if err := unix.Access(path, unix.F_OK); errors.Is(err, fs.ErrNotExist) { // three times as fast as opening it
+		return nil, ErrNotFound
+	}
+	f, err := openFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // StatBlob implements [Blobs].
@@ -213,27 +180,16 @@ func (d *Directory) StatBlob(digest spec.Digest) (info BlobInfo, err error) {
 		return info, err
 	}
 	file, err := os.Lstat(path)
-	if err == nil {
-		info = BlobInfo{file.Size(), file.ModTime()}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return info, ErrNotFound
+	}
+	if err != nil {
 		return info, err
 	}
-	isFile := err == nil
-	err = d.inPacks(digest, isFile, func(p *pack, at packed) error {
-		file, err := os.Lstat(p.data())
-		if err == nil && !file.ModTime().Before(info.Used) {
-			info = BlobInfo{int64(at.size), file.ModTime()}
-		}
-		return err
-	})
-	if isFile && errors.Is(err, ErrNotFound) {
-		err = nil
-	}
-	return info, err
+	return BlobInfo{file.Size(), file.ModTime()}, nil
 }
 
-// UseBlob implements [Blobs]. The modification time of a blob's file, or of the packs that
-// contain it, is the time of its last use.
+// UseBlob implements [Blobs]. The modification time of a blob's file is the time of its last use.
 func (d *Directory) UseBlob(digest spec.Digest) error {
 	path, err := d.blobPath(digest)
 	if err != nil {
@@ -244,33 +200,12 @@ func (d *Directory) UseBlob(digest spec.Digest) error {
 		if err := os.Chtimes(path, now, now); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return d.inPacks(digest, false, func(p *pack, _ packed) error {
-			err := os.Chtimes(p.data(), now, now)
-			if err == nil {
-				p.used.Store(now.UnixNano())
-			}
-			return err
-		})
+		return ErrNotFound
 	})
-}
-
-// recentlyUsed reports whether this process has just marked a pack that contains the blob as
-// used.
-func (d *Directory) recentlyUsed(digest spec.Digest) (lately bool) {
-	const moment = 100 * time.Millisecond
-	err := d.inPacks(digest, true, func(p *pack, _ packed) error {
-		age := d.now().Sub(time.Unix(0, p.used.Load()))
-		lately = lately || age >= 0 && age < moment
-		return nil
-	})
-	return lately && err == nil
 }
 
 // ListBlobs implements [Blobs].
 func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest), stray func(key, what string)) error {
-	if err := d.listPacked(ctx, blob, stray); err != nil {
-		return err
-	}
 	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
 	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -303,17 +238,12 @@ func (d *Directory) ListBlobs(ctx context.Context, blob func(digest spec.Digest)
 // notBlob is the message for other files among the blobs.
 const notBlob = "not a blob; remove it, or move it elsewhere"
 
-// SweepBlobs implements [Blobs] with a file lock. Packs with a large unused part are rewritten.
+// SweepBlobs implements [Blobs] with a file lock.
 func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error) error) error {
-	var packed sweptPacks
-	err := d.withSweepLock(unix.LOCK_EX, func() error {
-		if err := packed.begin(d); err != nil {
-			return err
-		}
-		err := sweep(func(digest spec.Digest) error {
+	return d.withSweepLock(unix.LOCK_EX, func() error {
+		return sweep(func(digest spec.Digest) error {
 			path, err := d.blobPath(digest)
 			if err == nil {
-				packed.remove(digest)
 				err = os.Remove(path)
 			}
 			if errors.Is(err, fs.ErrNotExist) {
@@ -321,12 +251,7 @@ func (d *Directory) SweepBlobs(sweep func(remove func(digest spec.Digest) error)
 			}
 			return err
 		})
-		return errors.Join(err, packed.sweep(d))
 	})
-	if err != nil {
-		return err
-	}
-	return d.compact()
 }
 
 // QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the meantime.
@@ -336,12 +261,8 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 	if err != nil {
 		return "", err
 	}
-	moved, packed := d.quarantinePacked(digest)
-	if moved != "" || packed != nil && !errors.Is(packed, ErrNotFound) {
-		return moved, packed
-	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", packed
+		return "", ErrNotFound
 	}
 	to := d.quarantined(path)
 	if err := d.install(path, to, UntilPowerLoss); err != nil {
@@ -352,10 +273,6 @@ func (d *Directory) QuarantineBlob(ctx context.Context, digest spec.Digest) (str
 			return "", fmt.Errorf("restore blob %s, which is intact: %w", digest, err)
 		}
 		return "", nil
-	}
-	// A pack may contain the blob, too. Using the file has not marked that pack as used.
-	if err := d.UseBlob(digest); err != nil && !errors.Is(err, ErrNotFound) {
-		return "", err
 	}
 	return d.Rel(to), nil
 }

@@ -23,9 +23,6 @@ type Blobs interface {
 	FlushBlobs(digests []spec.Digest) error
 	// OpenBlob opens a blob for reading. The caller has to verify the digest.
 	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
-	// BlobReader returns a reader that is faster for many blobs than OpenBlob. The caller must
-	// close it.
-	BlobReader() BlobReader
 	// StatBlob returns a blob's metadata.
 	StatBlob(digest spec.Digest) (BlobInfo, error)
 	// UseBlob marks a blob as used now. It waits for a sweep, so a sweep does not remove the blob
@@ -42,22 +39,12 @@ type Blobs interface {
 	QuarantineBlob(ctx context.Context, digest spec.Digest) (string, error)
 }
 
-// BlobReader reads many blobs.
-type BlobReader interface {
-	// OpenBlob opens a blob as [Blobs] does. The result is valid until the BlobReader is closed.
-	OpenBlob(digest spec.Digest) (io.ReadCloser, error)
-	// ReadBlob reads a blob into a buffer and returns its size. The error is [io.ErrShortBuffer]
-	// unless the blob is smaller than the buffer.
-	ReadBlob(digest spec.Digest, into []byte) (int, error)
-	Close() error
-}
-
 // BlobBatch is a set of blobs that are stored together. Its methods are safe for concurrent use.
 type BlobBatch interface {
 	// Put adds a blob.
 	Put(digest spec.Digest, content []byte) error
 	// NewBlob starts a blob of any size.
-	NewBlob() BlobWriter
+	NewBlob() (BlobWriter, error)
 	// Commit stores the added blobs durably. Before it, none of them is visible.
 	Commit(ctx context.Context) error
 	// Close discards everything that was not committed.
@@ -76,7 +63,7 @@ type BlobWriter interface {
 // BlobInfo is a blob's metadata.
 type BlobInfo struct {
 	Size int64
-	// Used is the time of the last put or use. Blobs that are stored together may share it.
+	// Used is the time of the last put or use.
 	Used time.Time
 }
 

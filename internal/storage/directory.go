@@ -20,7 +20,6 @@ type Directory struct {
 	unflushed bool
 	// readOnly is the error of each write; nil permits them.
 	readOnly error
-	packs    packCache
 }
 
 // NewDirectory returns the storage in a directory. The directory need not exist before the first

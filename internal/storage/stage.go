@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,50 +65,23 @@ func (s *stage) Publish(ctx context.Context, key string, blobs []spec.Digest) er
 	return syncDir(filepath.Dir(to))
 }
 
-// publishBlobs moves blobs that do not exist in the target.
+// publishBlobs moves blobs, which replace those that exist in the target.
 func (s *stage) publishBlobs(ctx context.Context, digests []spec.Digest) (err error) {
-	from := s.reader(false)
-	defer closing(from, &err)
 	to, err := s.into.newBatch()
 	if err != nil {
 		return err
 	}
-	defer closing(to, &err)
+	defer func() { err = errors.Join(err, to.Close()) }()
 	for _, digest := range digests {
-		if err := errors.Join(ctx.Err(), s.publishBlob(from, to, digest)); err != nil {
+		from, err := s.blobPath(digest)
+		if err == nil {
+			err = to.move(from, digest)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return to.Commit(ctx)
-}
-
-// publishBlob adds a blob to a batch: its file, or its content if it is packed.
-func (s *stage) publishBlob(from *blobReader, to *batch, digest spec.Digest) error {
-	r, err := from.OpenBlob(digest)
-	if err != nil {
-		return err
-	}
-	defer r.Close() //nolint:errcheck // only read
-	f, isFile := r.(*os.File)
-	if !isFile {
-		content, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		return to.Put(digest, content)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	name, err := parseDigest(digest)
-	if err != nil {
-		return err
-	}
-	if first, _ := to.begins(name); first {
-		to.addFile(tempBlob{f.Name(), digest, info.Size()})
-	}
-	return nil
 }
 
 // Close implements [Stage].

@@ -115,7 +115,7 @@ type Entry struct {
 type Stage interface {
 	Storage
 	// Publish moves the documents and journals below a key, and blobs, durably to the storage
-	// that made the stage. Blobs that exist there are kept. After a failure, either everything
+	// that made the stage, verified by the caller. After a failure, either everything
 	// below the key is there, or nothing. The error is ErrConflict if something exists below the
 	// key already.
 	Publish(ctx context.Context, key string, blobs []spec.Digest) error

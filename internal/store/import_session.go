@@ -256,9 +256,12 @@ func (s *Store) unpackFile(name string, r io.Reader, blobs storage.BlobBatch) er
 		}
 		return err
 	}
-	w := blobs.NewBlob()
+	w, err := blobs.NewBlob()
+	if err != nil {
+		return err
+	}
 	defer w.Close() //nolint:errcheck // leftovers are removed with the stage
-	if _, err := io.Copy(w, r); err != nil {
+	if _, err = io.Copy(w, r); err != nil {
 		return err
 	}
 	return w.Add(spec.Digest(strings.Replace(digest, "/", "", 1)))
