@@ -101,7 +101,7 @@ func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.D
 	for _, s := range newer {
 		// Damage is told where the session is read.
 		e, _ := b.Store.Execution(b.key(s.Session))
-		if c, _ := b.Store.CheckpointAlone(ctx, e.Checkpoint); c.Workspace == files || c.Tree == files {
+		if c, _ := b.Store.PeekCheckpoint(ctx, e.Checkpoint); c.Workspace == files || c.Tree == files {
 			return nil
 		}
 	}

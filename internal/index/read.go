@@ -184,7 +184,7 @@ func (e *entry) ofCheckpoint(ctx context.Context, s *store.Store, name spec.Dige
 	if name == "" {
 		return nil
 	}
-	c, err := s.CheckpointAlone(ctx, name)
+	c, err := s.PeekCheckpoint(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ func (w *stand) agrees(x *index.Index) {
 		require.Equal(w.t, []any{e.Session, e.Team, e.Status.Status, e.StartedAt, e.ClosedAt, e.UpdatedAt, e.RunID, ledger.Usage().Tokens(), ledger.Usage().CostUSD, len(e.Help)},
 			[]any{l.Session, l.Team, l.Status, l.StartedAt, l.ClosedAt, l.UpdatedAt, l.Run, l.Tokens, l.CostUSD, l.Requests})
 		if e.Checkpoint != "" {
-			c, err := w.store.CheckpointAlone(ctx, e.Checkpoint)
+			c, err := w.store.PeekCheckpoint(ctx, e.Checkpoint)
 			require.NoError(w.t, err)
 			require.Equal(w.t, c.Requirement, l.Requirement)
 		}

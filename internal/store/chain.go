@@ -28,7 +28,7 @@ func (s *checkpoints) Checkpoints(ctx context.Context, key session.Key) ([]Store
 
 // walk finds a session's checkpoints. It returns an error only if the store cannot be used.
 func (s *checkpoints) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
-	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}, read: map[spec.Digest]documentRead{}}
+	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}}
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
 	}
@@ -70,15 +70,8 @@ type chainWalk struct {
 	// prunedElsewhere are checkpoints that the session's origin lists as pruned.
 	prunedElsewhere []spec.Digest
 	seen            map[spec.Digest]bool
-	// read are the documents read so far, with their errors.
-	read   map[spec.Digest]documentRead
-	found  []StoredCheckpoint
-	faults []error
-}
-
-type documentRead struct {
-	checkpointDocument
-	err error
+	found           []StoredCheckpoint
+	faults          []error
 }
 
 func (w *chainWalk) readCopies(ctx context.Context) error {
@@ -110,7 +103,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 	for name != "" && !w.seen[name] && !w.pruned[name] {
 		w.seen[name] = true
-		d, err := w.document(ctx, name)
+		c, err := w.read(ctx, name)
 		if errors.Is(err, session.ErrNotFound) {
 			pruned, err := w.store.prunedAnywhere(ctx, name)
 			if err != nil {
@@ -122,51 +115,32 @@ func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 			}
 		}
 		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
-			w.fault(err)
+			w.faults = append(w.faults, err)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		c, err := composed(ctx, name, d, w.document)
-		switch {
-		case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
-			w.fault(err) // a part is damaged; earlier checkpoints may not need it
-		case err != nil:
-			return err
-		default:
-			w.found = append(w.found, c)
-		}
-		name = d.Previous
+		w.found = append(w.found, StoredCheckpoint{name, c})
+		name = c.Previous
 	}
 	return nil
 }
 
-// fault records a fault once.
-func (w *chainWalk) fault(err error) {
-	if !slices.Contains(w.faults, err) {
-		w.faults = append(w.faults, err)
-	}
-}
-
-// document reads a checkpoint's document once. If its blob is damaged or missing and there is a
-// copy, the blob is stored again.
-func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
-	if r, ok := w.read[name]; ok {
-		return r.checkpointDocument, r.err
-	}
-	d, _, err := w.store.readCheckpoint(ctx, name)
+// read reads a checkpoint. If its blob is damaged or missing and there is a copy, the blob is
+// stored again.
+func (w *chainWalk) read(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+	c, err := w.store.readCheckpoint(ctx, name)
 	data, ok := w.copies[name]
 	if ok && (errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)) {
 		// If the store cannot be written, use the copy.
 		if _, failed := w.store.content.PutBlob(ctx, data); failed == nil {
 			err = repaired(err, "the blob was rewritten from the checkpoint's copy")
 		}
-		w.fault(err)
-		d, err = w.store.decodeCheckpoint(data)
+		w.faults = append(w.faults, err)
+		return w.store.decodeCheckpoint(data)
 	}
-	w.read[name] = documentRead{d, err}
-	return d, err
+	return c, err
 }
 
 // sorted lists the checkpoints so that each comes before its Previous. If there are several ends,

@@ -19,8 +19,6 @@ const checkpointPrefix = "checkpoint_"
 type StoredCheckpoint struct {
 	Name spec.Digest
 	session.Checkpoint
-	// parts are the checkpoints whose blobs this one needs.
-	parts []spec.Digest
 }
 
 // checkpoints stores the checkpoints of sessions.
@@ -28,16 +26,13 @@ type checkpoints struct {
 	*documents
 	sessions sessions
 	content  *cas.Store
-	// whole caches checkpoints, and parts caches the documents of parts.
-	whole decodedCache[StoredCheckpoint]
-	parts decodedCache[checkpointDocument]
-	teams decodedCache[spec.Team]
+	decoded  decodedCache[session.Checkpoint]
+	teams    decodedCache[spec.Team]
 }
 
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json with the same bytes,
-// durably, and returns the blob's digest. It fills in Schema, Session and SHA256. Content of
-// earlier checkpoints is not written again ([checkpointDocument]). The caller must not change the
-// checkpoint afterwards.
+// durably, and returns the blob's digest. It fills in Schema, Session and SHA256. The caller must
+// not change the checkpoint afterwards.
 //
 // The copy is that of the newest checkpoint after the phase, by incarnation and then by
 // CreatedAt. A late executor stores its blob, but does not replace a newer copy.
@@ -47,11 +42,7 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 		return "", err
 	}
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
-	d, err := s.split(ctx, c)
-	if err != nil {
-		return "", fmt.Errorf("read the checkpoint before the one after %s: %w", c.CurrentPhase, err)
-	}
-	data, err := seal(d)
+	data, err := seal(c)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
@@ -69,15 +60,8 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	s.remember(name, d, StoredCheckpoint{Name: name, Checkpoint: c, parts: d.Parts}, len(data))
+	s.decoded.add(name, c, len(data))
 	return name, nil
-}
-
-// remember adds a checkpoint and its document to the caches; size is the document's size in
-// bytes.
-func (s *checkpoints) remember(name spec.Digest, d checkpointDocument, whole StoredCheckpoint, size int) {
-	s.whole.add(name, whole, size*(1+len(d.Parts)))
-	s.parts.add(name, d, size)
 }
 
 // copyBefore returns the version of the copy that a checkpoint replaces. late is true if the
@@ -100,7 +84,7 @@ func (s *checkpoints) copyBefore(key session.Key, c session.Checkpoint) (version
 
 // checkpointCopy is a parsed checkpoint_<phase>.json.
 type checkpointCopy struct {
-	checkpointDocument
+	session.Checkpoint
 	// of is the digest of the checkpoint's blob.
 	of      spec.Digest
 	data    []byte
@@ -115,7 +99,7 @@ func (s *checkpoints) readCopy(key session.Key, phase string) (c checkpointCopy,
 		return c, err
 	}
 	c.version, err = s.readDocument(doc, "checkpoint", func(read []byte) (err error) {
-		if c.checkpointDocument, err = s.decodeCheckpoint(read); err != nil {
+		if c.Checkpoint, err = s.decodeCheckpoint(read); err != nil {
 			return err
 		}
 		if c.Session != key.Session || c.CurrentPhase != phase {
@@ -141,52 +125,37 @@ func (s *checkpoints) CheckpointPath(key session.Key, phase string) (string, err
 	return s.fileOf(doc), err
 }
 
-// Checkpoint reads a checkpoint with its parts and verifies all digests. The result is shared and
-// must not be changed. Errors are those of [Store.Blob]; a blob that is not a checkpoint is
+// Checkpoint reads a checkpoint and verifies its digest. The result is shared and must not be
+// changed. Errors are those of [Store.Blob]; a blob that is not a checkpoint is
 // [session.ErrNotFound]. The checkpoint is marked as used, so that nothing that it refers to is
 // pruned for a day.
 func (s *checkpoints) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	// Ignore other errors: if the store cannot be written, nothing can be pruned either.
 	if errors.Is(s.docs.UseBlob(name), storage.ErrNotFound) {
-		s.whole.remove(name)
+		s.decoded.remove(name)
 	}
-	c, err := s.checkpoint(ctx, name)
-	return c.Checkpoint, err
+	return s.PeekCheckpoint(ctx, name)
 }
 
-// CheckpointAlone reads a checkpoint's own document, verified: it has only those assignments,
-// artifacts and decisions that earlier checkpoints do not have. The checkpoint is not marked as
-// used, so it can be pruned.
-func (s *checkpoints) CheckpointAlone(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
-	d, _, err := s.readCheckpoint(ctx, name)
-	return d.Checkpoint, err
-}
-
-func (s *checkpoints) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
-	if c, ok := s.whole.get(name); ok {
+// PeekCheckpoint is Checkpoint, but does not mark the checkpoint as used, so it can be pruned.
+func (s *checkpoints) PeekCheckpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+	if c, ok := s.decoded.get(name); ok {
 		return c, nil
 	}
-	d, size, err := s.readCheckpoint(ctx, name)
-	if err != nil {
-		return StoredCheckpoint{}, err
-	}
-	c, err := composed(ctx, name, d, s.part)
-	if err == nil {
-		s.remember(name, d, c, size)
-	}
-	return c, err
+	return s.readCheckpoint(ctx, name)
 }
 
-// readCheckpoint reads a checkpoint's blob, verified, and returns its size in bytes, too.
-func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpointDocument, size int, err error) {
+// readCheckpoint reads a checkpoint's blob, verified.
+func (s *checkpoints) readCheckpoint(ctx context.Context, name spec.Digest) (c session.Checkpoint, err error) {
 	data, err := s.content.Blob(ctx, name)
 	if err != nil {
-		return d, 0, fmt.Errorf("read a checkpoint: %w", err)
+		return c, fmt.Errorf("read a checkpoint: %w", err)
 	}
-	if d, err = s.decodeCheckpoint(data); err != nil {
-		return d, 0, s.content.WrongKind(name, "checkpoint", err)
+	if c, err = s.decodeCheckpoint(data); err != nil {
+		return c, s.content.WrongKind(name, "checkpoint", err)
 	}
-	return d, len(data), nil
+	s.decoded.add(name, c, len(data))
+	return c, nil
 }
 
 // Team reads a team from its blob, verified. The result is shared and must not be changed. Errors
@@ -207,13 +176,12 @@ func (s *checkpoints) Team(ctx context.Context, name spec.Digest) (spec.Team, er
 	return t, nil
 }
 
-func (s *checkpoints) decodeCheckpoint(data []byte) (checkpointDocument, error) {
-	var d checkpointDocument
-	if err := unseal(data, &d); err != nil {
-		return checkpointDocument{}, err
+func (s *checkpoints) decodeCheckpoint(data []byte) (c session.Checkpoint, err error) {
+	if err := unseal(data, &c); err != nil {
+		return session.Checkpoint{}, err
 	}
-	if d.Schema != session.CheckpointSchema {
-		return checkpointDocument{}, fmt.Errorf("its schema is %q, not %q", d.Schema, session.CheckpointSchema)
+	if c.Schema != session.CheckpointSchema {
+		return session.Checkpoint{}, fmt.Errorf("its schema is %q, not %q", c.Schema, session.CheckpointSchema)
 	}
-	return d, nil
+	return c, nil
 }

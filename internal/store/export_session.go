@@ -75,7 +75,7 @@ func (e *sessionExport) collect(ctx context.Context) error {
 	for _, c := range chain {
 		by := "the checkpoint after " + c.CurrentPhase
 		e.need(c.Name, by)
-		if err := e.checkpoint(ctx, c, by); err != nil {
+		if err := e.checkpoint(ctx, c.Checkpoint, by); err != nil {
 			return err
 		}
 	}

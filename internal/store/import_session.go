@@ -407,11 +407,7 @@ func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from,
 // store blobs.
 func (s *Store) putImported(ctx context.Context, key session.Key, c session.Checkpoint, blobs *Store) (spec.Digest, error) {
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
-	d, err := blobs.split(ctx, c)
-	if err != nil {
-		return "", err
-	}
-	data, err := seal(d)
+	data, err := seal(c)
 	if err == nil {
 		err = s.putCopy(key, c.CurrentPhase, data)
 	}

@@ -204,8 +204,7 @@ func (p *pruning) refuse(err error) error {
 	return err
 }
 
-// drop records the removed checkpoints, and removes their copies. The blob and the copy of a
-// checkpoint are kept while a kept checkpoint has it as a part.
+// drop records the removed checkpoints, and removes their copies.
 func (p *pruning) drop(ctx context.Context) error {
 	if p.options.DryRun {
 		return nil
@@ -215,7 +214,7 @@ func (p *pruning) drop(ctx context.Context) error {
 			return err
 		}
 		if dropped := p.dropped[key]; len(dropped) > 0 {
-			if err := p.store.dropCheckpoints(key, dropped, p.marks.needed); err != nil {
+			if err := p.store.dropCheckpoints(key, dropped); err != nil {
 				return err
 			}
 		}

@@ -104,10 +104,9 @@ func (s *checkpoints) allSessions(ctx context.Context) ([]session.Key, error) {
 	return all, nil
 }
 
-// dropCheckpoints lists checkpoints as pruned and then removes their copies, except those of
-// needed ones. The sweep removes the blobs. A crash in between leaves unneeded files, but never
-// an unexplained gap.
-func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
+// dropCheckpoints lists checkpoints as pruned and then removes their copies. The sweep removes the
+// blobs. A crash in between leaves unneeded files, but never an unexplained gap.
+func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoint) error {
 	return s.withLock(key, chainLock, func(storage.Locked) error {
 		n, version, err := s.notes(key)
 		if err != nil {
@@ -126,9 +125,6 @@ func (s *checkpoints) dropCheckpoints(key session.Key, dropped []StoredCheckpoin
 			return err
 		}
 		for _, c := range dropped {
-			if needed[c.Name] != "" {
-				continue
-			}
 			if err := s.dropCopy(key, c); err != nil {
 				return err
 			}

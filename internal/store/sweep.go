@@ -193,8 +193,8 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	case deltaBlob:
 		err = p.marks.contents(ctx, nil, []spec.Digest{name}, by)
 	case checkpointBlob:
-		var c StoredCheckpoint
-		if c, err = p.store.checkpoint(ctx, name); err == nil {
+		var c session.Checkpoint
+		if c, err = p.store.PeekCheckpoint(ctx, name); err == nil {
 			err = p.marks.checkpoint(ctx, c, by)
 		}
 	case plainBlob:

@@ -181,7 +181,7 @@ func (v *verification) checkpoints(ctx context.Context, key session.Key, w *chai
 			}
 			newest[c.CurrentPhase] = true
 		}
-		if err := v.checkpoint(ctx, c, by); err != nil {
+		if err := v.checkpoint(ctx, c.Checkpoint, by); err != nil {
 			return err
 		}
 		if i > 0 {
@@ -310,11 +310,8 @@ func (v *verification) state(ctx context.Context, key session.Key, newest sessio
 	return nil
 }
 
-func (v *verification) checkpoint(ctx context.Context, c StoredCheckpoint, by string) error {
+func (v *verification) checkpoint(ctx context.Context, c session.Checkpoint, by string) error {
 	v.need(c.Team.Blob, by)
-	for _, part := range c.parts {
-		v.need(part, by)
-	}
 	for _, a := range c.Artifacts {
 		v.need(a.SHA256, by)
 	}
