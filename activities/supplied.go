@@ -67,7 +67,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	}
 	contract := contractOf(a.session.team, a.in)
 	req := session.Collect{
-		Base: a.in.Input, Dir: dir.Tree, Ignore: a.session.team.Ignore, Produces: contract.Produces, Secrets: a.exec.agents.Secrets(), Unseen: true,
+		Base: a.in.Input, Dir: dir.Tree, Ignore: a.session.team.Ignore, Produces: contract.Produces, Secrets: a.exec.agents.Secrets(),
 	}
 	work, err := a.checks.collect(ctx, req)
 	if err != nil {

@@ -44,7 +44,7 @@ func (b *bench) elsewhere(s *Set) session.WorkDir {
 	dir := b.t.TempDir()
 	blobs, err := storage.NewDirectory(dir, time.Now)
 	require.NoError(b.t, err)
-	store := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: dir})
+	store := cas.New(blobs, cas.Options{StoreDir: dir})
 	tree, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Tree})
 	require.NoError(b.t, err)
 	home, err := store.Collect(b.t.Context(), session.Collect{Dir: was.Home, Only: s.ConversationFiles("x", c.Preset), Secrets: s.Secrets()})

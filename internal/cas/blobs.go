@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -41,15 +39,10 @@ func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString
 // blobs stores blobs, and verifies them when they are read.
 type blobs struct {
 	backend storage.Blobs
-	now     func() time.Time
 	// store is the store's name in messages.
 	store string
-	// flushed are blobs that need not be flushed again.
-	flushed flushed
-	// recent caches directories of trees that were read recently.
-	recent dirCache
-	// indexes are removed when a blob is found missing.
-	indexes indexFiles
+	// stamps are removed when a blob is found missing.
+	stamps stampFiles
 }
 
 // PutBlob stores data and returns its digest. When it returns, the blob survives a power loss. If
@@ -59,46 +52,11 @@ func (s *blobs) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 		return "", err
 	}
 	name := DigestOf(data)
-	durability := storage.Durable
-	if s.knownDurable(name) {
-		durability = storage.UntilPowerLoss
-	}
-	made, err := s.backend.PutBlob(name, data, durability)
-	if err == nil && made && durability != storage.Durable { // removed since it was flushed
-		err = s.backend.FlushBlobs([]spec.Digest{name})
-	}
-	if err != nil {
+	if _, err := s.backend.PutBlob(name, data, storage.Durable); err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
 	}
-	s.NoteDurable(name)
 	return name, nil
 }
-
-// durableFor is how long this process skips flushing a blob that it has flushed. It is much
-// shorter than the age at which a blob can be pruned and stored again by another process.
-const durableFor = time.Hour
-
-// flushed is the set of blobs that this process has recently made durable.
-type flushed struct {
-	mu    sync.Mutex
-	names RecentDigests
-	since time.Time
-}
-
-// within returns the set, after clearing it if it is older than durableFor.
-func (f *flushed) within(now time.Time) *RecentDigests {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if age := now.Sub(f.since); age > durableFor || age < 0 {
-		f.names.Clear()
-		f.since = now
-	}
-	return &f.names
-}
-
-// NoteDurable records that a blob was flushed.
-func (s *blobs) NoteDurable(name spec.Digest)       { s.flushed.within(s.now()).Add(name) }
-func (s *blobs) knownDurable(name spec.Digest) bool { return s.flushed.within(s.now()).Has(name) }
 
 // Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] if there is no such
 // blob, and [session.ErrCorrupt] if its content does not match its digest; the damaged file is
@@ -203,7 +161,7 @@ func (s *blobs) readError(name spec.Digest, err error) error {
 	case errors.Is(err, storage.ErrKey):
 		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	case errors.Is(err, storage.ErrNotFound):
-		s.indexes.dropIndexes()
+		s.stamps.drop()
 		return &Fault{Path: storage.BlobKey(name), What: "the store " + s.store + " has no such blob", Kind: session.ErrNotFound}
 	}
 	return fmt.Errorf("read blob %s: %w", name.Short(), err)
@@ -211,7 +169,6 @@ func (s *blobs) readError(name spec.Digest, err error) error {
 
 // quarantineBlob moves a damaged blob to the quarantine and returns the error to report.
 func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
-	s.flushed.within(s.now()).Clear()
 	key := storage.BlobKey(name)
 	moved, err := s.backend.QuarantineBlob(ctx, name)
 	switch {
@@ -220,7 +177,7 @@ func (s *blobs) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	case moved == "":
 		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
-	s.indexes.dropIndexes()
+	s.stamps.drop()
 	return &Fault{Path: key, What: "the blob's content does not match its name", Quarantined: moved, Kind: session.ErrCorrupt}
 }
 

@@ -119,20 +119,16 @@ func (in *ingestion) save(ctx context.Context, delta Delta, base, target *Tree) 
 	if !known.stored {
 		known = nil
 	}
-	return name, in.saveTree(ctx, target, known, name)
+	return name, in.saveTree(ctx, target, known)
 }
 
-// saveTree stores a tree in one commit with the ingested files and the documents in more.
-// Directories that are equal to those of known are not stored again.
-func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir, more ...spec.Digest) error {
-	err := t.store(ctx, t.top, known, func(d document) error {
-		more = append(more, d.name)
-		return in.blobs.Put(d.name, d.data)
-	})
+// saveTree stores a tree in one commit with the ingested files. Directories that are equal to those of known are not stored again.
+func (in *ingestion) saveTree(ctx context.Context, t *Tree, known *treeDir) error {
+	err := t.store(ctx, t.top, known, func(d document) error { return in.blobs.Put(d.name, d.data) })
 	if err != nil {
 		return fmt.Errorf("store a tree: %w", err)
 	}
-	return in.commit(ctx, more...)
+	return in.commit(ctx)
 }
 
 // ingest scans the request's directory and stores what it holds.
@@ -154,10 +150,6 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...), onIgnored: left.ignored, odd: left.cannotKeep, roots: []string{dir, session.RoomTree},
 	}
-	if !req.Unseen && lower == nil {
-		sc.index = s.startLoading(dir)
-	}
-	clock := clockOf(top)
 	found, err := sc.scan(ctx)
 	if err != nil {
 		return nil, err
@@ -168,7 +160,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before *Tree, l
 			return nil, err
 		}
 	}
-	in := &ingestion{store: s, root: top.Root, files: files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true, clock: clock}
+	in := &ingestion{store: s, root: top.Root, files: files, secrets: cmp.Or(req.Secrets, secrets.New(nil)), fixModes: true}
 	return in, in.run(ctx)
 }
 

@@ -262,8 +262,6 @@ type fileCreator struct {
 	directory
 	// owner gets the files; nil: the caller.
 	owner *Owner
-	// wantStamps: finish returns the stamps of the files.
-	wantStamps bool
 	// exactModes are modes that new files in the directory get unchanged: neither the umask nor
 	// an access control list clears bits.
 	exactModes []fs.FileMode
@@ -274,26 +272,24 @@ func (d *fileCreator) create(name string, mode fs.FileMode) (descriptor, error) 
 	return d.open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 }
 
-// finish sets the owner and the mode of a new file. It returns the file's stamp if wantStamps is
-// set.
-func (d *fileCreator) finish(f descriptor, mode fs.FileMode) (stamp, error) {
+// finish sets the owner and the mode of a new file.
+func (d *fileCreator) finish(f descriptor, mode fs.FileMode) error {
 	if o := d.owner; o != nil {
 		if err := syscall.Fchown(int(f), o.UID, o.GID); err != nil {
-			return stamp{}, os.NewSyscallError("fchown", err)
+			return os.NewSyscallError("fchown", err)
 		}
 	}
-	if !d.wantStamps && slices.Contains(d.exactModes, mode) {
-		return stamp{}, nil
+	if slices.Contains(d.exactModes, mode) {
+		return nil
 	}
 	st, err := f.stat()
 	if err == nil && fs.FileMode(st.Mode).Perm() != mode {
-		if err = syscall.Fchmod(int(f), uint32(mode)); err == nil {
-			st, err = f.stat()
-		}
-	} else if err == nil {
+		return os.NewSyscallError("fchmod", syscall.Fchmod(int(f), uint32(mode)))
+	}
+	if err == nil {
 		d.exactModes = append(d.exactModes, mode)
 	}
-	return stampFrom(&st), err
+	return err
 }
 
 // retryEINTR repeats do as long as a signal interrupts it.

@@ -104,8 +104,7 @@ func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (e
 		return err
 	}
 	defer closing(dir, &err)
-	_, err = s.writeFile(ctx, &fileCreator{directory: dir}, path.Base(p), e)
-	return err
+	return s.writeFile(ctx, &fileCreator{directory: dir}, path.Base(p), e)
 }
 
 // Select returns the manifest's paths that wanted selects, sorted. Each of wanted is a path, a

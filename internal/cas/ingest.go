@@ -35,17 +35,14 @@ type ingestion struct {
 	fixModes bool
 	// clock is the kernel's clock before the scan; zero: stamps cannot be relied on.
 	clock clock
-
-	// files are the files that the scan found. unchanged counts those whose content the index
-	// has.
-	files     []found
-	unchanged int
+	// files are the files that the scan found.
+	files []found
 
 	// blobs collects the blobs to be stored.
 	blobs storage.BlobBatch
 }
 
-// run reads the scanned files, except those whose content the index has.
+// run reads the scanned files, except those with a known stamp.
 func (in *ingestion) run(ctx context.Context) (err error) {
 	if in.blobs, err = in.store.backend.NewBatch(); err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -56,7 +53,6 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 		for i := range files {
 			switch f := &files[i]; {
 			case f.stampValid:
-				in.unchanged++
 			case f.Link == "":
 				unknown = append(unknown, f)
 			default:
@@ -98,28 +94,16 @@ func (in *ingestion) tree() *Tree {
 	})
 }
 
-// encoded returns the new index of the directory, whose content is this tree; nil if it equals
-// the old index.
-func (in *ingestion) encoded(tree spec.Digest, before *index) []byte {
-	same := before != nil && before.manifest == tree && before.count == in.unchanged
-	kept := 0
-	dirs := map[string][]indexEntry{}
-	for files := range in.directories {
-		dir, _ := splitPath(files[0].path)
-		known := make([]indexEntry, 0, len(files))
-		for i := range files {
-			if f := &files[i]; f.stampValid {
-				known = append(known, indexEntry{f.listed.name, f.SHA256, f.listed.stamp})
-			}
-		}
-		if kept += len(known); len(known) > 0 {
-			dirs[dir] = known
+// stamps returns the valid stamps of the files that were found, whose tree is manifest.
+func (in *ingestion) stamps(manifest spec.Digest) stamps {
+	s := stamps{manifest, true, make(map[string]stamped, len(in.files))}
+	for i := range in.files {
+		f := &in.files[i]
+		if s.whole = s.whole && f.stampValid; f.stampValid {
+			s.files[f.path] = stamped{f.SHA256, f.listed.stamp.String()}
 		}
 	}
-	if same && kept == in.unchanged {
-		return nil
-	}
-	return encodeIndex(tree, len(in.files), dirs)
+	return s
 }
 
 // directories yields the files of each directory.
@@ -171,8 +155,7 @@ func (in *ingestion) batch(ctx context.Context, files []*found) (err error) {
 	return nil
 }
 
-// file stores one file. The stamp is valid for the index if the file did not change while it was
-// read.
+// file stores one file. The stamp is valid if the file did not change while it was read.
 func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 	if size := f.listed.Size; size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
 		return tooLarge(f.path, size, in.store.limits.FileBytes)
@@ -293,14 +276,10 @@ func (in *ingestion) close() error {
 	return in.blobs.Close()
 }
 
-// commit stores everything durably. documents are the blobs that are likely to be stored again
-// soon.
-func (in *ingestion) commit(ctx context.Context, documents ...spec.Digest) error {
+// commit stores everything durably.
+func (in *ingestion) commit(ctx context.Context) error {
 	if err := in.blobs.Commit(ctx); err != nil {
 		return fmt.Errorf("write to the store: %w", err)
-	}
-	for _, name := range documents {
-		in.store.NoteDurable(name)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestAFileIsReplacedAfterItWasListed(t *testing.T) {
 			storeDir := t.TempDir()
 			files, err := storage.NewDirectory(storeDir, time.Now)
 			require.NoError(t, err)
-			s := New(files, Options{Clock: time.Now, StoreDir: storeDir})
+			s := New(files, Options{StoreDir: storeDir})
 			dir, err := openTop(filepath.Dir(path))
 			require.NoError(t, err)
 			defer dir.Close()

@@ -8,10 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,8 +28,7 @@ const (
 )
 
 // Materialise makes dir contain exactly the manifest's files and links, with modes 0644 and 0755.
-// Everything else is removed. Files that the index of the directory lists as unchanged since an
-// earlier Materialise are not written again. Links are not followed, and no file is shared with
+// Everything else is removed first. Links are not followed, and no file is shared with
 // the store. Contents are verified while they are copied: a damaged blob is [session.ErrCorrupt],
 // a missing one [session.ErrNotFound]. If existing content cannot be removed, the error is a
 // [*failures.Failure] of category invalid_output. After an error, the directory is partly
@@ -64,29 +61,11 @@ func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir strin
 		return err
 	}
 	defer closing(top, &err)
-	before := s.loadIndex(dir, s.backend)
-	if err := s.DropIndex(dir); err != nil {
-		return err
-	}
-	f := &filler{store: s, root: top.Root, want: want, before: before, existing: map[*treeDir]struct{}{}, seen: make(map[string]indexEntry, want.Files())}
-	if err := f.clear(ctx, top, ".", want.top); err != nil {
+	if err := clearTop(ctx, top); err != nil {
 		return ofTree(".", "cleared for the next attempt", err)
 	}
-	if err := f.fill(ctx); err != nil {
-		return err
-	}
-	if want.Files() < s.indexFrom {
-		return nil
-	}
-	if clockOf(top) != 0 && awaitTick(f.latest) {
-		dirs := map[string][]indexEntry{}
-		for p, file := range f.seen {
-			at, name := splitPath(p)
-			dirs[at] = append(dirs[at], indexEntry{name, file.digest, file.stamp})
-		}
-		s.saveIndex(dir, encodeIndex(manifest, want.Files(), dirs))
-	}
-	return nil
+	f := &filler{store: s, root: top.Root, want: want}
+	return f.fill(ctx)
 }
 
 // Fill writes a tree's files and links into an empty directory, with the modes of
@@ -140,22 +119,13 @@ func makeTop(dir string) (top directory, err error) {
 type filler struct {
 	store *Store
 	root  *os.Root
-	want *Tree
+	want  *Tree
 	// owner gets what is written; nil: the caller.
 	owner *Owner
-	// existing are the directories that exist already.
-	existing map[*treeDir]struct{}
-	before   *index
 	// links are the links to be created after the files.
 	links []link
 	// blocks counts the disk blocks of everything.
 	blocks int64
-
-	mu sync.Mutex
-	// seen are the files with the wanted content, and latest is the latest change time among
-	// them, in nanoseconds. nil: not recorded.
-	seen   map[string]indexEntry
-	latest int64
 }
 
 // link is a link to be created.
@@ -164,67 +134,18 @@ type link struct{ at, to string }
 // block is the size of a disk block, in bytes.
 const block = 4096
 
-// clear removes everything that is not wanted or has changed.
-func (f *filler) clear(ctx context.Context, in directory, dir string, want *treeDir) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	entries, err := in.list()
+// clearTop removes everything in a directory.
+func clearTop(ctx context.Context, top directory) error {
+	entries, err := top.list()
 	if err != nil {
 		return err
 	}
-	before := f.before.dir(dir)
 	for _, e := range entries {
-		p := path.Join(dir, e.name)
-		wanted := want.entry(e.name)
-		switch {
-		case wanted != nil && wanted.sub != nil && e.mode.IsDir():
-			err = f.clearBelow(ctx, in, p, e, wanted.sub)
-		case wanted != nil && wanted.sub == nil && f.isUnchanged(p, e, before, wanted.Entry):
-		default:
-			err = bounded.RemoveAll(in.Root, e.name)
-		}
-		if err != nil {
-			return fmt.Errorf("clear %q: %w", p, err)
+		if err := errors.Join(ctx.Err(), bounded.RemoveAll(top.Root, e.name)); err != nil {
+			return fmt.Errorf("clear %q: %w", e.name, err)
 		}
 	}
 	return nil
-}
-
-func (f *filler) clearBelow(ctx context.Context, in directory, p string, now dirItem, want *treeDir) (err error) {
-	sub, err := openListed(in.Root, now, true)
-	if err != nil {
-		return err
-	}
-	defer closing(sub, &err)
-	if now.mode != fs.ModeDir|executableMode {
-		if err := in.Chmod(now.name, executableMode); err != nil {
-			return err
-		}
-	}
-	f.existing[want] = struct{}{}
-	return f.clear(ctx, sub, p, want)
-}
-
-// isUnchanged reports whether an existing file was materialised with the wanted content and has
-// not changed since.
-func (f *filler) isUnchanged(p string, now dirItem, before dirIndex, want Entry) bool {
-	if want.Link != "" || now.mode != want.mode() {
-		return false
-	}
-	digest, ok := before.digest(now)
-	if !ok || digest != want.SHA256 {
-		return false
-	}
-	f.record(p, indexEntry{digest: digest, stamp: now.stamp})
-	return true
-}
-
-func (f *filler) record(p string, file indexEntry) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seen[p] = file
-	f.latest = max(f.latest, file.stamp.Changed)
 }
 
 // mode returns the mode of the entry's file.
@@ -260,7 +181,7 @@ func (f *filler) dir(ctx context.Context, g *errgroup.Group, d *treeDir, at stri
 	if err := f.want.read(ctx, d, at); err != nil {
 		return err
 	}
-	if _, there := f.existing[d]; !there && at != "." {
+	if at != "." {
 		if err := makeSubdir(f.root, at, f.owner); err != nil {
 			return err
 		}
@@ -298,18 +219,6 @@ func makeSubdir(root *os.Root, dir string, o *Owner) error {
 	return o.chownIn(root, dir)
 }
 
-// isDone reports whether a file exists with the wanted content.
-func (f *filler) isDone(dir, name string) bool {
-	if f.seen == nil { // do not build the path
-		return false
-	}
-	p := below(dir, name)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, ok := f.seen[p]
-	return ok
-}
-
 // batch writes the files of a batch of entries of one directory.
 func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err error) {
 	dir, err := openDirectory(f.root, at)
@@ -317,29 +226,24 @@ func (f *filler) batch(ctx context.Context, at string, entries []dirEntry) (err 
 		return err
 	}
 	defer closing(dir, &err)
-	into := &fileCreator{directory: dir, owner: f.owner, wantStamps: f.seen != nil}
+	into := &fileCreator{directory: dir, owner: f.owner}
 	for i := range entries {
 		e := &entries[i]
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if e.sub != nil || e.Link != "" || f.isDone(at, e.name) {
+		if e.sub != nil || e.Link != "" {
 			continue
 		}
-		st, err := f.store.writeFile(ctx, into, e.name, e.Entry)
-		if err != nil {
+		if err := f.store.writeFile(ctx, into, e.name, e.Entry); err != nil {
 			return fmt.Errorf("write %q: %w", below(at, e.name), err)
-		}
-		if f.seen != nil {
-			f.record(below(at, e.name), indexEntry{digest: e.SHA256, stamp: st})
 		}
 	}
 	return nil
 }
 
-// writeFile creates the file of an entry and verifies its content. It returns the stamp if the
-// fileCreator has wantStamps.
-func (s *Store) writeFile(ctx context.Context, in *fileCreator, name string, e Entry) (_ stamp, err error) {
+// writeFile creates the file of an entry and verifies its content.
+func (s *Store) writeFile(ctx context.Context, in *fileCreator, name string, e Entry) (err error) {
 	if e.Size >= storage.BufferSize {
 		return s.writeLarge(ctx, in, name, e)
 	}
@@ -350,41 +254,41 @@ func (s *Store) writeFile(ctx context.Context, in *fileCreator, name string, e E
 	case errors.Is(err, io.ErrShortBuffer): // larger than the entry says
 		return s.writeLarge(ctx, in, name, e)
 	case err != nil:
-		return stamp{}, err
+		return err
 	case int64(n) != e.Size:
-		return stamp{}, wrongSize(e, int64(n))
+		return wrongSize(e, int64(n))
 	}
 	dst, err := in.create(name, e.mode())
 	if err != nil {
-		return stamp{}, err
+		return err
 	}
 	defer closing(dst, &err)
 	if _, err := dst.Write(buf[:n]); err != nil {
-		return stamp{}, err
+		return err
 	}
 	return in.finish(dst, e.mode())
 }
 
 // writeLarge is writeFile for a file that does not fit into a buffer.
-func (s *Store) writeLarge(ctx context.Context, in *fileCreator, name string, e Entry) (_ stamp, err error) {
+func (s *Store) writeLarge(ctx context.Context, in *fileCreator, name string, e Entry) (err error) {
 	src, err := s.openBlob(e.SHA256)
 	if err != nil {
-		return stamp{}, err
+		return err
 	}
 	defer src.Close() //nolint:errcheck // only read
 	dst, err := in.create(name, e.mode())
 	if err != nil {
-		return stamp{}, err
+		return err
 	}
 	defer closing(dst, &err)
 	digest, n, err := copyFile(ctx, dst, src)
 	switch {
 	case err != nil:
-		return stamp{}, err
+		return err
 	case digest != e.SHA256:
-		return stamp{}, s.quarantineBlob(ctx, e.SHA256)
+		return s.quarantineBlob(ctx, e.SHA256)
 	case n != e.Size:
-		return stamp{}, wrongSize(e, n)
+		return wrongSize(e, n)
 	}
 	return in.finish(dst, e.mode())
 }

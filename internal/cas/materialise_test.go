@@ -52,59 +52,6 @@ func TestFilesAreNotShared(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "1", "b": "1", "big": big}, readTree(t, other))
 }
 
-func TestWhatIsAsItWasStays(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	dir, m := materialised(t, s, map[string]string{"a": "1", "d/b": "1", "d/c": "1"})
-	before := inode(t, filepath.Join(dir, "a"))
-	touched := filepath.Join(dir, "d/b")
-	info, err := os.Stat(touched)
-	require.NoError(t, err)
-	// The same size, and the old time put back.
-	require.NoError(t, os.WriteFile(touched, []byte("2"), 0o600))
-	require.NoError(t, os.Chtimes(touched, info.ModTime(), info.ModTime()))
-
-	out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
-	require.NoError(t, err)
-	require.Equal(t, []string{"d/b"}, out.Changed, "a change is found though size and time are the same")
-
-	require.NoError(t, s.Materialise(t.Context(), m, dir))
-	require.Equal(t, map[string]string{"a": "1", "d/b": "1", "d/c": "1"}, readTree(t, dir))
-	require.Equal(t, before, inode(t, filepath.Join(dir, "a")), "what nobody touched was not written again")
-}
-
-func TestTheIndexIsOnlyACache(t *testing.T) {
-	t.Parallel()
-	for name, spoil := range map[string]func(t *testing.T, path string){
-		"gone": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
-		"cut":  func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 40)) },
-		"flipped": func(t *testing.T, path string) {
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
-			data[len(data)/2] ^= 1
-			require.NoError(t, os.WriteFile(path, data, 0o600))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStore(t)
-			dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1"})
-			indexes, err := filepath.Glob(filepath.Join(s.Dir(), "index", "*"))
-			require.NoError(t, err)
-			require.NotEmpty(t, indexes)
-			for _, path := range indexes {
-				spoil(t, path)
-			}
-			writeTree(t, dir, map[string]string{"b": "2"})
-			out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
-			require.NoError(t, err)
-			require.Equal(t, []string{"b"}, out.Changed)
-			require.NoError(t, s.Materialise(t.Context(), m, dir))
-			require.Equal(t, map[string]string{"a": "1", "b": "1"}, readTree(t, dir))
-		})
-	}
-}
-
 func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{"small": "content", "large": strings.Repeat("content", 100_000)} {

@@ -23,8 +23,7 @@ type found struct {
 	path string
 	// Entry describes it; the content of a file is set once it is stored.
 	Entry
-	// listed is its latest metadata. stampValid: the stamp identifies the content, so the index
-	// may contain it.
+	// listed is its latest metadata. stampValid: the stamp identifies the content.
 	listed     dirItem
 	stampValid bool
 	// old is the entry that the trees have at the path; nil: none.
@@ -103,8 +102,8 @@ type scanner struct {
 	// concurrently. nil: directories are scanned one after the other.
 	group  *errgroup.Group
 	limits Limits
-	// index waits for the index of the directory; nil: there is none.
-	index func() *index
+	// known are the stamps of an earlier snapshot of the directory.
+	known stamps
 	// fixModes allows the scan to make files readable and directories accessible for their owner.
 	fixModes bool
 	count    atomic.Int64
@@ -167,8 +166,6 @@ type scope struct {
 	opaque bool
 	// base and lower are the directory in these trees; nil: the tree does not have it.
 	base, lower *treeDir
-	// index is the index of the directory.
-	index dirIndex
 }
 
 // had returns the file or link of this name in the trees, and whether one of them has a directory
@@ -220,8 +217,7 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 	return nil
 }
 
-// readDir returns the entries of a directory, sorted, and adds the directory's own rules and
-// index to the scope.
+// readDir returns the entries of a directory, sorted, and adds the directory's own rules to the scope.
 func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *scope) ([]dirItem, error) {
 	entries, err := in.list()
 	if err != nil {
@@ -234,9 +230,6 @@ func (sc *scanner) readDir(ctx context.Context, in directory, dir string, at *sc
 	if at.opaque = at.opaque || hidden; !at.ignored {
 		at.rules = at.withBuilds(dir, entries)
 		at.rules, err = sc.rulesOf(ctx, in, dir, *at, entries)
-	}
-	if sc.index != nil {
-		at.index = sc.index().dir(dir)
 	}
 	return entries, err
 }
@@ -353,7 +346,7 @@ func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem
 		return &RefusedError{p, fmt.Sprintf("makes the paths of all files longer than %d MB; shorten names, or ignore some", maxPaths>>20)}
 	}
 	f := found{path: p, listed: now, old: old}
-	f.SHA256, f.stampValid = at.index.digest(now)
+	f.SHA256, f.stampValid = sc.known.digest(p, now)
 	switch mode := now.mode; {
 	case mode.IsRegular():
 		if !f.stampValid && (!sc.fixModes || old == nil) && !sc.readable(in, now) {

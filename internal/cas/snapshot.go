@@ -45,6 +45,8 @@ type SnapshotOptions struct {
 	Tracked []string
 	// Beneath has gitignore patterns with a lower priority than those of the workspace.
 	Beneath string
+	// Once: no stamps are kept, because there will be no other snapshot of the directory.
+	Once bool
 }
 
 // Snapshot is the result of [Store.Snapshot].
@@ -111,7 +113,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		top: top, limits: s.limits, wanted: o.Include,
 		base:  s.emptyTree(),
 		extra: parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")), onIgnored: left.ignored, odd: left.cannotKeep,
-		roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), group: &errgroup.Group{}, index: s.startLoading(dir),
+		roots: []string{dir}, beneath: parseIgnore(nil, ".", o.Beneath), group: &errgroup.Group{}, known: s.loadStamps(dir),
 	}
 	sc.group.SetLimit(8 * Workers()) // more than Workers, because a goroutine that lists a directory starts no other one
 	tracked := slices.DeleteFunc(slices.Clone(o.Tracked), sc.extra.excludes)
@@ -130,14 +132,14 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	}
 	left.sort()
 	snap.Ignored, snap.Private, snap.Odd = left.skipped, left.secret, left.odd
-	before := sc.index()
-	if before.matches(found) {
-		snap.Manifest, snap.Files, snap.Bytes = before.manifest, found.count(), sc.bytes.Load()
+	files := found.all()
+	if sc.known.match(files) {
+		snap.Manifest, snap.Files, snap.Bytes = sc.known.manifest, len(files), sc.bytes.Load()
 		return snap, nil
 	}
-	in := &ingestion{store: s, root: root, files: found.all(), secrets: secrets.New(nil), clock: clock}
+	in := &ingestion{store: s, root: root, files: files, secrets: secrets.New(nil), clock: clock}
 	defer func() { err = errors.Join(err, in.close()) }()
-	t, err := in.snapshot(ctx, dir, before)
+	t, err := in.snapshot(ctx, dir, sc.known, o.Once)
 	if err != nil {
 		return snap, err
 	}
@@ -145,24 +147,24 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	return snap, nil
 }
 
-// snapshot stores the found files and their tree, and saves the index of the directory. before is
-// the old index.
-func (in *ingestion) snapshot(ctx context.Context, dir string, before *index) (*Tree, error) {
+// snapshot stores the found files and their tree, and the stamps of the directory. before are the
+// old stamps.
+func (in *ingestion) snapshot(ctx context.Context, dir string, before stamps, once bool) (*Tree, error) {
 	if err := in.run(ctx); err != nil {
 		return nil, err
 	}
 	t := in.tree()
 	manifest := t.top.digest()
-	encoded := make(chan []byte, 1)
-	go func() { encoded <- in.encoded(manifest, before) }()
 	var known *treeDir
-	if before != nil {
+	if before.manifest != "" {
 		known = &treeDir{blob: before.manifest}
 	}
 	if err := in.saveTree(ctx, t, known); err != nil {
 		return nil, err
 	}
-	in.store.saveIndex(dir, <-encoded)
+	if !once {
+		in.store.save(dir, in.stamps(manifest))
+	}
 	return t, nil
 }
 

@@ -1,10 +1,6 @@
 package cas
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // stampFrom returns the stamp of a file. It includes the change time, because programs can set
 // all other times.
@@ -29,8 +25,11 @@ func clockOf(d directory) clock {
 	default:
 		return 0
 	}
-	now, _ := coarseTime()
-	return clock(now)
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) != nil {
+		return 0
+	}
+	return clock(now.Nano())
 }
 
 // These constants are missing in package unix.
@@ -38,28 +37,3 @@ const (
 	zfsMagic      = 0x2fc12fc1
 	bcachefsMagic = 0xca451a4e
 )
-
-func coarseTime() (int64, bool) {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts) != nil {
-		return 0, false
-	}
-	return ts.Nano(), true
-}
-
-// awaitTick waits until a file that changes from now on gets a time later than after, in
-// nanoseconds: a tick of the kernel's clock, a few milliseconds. It returns false if that takes
-// too long.
-func awaitTick(after int64) bool {
-	for range 50 {
-		now, ok := coarseTime()
-		if !ok {
-			return false
-		}
-		if now > after {
-			return true
-		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // there is no event to wait for: the kernel's clock has to tick
-	}
-	return false
-}

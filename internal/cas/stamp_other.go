@@ -11,6 +11,3 @@ func stampFrom(st *unix.Stat_t) stamp {
 
 // clockOf returns zero: the clock of file times is not known on this platform.
 func clockOf(directory) clock { return 0 }
-
-// awaitTick returns false: the clock of file times is not known on this platform.
-func awaitTick(int64) bool { return false }

@@ -10,7 +10,6 @@ package cas
 import (
 	"io"
 	"io/fs"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -53,17 +52,10 @@ func (l Limits) WithDefaults() Limits {
 
 // Options configures a [Store].
 type Options struct {
-	// Clock returns the current time.
-	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits Limits
-	// IndexFrom is the smallest number of files for which [Store.Materialise] saves an index of
-	// the directory; zero: always. With an index, unchanged files are not read again. With fewer
-	// files, reading them is faster than saving and loading an index.
-	IndexFrom int
-	// IndexDir is the directory for indexes of directories of this host; empty: no indexes are
-	// kept.
-	IndexDir string
+	// StampsDir is the directory for the stamps of workspaces of this host; empty: none are kept.
+	StampsDir string
 	// StoreDir is the store's directory. Messages name the store by it, and no snapshot contains
 	// it.
 	StoreDir string
@@ -75,18 +67,17 @@ type Options struct {
 type Store struct {
 	*blobs
 	trees
-	indexFiles
+	stampFiles
 	// dir is the store's directory. No snapshot contains it.
-	dir       string
-	limits    Limits
-	indexFrom int
+	dir    string
+	limits Limits
 }
 
 // New returns a Store whose blobs are in the given storage.
 func New(in storage.Blobs, o Options) *Store {
-	x := indexFiles{o.IndexDir}
-	b := &blobs{backend: in, now: o.Clock, store: o.StoreDir, recent: newDirCache(o.Clock), indexes: x}
-	return &Store{blobs: b, trees: trees{b}, indexFiles: x, dir: o.StoreDir, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom}
+	x := stampFiles{o.StampsDir}
+	b := &blobs{backend: in, store: o.StoreDir, stamps: x}
+	return &Store{blobs: b, trees: trees{b}, stampFiles: x, dir: o.StoreDir, limits: o.Limits.WithDefaults()}
 }
 
 // closing closes c and stores its error in err if err is nil.

@@ -29,7 +29,7 @@ func open(t testing.TB, dir string, limits cas.Limits) *content {
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	blobs, err := storage.NewDirectory(dir, time.Now)
 	require.NoError(t, err)
-	return &content{cas.New(blobs, cas.Options{Clock: time.Now, Limits: limits, StoreDir: dir, IndexDir: filepath.Join(dir, "index")}), dir}
+	return &content{cas.New(blobs, cas.Options{Limits: limits, StoreDir: dir, StampsDir: filepath.Join(dir, "stamps")}), dir}
 }
 
 // newStore makes content that ends with the test.

@@ -77,12 +77,7 @@ func (t *Tree) read(ctx context.Context, d *treeDir, at string) error {
 	if d.read {
 		return nil
 	}
-	var err error
-	if !t.blobs.recent.fill(d) {
-		if err = t.blobs.load(ctx, d); err == nil {
-			t.blobs.recent.add(d)
-		}
-	}
+	err := t.blobs.load(ctx, d)
 	if err == nil {
 		err = t.blobs.checkAt(d, at)
 	}
@@ -377,23 +372,18 @@ func (t *Tree) store(ctx context.Context, d, known *treeDir, put func(document) 
 func (s trees) putTree(ctx context.Context, t *Tree) (spec.Digest, error) {
 	var unflushed []spec.Digest
 	err := t.store(ctx, t.top, nil, func(doc document) error {
-		made, err := s.backend.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
+		_, err := s.backend.PutBlob(doc.name, doc.data, storage.UntilPowerLoss)
 		if diskspace.IsFull(err) { // a durable write may use the reserve
-			made, err = s.backend.PutBlob(doc.name, doc.data, storage.Durable)
+			_, err = s.backend.PutBlob(doc.name, doc.data, storage.Durable)
 		}
-		if made || !s.knownDurable(doc.name) {
-			unflushed = append(unflushed, doc.name)
-		}
+		unflushed = append(unflushed, doc.name)
 		return errors.Join(err, ctx.Err())
 	})
-	if err == nil && len(unflushed) > 0 {
+	if err == nil {
 		err = s.backend.FlushBlobs(unflushed)
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a tree: %w", err)
-	}
-	for _, name := range unflushed {
-		s.NoteDurable(name)
 	}
 	return t.top.blob, nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -208,29 +207,6 @@ func TestADamagedDirectoryIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, session.ErrNotFound)
 	require.Equal(t, base, putManifest(t, s, m))
 	require.Equal(t, m, manifest(t, s, base))
-}
-
-// A directory that was read is not read again for a second. Then its damage is noticed. Who changes a
-// tree changes nobody else's.
-func TestADirectoryIsRememberedForASecond(t *testing.T) {
-	t.Parallel()
-	now, dir := time.Now(), t.TempDir()
-	blobs, err := storage.NewDirectory(dir, time.Now)
-	require.NoError(t, err)
-	s := &content{cas.New(blobs, cas.Options{Clock: func() time.Time { return now }, StoreDir: dir}), dir}
-	e := putText(t, s, "x")
-	m := cas.Manifest{"a/f": e}
-	base := putManifest(t, s, m)
-	require.Equal(t, m, manifest(t, s, base))
-	damage(t, s, base)
-	delta, err := s.PutDelta(t.Context(), cas.Delta{"a/g": {Entry: e}})
-	require.NoError(t, err)
-	_, err = s.Fold(t.Context(), base, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})
-	require.NoError(t, err)
-	require.Equal(t, m, manifest(t, s, base))
-	now = now.Add(time.Second)
-	_, err = s.Manifest(t.Context(), base)
-	require.ErrorIs(t, err, session.ErrCorrupt)
 }
 
 func TestDocumentsThatAreNoTrees(t *testing.T) {

@@ -71,7 +71,7 @@ func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error)
 func workDirs(s *store.Store) workdir.All {
 	var all workdir.All
 	for _, root := range []string{workdir.DefaultRoot(s.Dir()), workdir.SharedRoot(s.Dir())} {
-		all = append(all, workdir.New(workdir.Options{Root: root, Forget: s.Content.DropIndex}))
+		all = append(all, workdir.New(workdir.Options{Root: root}))
 	}
 	return all
 }

@@ -167,8 +167,8 @@ func unpacked(ctx context.Context, st *store.Store, archive io.Reader, o cas.Sna
 	if err := cas.Unpack(ctx, f, tree, cas.Limits{TreeBytes: maxUnpacked}); err != nil {
 		return snap, err
 	}
-	snap, err = st.Content.Snapshot(ctx, tree, o)
-	return snap, errors.Join(err, st.Content.DropIndex(tree))
+	o.Once = true
+	return st.Content.Snapshot(ctx, tree, o)
 }
 
 func firstPaths(all []string) []string { return append([]string{}, all[:min(len(all), shownPaths)]...) }

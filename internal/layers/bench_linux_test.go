@@ -137,7 +137,7 @@ func BenchmarkFirstSession(b *testing.B) {
 		require.NoError(b, os.Mkdir(filepath.Join(top, "store"), 0o700))
 		blobs, err := storage.NewDirectory(filepath.Join(top, "store"), time.Now)
 		require.NoError(b, err)
-		s := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: filepath.Join(top, "store"), IndexDir: filepath.Join(top, "index")})
+		s := cas.New(blobs, cas.Options{StoreDir: filepath.Join(top, "store"), StampsDir: filepath.Join(top, "stamps")})
 		l := openLayers(b, s, filepath.Join(top, "layers"), nil)
 		copying := func(to string) func() {
 			return func() {

@@ -34,7 +34,7 @@ func openStore(t require.TestingT, dir string) *cas.Store {
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	blobs, err := storage.NewDirectory(dir, time.Now)
 	require.NoError(t, err)
-	return cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: dir})
+	return cas.New(blobs, cas.Options{StoreDir: dir})
 }
 
 // put stores a tree: a content of "-> target" is a link, one that starts with "#!" a program.

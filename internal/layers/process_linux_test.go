@@ -65,7 +65,7 @@ func run(value string) int {
 	if err != nil {
 		return fail(err)
 	}
-	s := cas.New(blobs, cas.Options{Clock: time.Now, StoreDir: e.Store})
+	s := cas.New(blobs, cas.Options{StoreDir: e.Store})
 	l, err := layers.New(layers.Options{Root: e.Root, Files: s, MaxDepth: e.MaxDepth, MaxBytes: e.MaxBytes, Now: time.Now})
 	if err != nil {
 		return fail(err)

@@ -31,9 +31,6 @@ type Collect struct {
 	On   spec.Digest
 	// Secrets are those that no collected file may contain; nil: there are none.
 	Secrets *secrets.Set
-	// Unseen: the directory has files of a person that were never collected. Every file that the
-	// base does not have is read, even if the store has cached data of the directory.
-	Unseen bool
 }
 
 // Collected is the result of a collection.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -50,8 +49,7 @@ type process struct {
 const lostLimit = 5
 
 func (w *world) newProcess() *process {
-	// No directory is remembered: that would wait for the kernel's clock.
-	s, err := store.Open(w.dir, store.Options{Clock: time.Now, IndexFrom: math.MaxInt})
+	s, err := store.Open(w.dir, store.Options{Clock: time.Now})
 	if err != nil {
 		panic(err)
 	}

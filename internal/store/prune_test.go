@@ -250,7 +250,7 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 
 // workDirs are the directories that a store's agents work in.
 func workDirs(s *store.Store) *workdir.Dirs {
-	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir()), Forget: s.Content.DropIndex})
+	return workdir.New(workdir.Options{Root: workdir.DefaultRoot(s.Dir())})
 }
 
 func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {

@@ -29,8 +29,6 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
-	// IndexFrom is [cas.Options.IndexFrom].
-	IndexFrom int
 	// Reading: the process only reads. Otherwise the error is a [storage.OwnerError] if the
 	// process runs as root and the store belongs to another user. Then each write fails.
 	Reading bool
@@ -102,13 +100,13 @@ func Open(dir string, o Options) (*Store, error) {
 	if owner != nil && !o.Reading {
 		return nil, owner
 	}
-	indexDir := path.Join(d.Root(), "index")
+	stampsDir := path.Join(d.Root(), "stamps")
 	if owner != nil {
-		indexDir = "" // an index is written, too
+		stampsDir = "" // stamps are written, too
 	} else {
 		d.RemoveOldTemp()
 	}
-	s := newStore(d, d.Root(), indexDir, id.ID, o)
+	s := newStore(d, d.Root(), stampsDir, id.ID, o)
 	s.foreign = owner != nil
 	return s, nil
 }
@@ -117,9 +115,9 @@ func Open(dir string, o Options) (*Store, error) {
 // nothing is written into it.
 func (s *Store) Foreign() bool { return s.foreign }
 
-// newStore returns the store in a storage. indexDir is [cas.Options.IndexDir].
-func newStore(docs storage.Storage, dir, indexDir, id string, o Options) *Store {
-	content := cas.New(docs, cas.Options{Clock: o.Clock, Limits: o.Limits, StoreDir: dir, IndexDir: indexDir, IndexFrom: o.IndexFrom})
+// newStore returns the store in a storage. stampsDir is [cas.Options.StampsDir].
+func newStore(docs storage.Storage, dir, stampsDir, id string, o Options) *Store {
+	content := cas.New(docs, cas.Options{Limits: o.Limits, StoreDir: dir, StampsDir: stampsDir})
 	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
 	s := sessions{d, &decodedCache[session.Execution]{}}
 	l := ledgers{d, s}

@@ -55,7 +55,7 @@ func (d *Dirs) UseLayers(ctx context.Context, w session.WorkDir, manifest spec.D
 	if err := d.ForgetLayers(w); err != nil {
 		return w, nil, err
 	}
-	if err := errors.Join(d.forget(w.Tree), clearDir(w, filepath.Base(w.Tree), overlayDir)); err != nil {
+	if err := clearDir(w, filepath.Base(w.Tree), overlayDir); err != nil {
 		return w, nil, err
 	}
 	return d.addLayersAndNote(ctx, w, manifest, near...)

@@ -106,9 +106,6 @@ func (d *Dirs) removeAbandonedIn(base string) error {
 }
 
 func (d *Dirs) removeScratch(dir string) (err error) {
-	if err := d.forget(filepath.Join(dir, "tree")); err != nil {
-		return err
-	}
 	root, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
 		return err

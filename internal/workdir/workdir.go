@@ -55,8 +55,6 @@ type Options struct {
 	// Free removes from a full disk what can be made again, and reports whether there was any. It is
 	// called for one caller at a time. nil: nothing can be removed.
 	Free func(ctx context.Context) bool
-	// Forget drops cached data of a tree that is removed; nil: nothing is cached.
-	Forget func(tree string) error
 }
 
 // Dirs are the directories in which agents work. Its methods may be used by many goroutines.
@@ -70,12 +68,7 @@ type Dirs struct {
 }
 
 // New returns the directories below a root.
-func New(o Options) *Dirs {
-	if o.Forget == nil {
-		o.Forget = func(string) error { return nil }
-	}
-	return &Dirs{options: o}
-}
+func New(o Options) *Dirs { return &Dirs{options: o} }
 
 // Root returns the directory of all of them.
 func (d *Dirs) Root() string { return d.options.Root }
@@ -284,9 +277,6 @@ func (d *Dirs) RemoveAssignment(key session.Key, id spec.AssignmentID) (removed 
 	if err != nil {
 		return false, nil //nolint:nilerr // it has none
 	}
-	if err := d.forget(filepath.Join(dir, "tree")); err != nil {
-		return false, err
-	}
 	err = removeDir(dir)
 	return err == nil, err
 }
@@ -296,11 +286,6 @@ func (d *Dirs) Remove(key session.Key) error {
 	dir, err := d.path(key)
 	if err != nil {
 		return err
-	}
-	for _, secret := range bounded.Below(dir, 3) {
-		if err := d.forget(filepath.Join(secret, "tree")); err != nil {
-			return err
-		}
 	}
 	return removeDir(dir)
 }
@@ -321,22 +306,12 @@ func removeDir(dir string) (err error) {
 	return nil
 }
 
-func (d *Dirs) forget(tree string) error {
-	if err := d.options.Forget(tree); err != nil {
-		return fmt.Errorf("forget %s: %w", tree, err)
-	}
-	return nil
-}
-
 // ClearTmp removes everything in an assignment's TMPDIR. No process may use the directories.
 func (d *Dirs) ClearTmp(w session.WorkDir) error { return clearDir(w, filepath.Base(w.Tmp)) }
 
 // Clear removes everything that an agent has left in an assignment's directories:
 // first TMPDIR, then the tree, then the rest. No process may use the directories.
 func (d *Dirs) Clear(w session.WorkDir) error {
-	if err := d.forget(w.Tree); err != nil {
-		return err
-	}
 	names := []string{filepath.Base(w.Tmp), filepath.Base(w.Tree)}
 	entries, err := os.ReadDir(filepath.Dir(w.Tree))
 	if err != nil {

@@ -88,10 +88,6 @@ func (s Setup) Build() (*Worker, error) {
 	return newWorker(o), nil
 }
 
-// indexFrom is the smallest tree, in files, whose directory gets an index: for smaller
-// ones the index takes longer than reading the files.
-const indexFrom = 64
-
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
@@ -101,9 +97,8 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 // StoreOptions returns the options of a store with the worker file's limits.
 func StoreOptions(cfg agent.Config, clock func() time.Time) store.Options {
 	return store.Options{
-		Clock:     clock,
-		IndexFrom: indexFrom,
-		Limits:    cas.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes)},
+		Clock:  clock,
+		Limits: cas.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes)},
 	}
 }
 
@@ -133,7 +128,7 @@ func newAgents(st *store.Store, cfg agent.Config, o agent.Options) (*agent.Set, 
 // newWorkDirs returns the directories on this host in which agents work.
 func newWorkDirs(st *store.Store, cfg agent.Config, agents Agents, shared *caches.Caches, logger *slog.Logger, clock func() time.Time) (*workdir.Dirs, error) {
 	o := workdir.Options{
-		Root: workdir.DefaultRoot(st.Dir()), Forget: st.Content.DropIndex,
+		Root:       workdir.DefaultRoot(st.Dir()),
 		MaxWritten: int64(cfg.Limits.DiskBytes), MaxWrittenFiles: int64(cfg.Limits.DiskFiles),
 	}
 	if cfg.RunAs != "" {

@@ -44,9 +44,9 @@ func (w *watchedBatch) Put(digest spec.Digest, content []byte) error {
 	return w.BlobBatch.Put(digest, content)
 }
 
-// TestPruningKeepsWhatAnIndexVouchesFor prunes a store while a directory is taken of which
-// an index knows the files, so that they are neither read nor stored again.
-func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
+// TestPruningKeepsWhatStampsName prunes a store while a directory is taken whose files
+// have known stamps, so that they are neither read nor stored again.
+func TestPruningKeepsWhatStampsName(t *testing.T) {
 	t.Parallel()
 	now := time.Now() // files bear the machine's time
 	o := Options{Clock: func() time.Time { return now }}
@@ -60,19 +60,19 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 		return report.Blobs
 	}
 	blobs := &watchedBlobs{Storage: s.docs}
-	s.Content = cas.New(blobs, cas.Options{Clock: o.Clock, StoreDir: s.dir, IndexDir: s.dir + "/index"})
+	s.Content = cas.New(blobs, cas.Options{StoreDir: s.dir, StampsDir: s.dir + "/stamps"})
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	known := cas.DigestOf([]byte("the index knows it"))
+	known := cas.DigestOf([]byte("its stamp is known"))
 	take := func() spec.Digest {
 		blobs.put = map[spec.Digest]bool{}
 		snap, err := s.Content.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 		require.NoError(t, err)
 		return snap.Manifest
 	}
-	write("a", "the index knows it")
+	write("a", "its stamp is known")
 	write("b", "it changes")
 	require.Eventually(t, func() bool { take(); return !blobs.put[known] }, time.Minute, time.Millisecond, "the clock of files ticks seldom")
 	_, err = s.Content.PutBlob(t.Context(), []byte("waste"))
@@ -87,7 +87,7 @@ func TestPruningKeepsWhatAnIndexVouchesFor(t *testing.T) {
 	require.False(t, blobs.put[known])
 	require.NoError(t, s.Content.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 
-	// Nothing needs the tree any more, and then the index vouches for nothing.
+	// Nothing needs the tree any more, and then the stamps are not used.
 	now = now.Add(2 * youngBlob)
 	require.Greater(t, prune(), 1)
 	tree = take()
