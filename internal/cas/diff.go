@@ -98,24 +98,6 @@ func Diff(ctx context.Context, base, target *Tree) (Delta, error) {
 	return d, nil
 }
 
-// Distance returns how many files and links differ between two trees, but at most the value of
-// most.
-func Distance(ctx context.Context, a, b *Tree, most int) (n int, err error) {
-	err = compare(ctx, a, b, func(_ string, x, y *dirEntry) bool {
-		if n < most && x != nil && y != nil && x.sub != nil && y.sub != nil {
-			return true
-		}
-		if x != nil {
-			n += x.totals().files
-		}
-		if y != nil && (!x.isFile() || !y.isFile()) {
-			n += y.totals().files
-		}
-		return false
-	})
-	return min(n, most), err
-}
-
 // Changed lists the paths, sorted, that are new in a tree or have other content than in its
 // input.
 func (s trees) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {

@@ -142,12 +142,6 @@ func (t *Tree) Get(ctx context.Context, p string) (_ Entry, ok bool, err error) 
 	return e.Entry, true, nil
 }
 
-// HasDir reports whether a path is a directory of the tree.
-func (t *Tree) HasDir(ctx context.Context, p string) (bool, error) {
-	e, err := t.find(ctx, p)
-	return e != nil && e.sub != nil, err
-}
-
 // subdir returns the directory at a path whose parent was read; nil if there is none.
 func (t *Tree) subdir(ctx context.Context, above *treeDir, p string) (*treeDir, error) {
 	e := above.entry(path.Base(p))

@@ -103,12 +103,6 @@ func TestATreeMadeByChangesIsTheSameTree(t *testing.T) {
 		d, err := cas.Diff(t.Context(), a, b)
 		require.NoError(t, err)
 		require.Equal(t, want, d)
-		n, err := cas.Distance(t.Context(), a, b, len(want)+1)
-		require.NoError(t, err)
-		if len(want) == 0 {
-			require.Zero(t, n)
-		}
-		require.LessOrEqual(t, n, len(want)+1)
 		require.Equal(t, len(target), b.Files())
 
 		delta, err := s.PutDelta(t.Context(), d)

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Usage is the number and size of the layers of a root.
@@ -31,7 +29,7 @@ type entry struct {
 	used time.Time
 	// usable: its note is valid for this boot of the host.
 	usable bool
-	// dependents counts the layers directly above this one.
+	// dependents counts the layers above this one.
 	dependents int
 }
 
@@ -58,26 +56,6 @@ func (l *Layers) list() (map[string]*entry, error) {
 		}
 	}
 	return all, nil
-}
-
-// recent lists the manifests whose layers were used last.
-func (l *Layers) recent(n int) ([]spec.Digest, error) {
-	all, err := l.list()
-	if err != nil {
-		return nil, err
-	}
-	var last []*entry
-	for _, e := range all {
-		if e.usable && e.name == l.nameOf(e.Manifest) {
-			last = append(last, e)
-		}
-	}
-	slices.SortFunc(last, func(a, b *entry) int { return b.used.Compare(a.used) })
-	var out []spec.Digest
-	for _, e := range last[:min(n, len(last))] {
-		out = append(out, e.Manifest)
-	}
-	return out, nil
 }
 
 // Measure measures the layers below a root. It writes nothing, so it works on a full disk.
@@ -224,7 +202,7 @@ func (l *Layers) discard(name string) error {
 	return l.removeIf(name, func() bool {
 		top, err := l.readNote(name)
 		if err == nil {
-			_, err = l.chain(name, top)
+			_, _, err = l.stack(name, top)
 		}
 		return err != nil // otherwise it was replaced by a usable one meanwhile
 	})

@@ -1,13 +1,12 @@
 // Package layers keeps trees as read-only layers, once per host, by the digests of their
 // manifests. The layers are the lower directories of overlays.
 //
-// A layer holds what differs from the one below it, with whiteouts for what is removed, or
-// a whole tree. It is made in a temporary directory and renamed, so that it exists completely
+// A layer holds a whole tree, or what its tree adds to the whole one below it and changes in it. It is made in a temporary directory and renamed, so that it exists completely
 // or not at all, even after kill -9. Nothing is flushed to the disk: layers that were made before
 // the last boot of the host may be incomplete after a power loss. They are not used, and removed.
 //
 // Several processes may share one root. A shared flock on its directory keeps a layer, and
-// all that are below it, from removal.
+// the one below it, from removal.
 package layers
 
 import (
@@ -25,13 +24,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Defaults of [Options].
-const (
-	// DefaultBytes is 10 GB.
-	DefaultBytes int64 = 10_000_000_000
-	// DefaultDepth keeps the names of a stack within the page that mount(2) takes.
-	DefaultDepth = 16
-)
+// DefaultBytes is the default of [Options.MaxBytes]: 10 GB.
+const DefaultBytes int64 = 10_000_000_000
 
 const (
 	// dirMode permits other users to use a layer whose name they have, but not to list the layers.
@@ -66,8 +60,6 @@ type Options struct {
 	Owner *cas.Owner
 	// MaxBytes is the size of all layers above which [Layers.Collect] removes unused ones; zero: [DefaultBytes].
 	MaxBytes int64
-	// MaxDepth bounds how many layers are stacked; zero: [DefaultDepth].
-	MaxDepth int
 	// Now returns the time. Required.
 	Now func() time.Time
 }
@@ -90,10 +82,6 @@ func New(o Options) (*Layers, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultBytes
 	}
-	if o.MaxDepth <= 0 {
-		o.MaxDepth = DefaultDepth
-	}
-	o.MaxDepth = min(o.MaxDepth, maxChain)
 	l, err := openRoot(o)
 	if err != nil {
 		return nil, err
@@ -131,9 +119,9 @@ type Stack struct {
 	// the root and must not be changed.
 	Dirs []string
 
-	manifest spec.Digest
-	top      layer
-	lock     *os.File
+	// bottom is the layer with a whole tree.
+	bottom layer
+	lock   *os.File
 }
 
 // Release permits the removal of the layers.
@@ -152,8 +140,8 @@ func prefixOf(manifest spec.Digest) string { return string(manifest[:nameDigits]
 func (l *Layers) path(name string) string { return filepath.Join(l.o.Root, name) }
 
 // Acquire returns a manifest's tree in layers. They are not removed until the stack is released.
-// If the layers do not exist, they are made on top of the layers of the most similar tree among
-// near and the recently used ones. The store is read only in this case.
+// If its layer does not exist, it is made: on top of the whole layer of one of the similar trees near
+// if the tree only adds to it or changes a part of it. The store is read only in this case.
 func (l *Layers) Acquire(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (*Stack, error) {
 	if !manifest.Valid() {
 		return nil, fmt.Errorf("%q is not the digest of a manifest", manifest)
@@ -189,9 +177,10 @@ func (l *Layers) acquireExisting(manifest spec.Digest) (*Stack, error) {
 	if err != nil || lock == nil {
 		return nil, err
 	}
-	s := &Stack{manifest: manifest, lock: lock}
-	if s.top, err = l.readNote(name); err == nil && s.top.Manifest == manifest {
-		s.Dirs, err = l.chain(name, s.top)
+	s := &Stack{lock: lock}
+	top, err := l.readNote(name)
+	if err == nil && top.Manifest == manifest {
+		s.Dirs, s.bottom, err = l.stack(name, top)
 	}
 	if err != nil || s.Dirs == nil {
 		_ = unlock(lock)
@@ -205,30 +194,24 @@ func (l *Layers) acquireExisting(manifest spec.Digest) (*Stack, error) {
 	return s, nil
 }
 
-// maxChain bounds the layers of a stack, whatever MaxDepth is.
-const maxChain = 64
-
-// chain lists the directories of a layer and of the layers below it, if all are as they were made.
-func (l *Layers) chain(name string, top layer) ([]string, error) {
+// stack lists the directories of a layer and of the one below it, if both are as they were made, and
+// returns the lowest layer.
+func (l *Layers) stack(name string, top layer) (dirs []string, bottom layer, err error) {
 	if err := l.unchanged(name, top); err != nil {
-		return nil, err
+		return nil, top, err
 	}
-	dirs := []string{filepath.Join(l.path(name), treeDir)}
-	for id, below := top.BelowID, top.Below; below != ""; {
-		at, err := l.readNote(below)
-		if err != nil {
-			return nil, err
-		}
-		if at.ID != id || len(dirs) > maxChain {
-			return nil, errNoLayer
-		}
-		if err := l.unchanged(below, at); err != nil {
-			return nil, err
-		}
-		dirs = append(dirs, filepath.Join(l.path(below), treeDir))
-		id, below = at.BelowID, at.Below
+	dirs = []string{filepath.Join(l.path(name), treeDir)}
+	if top.Below == "" {
+		return dirs, top, nil
 	}
-	return dirs, nil
+	bottom, err = l.readNote(top.Below)
+	if err == nil && (bottom.ID != top.BelowID || bottom.Below != "") {
+		err = errNoLayer
+	}
+	if err == nil {
+		err = l.unchanged(top.Below, bottom)
+	}
+	return append(dirs, filepath.Join(l.path(top.Below), treeDir)), bottom, err
 }
 
 // keyedLock is a lock for each digest.

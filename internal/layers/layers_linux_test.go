@@ -145,13 +145,13 @@ func layersOf(t require.TestingT, root string) []string {
 func TestAStackIsItsTree(t *testing.T) {
 	t.Parallel()
 	s, root := openStore(t, t.TempDir()), filepath.Join(t.TempDir(), "layers")
-	l := openLayers(t, s, root, func(o *layers.Options) { o.MaxDepth = 3 })
+	l := openLayers(t, s, root, nil)
 	var before spec.Digest
 	for i, files := range steps {
 		m := put(t, s, files)
 		stack := acquire(t, l, m, before)
 		require.Equal(t, full(files), union(t, stack.Dirs), i)
-		require.LessOrEqual(t, len(stack.Dirs), 3)
+		require.LessOrEqual(t, len(stack.Dirs), 2)
 		require.NoError(t, stack.Release())
 		require.NoError(t, stack.Release())
 		before = m
@@ -165,43 +165,47 @@ func TestAStackIsItsTree(t *testing.T) {
 	require.Zero(t, usage.InUse)
 }
 
+// TestALayerHoldsWhatDiffers from the whole layer of a tree near, or the whole tree.
 func TestALayerHoldsWhatDiffers(t *testing.T) {
 	t.Parallel()
 	s, root := openStore(t, t.TempDir()), t.TempDir()
-	l := openLayers(t, s, root, func(o *layers.Options) {
-		o.MaxDepth = 2
-	})
-	files := map[string]string{"gone/a": "1", "gone/b/c": "1", "same": "#!same"}
+	l := openLayers(t, s, root, nil)
+	files := map[string]string{"gone/a": "1", "same": "#!same"}
 	for i := range 50 {
 		files[fmt.Sprintf("d/f%02d", i)] = "1"
 	}
-	first := acquire(t, l, put(t, s, files))
-	delete(files, "gone/a")
-	delete(files, "gone/b/c")
+	first := put(t, s, files)
+	whole := acquire(t, l, first)
 	files["d/f00"] = "2"
-	top := acquire(t, l, put(t, s, files))
-	require.Len(t, top.Dirs, 2)
+	second := put(t, s, files)
+	top := acquire(t, l, second, first)
+	require.Equal(t, whole.Dirs, top.Dirs[1:])
 	require.Equal(t, map[string]string{".": "/", "d": "/", "d/f00": "2"}, union(t, top.Dirs[:1]))
-	info, err := os.Lstat(filepath.Join(top.Dirs[0], "gone"))
-	require.NoError(t, err)
-	require.Equal(t, fs.ModeDevice|fs.ModeCharDevice, info.Mode().Type(), "one whiteout for the whole directory")
+	files["d/f01"], files["new"] = "2", "1"
+	third := acquire(t, l, put(t, s, files), "", second)
+	require.Equal(t, whole.Dirs, third.Dirs[1:], "layers are never deeper")
+	require.Equal(t, map[string]string{".": "/", "d": "/", "d/f00": "2", "d/f01": "2", "new": "1"}, union(t, third.Dirs[:1]))
 
-	// The next would be too deep: it is a whole tree.
-	files["d/f01"] = "2"
-	flat := acquire(t, l, put(t, s, files))
-	require.Len(t, flat.Dirs, 1)
+	delete(files, "gone/a")
+	flat := acquire(t, l, put(t, s, files), second)
+	require.Len(t, flat.Dirs, 1, "a layer removes nothing")
 	require.Equal(t, full(files), union(t, flat.Dirs))
+	for i := range 40 {
+		files[fmt.Sprintf("d/f%02d", i)] = "3"
+	}
+	other := acquire(t, l, put(t, s, files), first)
+	require.Len(t, other.Dirs, 1, "too much differs")
 	usage, err := layers.Measure(root)
 	require.NoError(t, err)
-	require.Equal(t, 3, usage.InUse)
-	require.Greater(t, usage.Bytes, int64(2*50*4096))
-	require.NoError(t, errors.Join(first.Release(), top.Release(), flat.Release()))
+	require.Equal(t, 5, usage.InUse)
+	require.Greater(t, usage.Bytes, int64(3*50*4096))
+	require.NoError(t, errors.Join(whole.Release(), top.Release(), third.Release(), flat.Release(), other.Release()))
 }
 
 // TestAChangedLayerIsNotUsed, nor what lies above it, even if the time of the change was set back.
 func TestAChangedLayerIsNotUsed(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{"d/a": "1234", "d/b": "1", "l": "-> d"}
+	files := map[string]string{"d/a": "1234", "d/b": "1", "l": "-> d"} // half of it may differ
 	over := maps.Clone(files)
 	over["d/b"] = "2"
 	for name, change := range map[string]func(dir string) error{
@@ -321,25 +325,25 @@ func TestWhatIsUsedStays(t *testing.T) {
 	require.NoError(t, acquire(t, l, base).Release())
 	many["0"] = "2"
 	middle := put(t, s, many)
-	require.NoError(t, acquire(t, l, middle).Release())
+	require.NoError(t, acquire(t, l, middle, base).Release())
 	many["1"] = "2"
 	top := acquire(t, l, put(t, s, many), middle)
-	require.Len(t, top.Dirs, 3)
+	require.Len(t, top.Dirs, 2)
 	other := put(t, s, map[string]string{"other": "1"})
 	require.NoError(t, acquire(t, l, other).Release())
 
 	require.NoError(t, l.Collect(t.Context()))
-	require.Len(t, layersOf(t, root), 3, "the one that is used, and those below it")
+	require.Len(t, layersOf(t, root), 2, "the one that is used, and the one below it")
 	usage, err := layers.Measure(root)
 	require.NoError(t, err)
-	require.Equal(t, 3, usage.InUse)
+	require.Equal(t, 2, usage.InUse)
 	require.Equal(t, full(many), union(t, top.Dirs))
 	require.NoError(t, top.Release())
 
 	// Those that were not used for long go first, but none that another needs.
-	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = usage.Bytes })
+	roomy := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = usage.Bytes + 4096 })
 	require.NoError(t, acquire(t, l, other).Release())
-	require.NoError(t, acquire(t, l, middle).Release())
+	require.NoError(t, acquire(t, l, middle, base).Release())
 	require.NoError(t, roomy.Collect(t.Context()))
 	left := layersOf(t, root)
 	require.Len(t, left, 3)
@@ -371,10 +375,11 @@ func TestLayersOfAnotherStartOfTheHostAreNotBelieved(t *testing.T) {
 			s, root := openStore(t, t.TempDir()), t.TempDir()
 			l := openLayers(t, s, root, nil)
 			files := map[string]string{"a": "1", "b": "1", "c": "1"}
-			bottom := acquire(t, l, put(t, s, files))
+			base := put(t, s, files)
+			bottom := acquire(t, l, base)
 			files["a"] = "2"
 			m := put(t, s, files)
-			top := acquire(t, l, m)
+			top := acquire(t, l, m, base)
 			require.Len(t, top.Dirs, 2)
 			require.NoError(t, top.Release())
 			require.NoError(t, bottom.Release())
@@ -431,7 +436,7 @@ func TestManyShareOneRoot(t *testing.T) {
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {
-			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes, o.MaxDepth = 1, 3 })
+			l := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
 			for i := range 30 {
 				n := (worker + i*(1+worker)) % len(trees)
 				stack, err := l.Acquire(t.Context(), trees[n], trees[(n+1)%len(trees)])

@@ -20,7 +20,7 @@ import (
 )
 
 // A mounted stack is its tree, and what is done over it is collected as from the whole tree,
-// however deep it is, whatever was removed below, whichever layers are still there.
+// whatever was changed, whichever layers are still there.
 func TestAttemptsOverLayers(t *testing.T) {
 	t.Parallel()
 	if !proctest.InMounts(t) {
@@ -32,7 +32,7 @@ func TestAttemptsOverLayers(t *testing.T) {
 	defer dir.Close()
 	s := openStore(t, filepath.Join(top, "store"))
 	root := filepath.Join(top, "layers")
-	l := openLayers(t, s, root, func(o *layers.Options) { o.MaxDepth = 4 })
+	l := openLayers(t, s, root, nil)
 	empty := openLayers(t, s, root, func(o *layers.Options) { o.MaxBytes = 1 })
 	rapid.Check(t, func(t *rapid.T) {
 		tree := put(t, s, castest.Tree(t))
@@ -52,28 +52,6 @@ func TestAttemptsOverLayers(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Where no whiteouts can be made, as on an overlay, layers are whole trees.
-func TestLayersWhereNoWhiteoutsCanBeMade(t *testing.T) {
-	t.Parallel()
-	if !proctest.InMounts(t) {
-		return
-	}
-	s := openStore(t, t.TempDir())
-	root := t.TempDir()
-	unmount, err := proctest.Overlay(root, []string{t.TempDir()}, t.TempDir(), t.TempDir())
-	require.NoError(t, err)
-	defer func() { require.NoError(t, unmount()) }()
-	l := openLayers(t, s, root, nil)
-	files := map[string]string{"a": "1", "b": "1", "c": "1", "d/e": "1"}
-	near := put(t, s, files)
-	require.NoError(t, acquire(t, l, near).Release())
-	delete(files, "d/e")
-	stack := acquire(t, l, put(t, s, files), near)
-	require.Len(t, stack.Dirs, 1)
-	require.Equal(t, full(files), union(t, stack.Dirs))
-	require.NoError(t, stack.Release())
 }
 
 // attempt works over a tree and returns the one that it leaves.

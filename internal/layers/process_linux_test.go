@@ -29,7 +29,6 @@ import (
 type errand struct {
 	Store, Root string
 	Acquire     []spec.Digest
-	MaxDepth    int
 	MaxBytes    int64
 	// Collect: it collects at the end, holding nothing.
 	Collect bool
@@ -66,7 +65,7 @@ func run(value string) int {
 		return fail(err)
 	}
 	s := cas.New(blobs, cas.Options{StoreDir: e.Store})
-	l, err := layers.New(layers.Options{Root: e.Root, Files: s, MaxDepth: e.MaxDepth, MaxBytes: e.MaxBytes, Now: time.Now})
+	l, err := layers.New(layers.Options{Root: e.Root, Files: s, MaxBytes: e.MaxBytes, Now: time.Now})
 	if err != nil {
 		return fail(err)
 	}
@@ -128,7 +127,7 @@ func TestAnotherProcessKeepsWhatItUses(t *testing.T) {
 	require.Empty(t, layersOf(t, root))
 }
 
-// Wherever a process is killed while it makes, flattens and removes layers: what is there is
+// Wherever a process is killed while it makes and removes layers: what is there is
 // whole, and what it leaves is removed.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
@@ -139,7 +138,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			trees[i][fmt.Sprintf("d/same%d", j)] = "1"
 		}
 	}
-	for _, point := range []string{"begun", "filled", "removed", "made", "published", "evicted"} {
+	for _, point := range []string{"begun", "filled", "made", "published", "evicted"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			for at := int32(1); ; at++ {
@@ -150,7 +149,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 					manifests = append(manifests, put(t, s, files))
 				}
 				cmd, done := start(t, errand{
-					Store: store, Root: root, Acquire: manifests, MaxDepth: 2, MaxBytes: 1, Collect: true, Kill: "layers: " + point, At: at,
+					Store: store, Root: root, Acquire: manifests, MaxBytes: 1, Collect: true, Kill: "layers: " + point, At: at,
 				})
 				if done {
 					require.Greater(t, at, int32(1), "the failpoint is reached")

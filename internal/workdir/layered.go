@@ -24,8 +24,8 @@ const (
 )
 
 // Acquire returns the read-only layers of a manifest's tree, the topmost first. They are not
-// removed until they are released. If they do not exist, they are made on top of the layers of
-// the most similar of the other manifests.
+// removed until they are released. If they do not exist, they are made, if possible on top of the
+// layer of one of the similar trees near.
 type Acquire func(ctx context.Context, manifest spec.Digest, near ...spec.Digest) (dirs []string, release func(), err error)
 
 // layered is the target of layeredLink: Manifest, and after blanks Collected and the boot id of the
