@@ -288,7 +288,7 @@ func (l *Launcher) start(p Process, group *cgroup) (_ *running, err error) {
 	}
 	group.enter(s.cmd.SysProcAttr)
 	s.started = proctree.Now()
-	if err := room.Start(s.cmd); err != nil {
+	if err := s.cmd.Start(); err != nil {
 		err = fmt.Errorf("start the shim: %w", err)
 		if p.Room != nil && room.Forbids(err) {
 			err = forbiddenError{err}

@@ -50,7 +50,6 @@ func startChecks(o *Orders) (*checks, error) {
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		setSlack(usualSlack)
 		var err error
 		if o.Room != nil {
 			err = errors.Join(becomeAgent(), dropCapabilities())

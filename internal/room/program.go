@@ -6,13 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ProgramName is the file name of the program that only contains the shim. It starts in a tenth
@@ -54,32 +51,6 @@ func tryProgram(path string) error {
 		return fmt.Errorf("%s is of build %q, this program of %q", path, build, Build())
 	}
 	return nil
-}
-
-// The timer slack of threads, in nanoseconds: how much later than requested the kernel may wake
-// them.
-const (
-	lateSlack = 100_000_000
-	// usualSlack is the kernel's default.
-	usualSlack = 50_000
-)
-
-// Start starts a shim. A thread of the Go runtime checks every 20 µs whether goroutines have to
-// be preempted. A shim does not need that, and it would take a tenth of all processor time. So
-// the shim starts with a large timer slack, which the runtime's threads inherit, and then resets
-// that of its own thread.
-func Start(shim *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	setSlack(lateSlack)
-	defer setSlack(usualSlack)
-	return shim.Start()
-}
-
-// setSlack sets the timer slack of the calling thread and of the threads and processes that it
-// starts.
-func setSlack(ns uintptr) {
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, ns, 0, 0, 0) // a filter of system calls may forbid it
 }
 
 // Build identifies the source that this program was built from. It is part of the orders of each

@@ -26,7 +26,6 @@ import (
 func supervise() int {
 	// The agent dies with this thread (PDEATHSIG), so the thread must not end before the process.
 	runtime.LockOSThread()
-	setSlack(usualSlack)
 	raiseOwnScore()
 	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -195,7 +194,6 @@ func (s *supervisor) startBounded() (err error) {
 	started := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
-		setSlack(usualSlack)
 		begin()
 		close(started)
 		select {} // the argv dies with this thread
