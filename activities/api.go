@@ -173,7 +173,7 @@ type RoundInput struct {
 	// Input is the manifest to start from.
 	Input spec.Digest `json:"input"`
 	// Beside is work of the same phase that is in Input but not in Head.
-	Beside []session.CheckpointAssignment `json:"beside,omitempty"`
+	Beside PhaseWork `json:"beside,omitzero"`
 	// Feedback is the blob of a failure of the merge, which the round is to fix.
 	Feedback spec.Digest `json:"feedback,omitempty"`
 	// Integrating: the round fixes the phase's merged tree. The phase's contract
@@ -263,11 +263,11 @@ type Heartbeat struct {
 type MergeInput struct {
 	Phase string `json:"phase"`
 	// Integrator is the persona whose directory and lock the merge uses.
-	Integrator  string                         `json:"integrator"`
-	Incarnation int                            `json:"incarnation"`
-	Head        spec.Digest                    `json:"head"`
-	Input       spec.Digest                    `json:"input"`
-	Assignments []session.CheckpointAssignment `json:"assignments"`
+	Integrator  string      `json:"integrator"`
+	Incarnation int         `json:"incarnation"`
+	Head        spec.Digest `json:"head"`
+	Input       spec.Digest `json:"input"`
+	Assignments PhaseWork   `json:"assignments"`
 	// Outage tells a merge that waits for its host how to continue.
 	Outage OutageOrder `json:"outage,omitempty"`
 }

@@ -239,7 +239,7 @@ func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
 // decisions returns the decisions that are passed to the attempt.
 func (a *attempt) decisions() map[string]string {
 	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
-	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside))
+	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside.List))
 }
 
 // nameLeftOut reports what was left out of a collected tree.
@@ -290,7 +290,7 @@ func (a *attempt) leftOut(s start) []string {
 	} else if ok {
 		all = said(all, "the work before", was.LeftOut)
 	}
-	done := a.session.done(a.in.Beside)
+	done := a.session.done(a.in.Beside.List)
 	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
 	for _, id := range a.session.team.Assignments() {
 		if slices.Contains(phases, id.Phase) {

@@ -347,7 +347,7 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 	requireType(t, err, "RecoverableError")
 	failed = nil
 	in := d.roundInput()
-	in.Beside = []session.CheckpointAssignment{{
+	in.Beside.List = []session.CheckpointAssignment{{
 		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "writer"}, AssignmentSummary: session.AssignmentSummary{LeftOut: []string{"left out by ignore rules: b"}},
 	}}
 	result, err := d.roundOf(in, activities.Heartbeat{})

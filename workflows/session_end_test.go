@@ -44,7 +44,7 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	p.Integrator = "a"
 	s := &stage{team: newTeam(p)}
 	s.merge = func(in activities.MergeInput) activities.MergeResult {
-		if len(in.Assignments[0].Integrated) == 0 {
+		if len(in.Assignments.List[0].Integrated) == 0 {
 			return activities.MergeResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
 		}
 		return activities.MergeResult{Tree: "mended", Kept: "coverage"}

@@ -388,8 +388,8 @@ func TestSequenceHandsTheTreeOn(t *testing.T) {
 	require.NoError(t, s.play(t).GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/b.1", "build/c.1"}, s.order())
 	require.Equal(t, spec.Digest("tree-build.b.1"), s.rounds[2].Input)
-	require.Len(t, s.rounds[2].Beside, 2)
-	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside[1].Decisions)
+	require.Len(t, s.rounds[2].Beside.List, 2)
+	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside.List[1].Decisions)
 }
 
 func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {
