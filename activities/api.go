@@ -176,6 +176,8 @@ type RoundInput struct {
 	Beside PhaseWork `json:"beside,omitzero"`
 	// Feedback is the blob of a failure of the merge, which the round is to fix.
 	Feedback spec.Digest `json:"feedback,omitempty"`
+	// Settles: the phases that it depends on have conflicting work, and a person has decided that the round merges it.
+	Settles bool `json:"settles,omitempty"`
 	// Integrating: the round fixes the phase's merged tree. The phase's contract
 	// is verified by the merge, not by the round.
 	Integrating bool `json:"integrating,omitempty"`

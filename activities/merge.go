@@ -63,7 +63,13 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
 		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) { return m.report(work, f, m.found) })
+		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) {
+			report, err := m.found.report(work, m.ports.Files, f)
+			if err != nil {
+				return "", err
+			}
+			return report.write(work, m.ports.Files)
+		})
 	}
 	return result, executionEnd(work, err)
 }
@@ -91,7 +97,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	}
 	result := MergeResult{Tree: folded.Manifest, Dropped: session.Dropped(m.found.standings)}
 	again := slices.ContainsFunc(m.in.Assignments.List, func(a session.CheckpointAssignment) bool { return len(a.Integrated) > 0 })
-	if result.Failure = m.found.unsettled(m.phase.Name, again); result.Failure != nil {
+	if result.Failure = m.found.unsettled(again); result.Failure != nil {
 		return result, nil
 	}
 	return m.verify(ctx, result)

@@ -56,7 +56,7 @@ func (m *merges) runOnce(ctx workflow.Context, p *pass, integrator *assignment) 
 	if err != nil {
 		return false, false, ignoreSessionEnd(err)
 	}
-	integrator.Dropped = result.Dropped
+	integrator.drops(result.Dropped)
 	if result.Failure == nil {
 		if len(result.Dropped) > 0 {
 			m.rounds.publisher.update(ctx, integrator, integrator.Status)
