@@ -312,7 +312,7 @@ func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) 
 		}
 		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
 		outcome.LeftOut = append(outcome.LeftOut, note)
-		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))}, []byte("\n"))
 		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
 	}
 }
