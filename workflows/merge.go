@@ -56,9 +56,10 @@ func (m *merges) runOnce(ctx workflow.Context, p *pass, integrator *assignment) 
 	if err != nil {
 		return false, false, ignoreSessionEnd(err)
 	}
+	before := integrator.Dropped
 	integrator.drops(result.Dropped)
 	if result.Failure == nil {
-		if len(result.Dropped) > 0 {
+		if !slices.Equal(before, integrator.Dropped) {
 			m.rounds.publisher.update(ctx, integrator, integrator.Status)
 		}
 		if result.Kept != "" {

@@ -49,6 +49,7 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
 		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"a/pom.xml", "ok"}},
 		{name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"}, changed: []string{"internal/target/new.go"}},
+		{name: "sources below one beside which a build is", add: map[string]string{"Cargo.toml": "1", "src/target/mod.rs": "1", "target/x": "1"}, changed: []string{"Cargo.toml", "src/target/mod.rs"}},
 		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
 		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},

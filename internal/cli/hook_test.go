@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -230,13 +231,14 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.Equal(t, []string{"because they look like secrets: .env"}, doc.LeftOut)
 	require.Equal(t, doc.LeftOut, c.until(doc.Session, session.Completed).LeftOut)
 
-	directory := filepath.Dir(d.file("site/page.html", ""))
-	require.NoError(t, os.Rename(directory, directory+".away"))
+	for i := range cas.DefaultTreeBytes/cas.DefaultFileBytes + 1 {
+		require.NoError(t, os.Truncate(d.file("site/large/"+strconv.FormatInt(i, 10)+".bin", ""), cas.DefaultFileBytes))
+	}
 	status, text = signed(t, hook.URL, hook.Secret, "msg_0", `{"text": "Make it so."}`)
 	require.Equal(t, http.StatusServiceUnavailable, status, text)
 	require.Contains(t, text, "the files of directory site of hook tickets cannot be read")
-	require.NotContains(t, text, directory, "the caller cannot mend it")
-	require.NoError(t, os.Rename(directory+".away", directory))
+	require.NotContains(t, text, "large", "the caller cannot mend it")
+	require.NoError(t, os.RemoveAll(filepath.Dir(d.file("site/large/0.bin", ""))))
 
 	d.must(0, "team", "remove", "pair")
 	status, text = signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
