@@ -98,7 +98,9 @@ type assignmentState struct {
 	series int
 	// note is the last note of a person to its agent.
 	note string
-	// dropped are the versions in conflicts of its input that a person has dropped.
+	// given are the conflicts of its input that its work has to settle; dropped are the versions that a person has dropped
+	// instead.
+	given   []session.Conflict
 	dropped []string
 	// restored is its reused work, while its phase has yet to run; nil: none.
 	restored *activities.RestoredWork
@@ -189,6 +191,8 @@ func (a *assignment) skip(nothing spec.Digest) {
 		a.Status, a.SendsBack = session.Completed, nil
 		return
 	}
+	a.Settled = session.KeptLater(a.given)
+	a.drops(nil)
 	a.Status, a.Summary, a.Output = session.Skipped, "skipped by a person", a.From
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }

@@ -74,6 +74,7 @@ type ContinuedAssignment struct {
 	Waits    int                      `json:"waits,omitempty"`
 	Series   int                      `json:"series,omitempty"`
 	Note     string                   `json:"note,omitempty"`
+	Given    []session.Conflict       `json:"given,omitempty"`
 	Dropped  []string                 `json:"dropped,omitempty"`
 	Restored *activities.RestoredWork `json:"restored,omitempty"`
 	// Work is its work in the pass under way; nil: none is under way.
@@ -142,14 +143,13 @@ func (s *teamSession) continued(run string) *Continued {
 func (s *schedule) continued(p *phase) ContinuedPhase {
 	c := ContinuedPhase{
 		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Approvals: p.approvals, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
-		Settles: p.settles,
 	}
 	if p.conflict != nil {
 		c.Conflict = &ContinuedConflict{p.conflict.failure, p.conflict.merged, p.conflict.list}
 	}
 	for i, persona := range p.Personas {
 		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
-		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Dropped: state.dropped, Restored: state.restored}
+		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Given: state.given, Dropped: state.dropped, Restored: state.restored}
 		if p.work != nil {
 			a.Work = &p.work[i].AssignmentWork
 		}
@@ -200,7 +200,7 @@ func (s *schedule) takeOver(c *Continued) {
 	for i, before := range c.Phases {
 		p := &phase{
 			Phase: s.team.Phases[i], todo: before.Todo, input: before.Input, unapproved: before.Unapproved, approvals: before.Approvals, rework: before.Rework,
-			sentBack: before.SentBack, merges: before.Merges, settles: before.Settles,
+			sentBack: before.SentBack, merges: before.Merges,
 		}
 		if before.Conflict != nil {
 			p.conflict = &mergeConflict{before.Conflict.Failure, before.Conflict.Merged, before.Conflict.List}
@@ -208,7 +208,7 @@ func (s *schedule) takeOver(c *Continued) {
 		for j, a := range before.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: p.Personas[j]}
 			state := s.assignment(id)
-			state.rounds, state.waits, state.series, state.note, state.dropped, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Dropped, a.Restored
+			state.rounds, state.waits, state.series, state.note, state.given, state.dropped, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Given, a.Dropped, a.Restored
 			if a.Work != nil {
 				p.work = append(p.work, &assignment{AssignmentWork: *a.Work, assignmentState: state})
 			}

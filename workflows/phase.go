@@ -191,8 +191,10 @@ func (ps *phases) unlock(ctx workflow.Context, name string, input, merged spec.D
 	p := ps.schedule.byName[name]
 	p.input = cmp.Or(input, p.input)
 	if input != "" || merged != "" {
-		p.settles = ""
-		ps.schedule.assignment(spec.AssignmentID{Phase: name, Persona: p.Integrator}).dropped = nil
+		for _, persona := range p.Personas {
+			a := ps.schedule.assignment(spec.AssignmentID{Phase: name, Persona: persona})
+			a.given, a.dropped = nil, nil
+		}
 	}
 	if len(conflicts) > 0 {
 		ps.setConflict(ctx, p, merged, conflicts)

@@ -71,14 +71,15 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 		}
 		return true, nil
 	}
-	p.settles = p.Integrator
+	by := p.Integrator
 	if p.Order == spec.OrderSequence { // the others build on its work
-		p.settles = p.Personas[0]
+		by = p.Personas[0]
 	}
+	ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: by}).given = c.list
 	for _, persona := range p.Personas {
 		note := answer.Note
-		if persona != p.settles {
-			note = fmt.Sprintf("%s. The files have the version of the last one named; %s merges them. %s", c.failure.Message, p.settles, answer.Note)
+		if persona != by {
+			note = fmt.Sprintf("%s. The files have the version of the last one named; %s merges them. %s", c.failure.Message, by, answer.Note)
 		}
 		ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = note
 	}

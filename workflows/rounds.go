@@ -284,7 +284,7 @@ func (rs *rounds) input(ctx workflow.Context, a *assignment, e execution) (activ
 	return activities.RoundInput{
 		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.Round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
 		Head: rs.status.Checkpoint, Input: a.From, Beside: beside, Feedback: a.Feedback, Integrating: a.Integrating,
-		Settles: p.settles == a.Persona && !a.Integrating,
+		Settles: len(a.given) > 0 && !a.Integrating,
 		Agent:   a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
 		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,

@@ -44,8 +44,6 @@ type phase struct {
 	approvals []session.Approval
 	// conflict has the conflicts of its input or, at the end, of the work of all phases.
 	conflict *mergeConflict
-	// settles is the persona who merges the conflicting work in its input; empty: nobody has to.
-	settles string
 	// rework is why it repeats its work; recalled: its running work is being cancelled for that.
 	rework   *session.Rework
 	recalled bool

@@ -370,6 +370,19 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 		require.Equal(t, spec.Digest("merged-join"), s.rounds[2].Input)
 		require.Equal(t, action == session.AnswerRetry, s.rounds[2].Settles)
 		require.False(t, s.rounds[3].Settles)
+		if action == session.AnswerRetry { // and a person drops the work that was to settle it
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+				if in.Phase == "join" {
+					return session.RoundResult{}, failedRound(failures.Auth, "no key")
+				}
+				return session.RoundResult{}, nil
+			}
+			s.rounds, s.advanced = nil, nil
+			env = s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}), says(2*time.Hour, session.Answer{Request: "join.c.2", Action: session.AnswerSkip}))
+			require.NoError(t, env.GetWorkflowError())
+			require.Contains(t, status(t, env).Phases[2].Assignments[0].Dropped[0], "main.go: the version of left/a is dropped")
+			continue
+		}
 		phases := status(t, env).Phases
 		require.Equal(t, dropped, phases[2].Assignments[0].Dropped)
 		require.Equal(t, dropped, s.advanced[2].Assignments[0].Dropped, "the checkpoint has it, too")
