@@ -161,12 +161,17 @@ func TestAConflictIsNotSettledByRemovingAllVersions(t *testing.T) {
 		}
 	}
 	at := c.integrate(c.merge(), remove(nil))
-	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): it has no version")
+	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): nothing is left there")
+	at = c.integrate(at, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "f"), nil, 0o600))
+		return session.Outcome{}
+	})
+	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): nothing is left there")
 	at = c.integrate(at, remove(map[string]session.Kept{"f": {From: "p", Why: "it is newer"}}))
 	require.Contains(t, at.Failure.Message, "the version of p is kept, but it has another one")
 	at = c.integrate(at, remove(map[string]session.Kept{"f": {From: session.KeptNone, Why: "nobody needs it"}}))
 	require.Nil(t, at.Failure)
-	require.Equal(t, []string{"f: the version of p, q is dropped, the path is removed: nobody needs it"}, at.Dropped)
+	require.Equal(t, []string{"f: the version of p, q is dropped, nothing is left there: nobody needs it"}, at.Dropped)
 }
 
 // TestAMergedResultSettlesAConflict without a word, and drops nothing.

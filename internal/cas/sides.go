@@ -131,7 +131,7 @@ func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, s
 		if standing.Given, err = equalAt(ctx, merged, final, paths); err != nil {
 			return nil, err
 		}
-		if standing.Removed, err = s.removedAt(ctx, of, final, paths); err != nil {
+		if standing.Removed, err = removedAt(ctx, of, final, paths); err != nil {
 			return nil, err
 		}
 		for _, one := range of {
@@ -151,13 +151,23 @@ func (s trees) Standings(ctx context.Context, base, given, result spec.Digest, s
 }
 
 // removedAt reports whether a result has nothing at the paths, although each of the versions has something.
-func (s trees) removedAt(ctx context.Context, of []version, result *Tree, paths []string) (bool, error) {
+func removedAt(ctx context.Context, of []version, result *Tree, paths []string) (bool, error) {
 	for _, one := range of {
-		if none, err := equalAt(ctx, one.tree, s.emptyTree(), paths); err != nil || none {
+		if none, err := isBare(ctx, one.tree, paths); err != nil || none {
 			return false, err
 		}
 	}
-	return equalAt(ctx, result, s.emptyTree(), paths)
+	return isBare(ctx, result, paths)
+}
+
+// isBare reports whether a tree has nothing but empty files at the paths.
+func isBare(ctx context.Context, t *Tree, paths []string) (bool, error) {
+	for _, p := range paths {
+		if e, ok, err := t.Get(ctx, p); err != nil || ok && (e.Size > 0 || e.Link != "") {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // movedIn reports whether a result has all files of the version that it has at the paths, at other paths.

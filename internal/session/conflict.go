@@ -65,7 +65,7 @@ type Standing struct {
 	Moved []string
 	// Given: the result is as the merge without an integrator has it.
 	Given bool
-	// Removed: each version has something at the path, and the result has nothing.
+	// Removed: each version has something at the path, and the result has nothing, or an empty file.
 	Removed bool
 	// Kept is the integrator's statement; nil: it has made none.
 	Kept *Kept
@@ -79,7 +79,7 @@ func (s Standing) Err() error {
 	case len(s.gone()) == 0 && (s.Kept == nil || s.Kept.From == KeptAll):
 		return nil
 	case s.Kept == nil && s.Removed:
-		return errors.New("it has no version")
+		return errors.New("nothing is left there")
 	case s.Removed && s.Kept.From == KeptNone:
 		return nil
 	case s.Kept == nil && len(s.Same) > 0:
@@ -98,7 +98,7 @@ func (s Standing) Dropped() string {
 	if len(gone) == 0 || len(s.Same) == 0 && !s.Removed {
 		return ""
 	}
-	kept := "the path is removed"
+	kept := "nothing is left there"
 	if !s.Removed {
 		kept = "only that of " + s.Same[0] + " is kept"
 	}
@@ -268,5 +268,5 @@ each persona, NAME.diff all changes of the persona, and decisions.json the decis
 phases. The directory is not part of the result.
 A conflict is settled if the result is neither as it is now nor the version of one persona. If one version is right as it is, say so
 in the result, with the reason: "kept": {"PATH": {"from": "NAME", "why": "..."}}. PATH is a file, a directory or the name of a decision;
-NAME is the persona whose version the files have, "` + KeptAll + `" if they have all versions, or "` + KeptNone + `" if the path is removed. A decision is also settled by deciding it again.`
+NAME is the persona whose version the files have, "` + KeptAll + `" if they have all versions, or "` + KeptNone + `" if nothing is left at the path. A decision is also settled by deciding it again.`
 }
