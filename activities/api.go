@@ -173,9 +173,11 @@ type RoundInput struct {
 	// Input is the manifest to start from.
 	Input spec.Digest `json:"input"`
 	// Beside is work of the same phase that is in Input but not in Head.
-	Beside []session.CheckpointAssignment `json:"beside,omitempty"`
+	Beside PhaseWork `json:"beside,omitzero"`
 	// Feedback is the blob of a failure of the merge, which the round is to fix.
 	Feedback spec.Digest `json:"feedback,omitempty"`
+	// Settles: the phases that it depends on have conflicting work, and a person has decided that the round merges it.
+	Settles bool `json:"settles,omitempty"`
 	// Integrating: the round fixes the phase's merged tree. The phase's contract
 	// is verified by the merge, not by the round.
 	Integrating bool `json:"integrating,omitempty"`
@@ -263,11 +265,11 @@ type Heartbeat struct {
 type MergeInput struct {
 	Phase string `json:"phase"`
 	// Integrator is the persona whose directory and lock the merge uses.
-	Integrator  string                         `json:"integrator"`
-	Incarnation int                            `json:"incarnation"`
-	Head        spec.Digest                    `json:"head"`
-	Input       spec.Digest                    `json:"input"`
-	Assignments []session.CheckpointAssignment `json:"assignments"`
+	Integrator  string      `json:"integrator"`
+	Incarnation int         `json:"incarnation"`
+	Head        spec.Digest `json:"head"`
+	Input       spec.Digest `json:"input"`
+	Assignments PhaseWork   `json:"assignments"`
 	// Outage tells a merge that waits for its host how to continue.
 	Outage OutageOrder `json:"outage,omitempty"`
 }

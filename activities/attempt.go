@@ -29,6 +29,8 @@ type attempt struct {
 	clock   Clock
 	// merge is the report that the round works on; zero: it works on none.
 	merge mergeReport
+	// given are the conflicts of the input that the round settles.
+	given conflicts
 }
 
 // attemptEnd is how an attempt ended: the outcome of its agent, and the files, which are
@@ -90,19 +92,37 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if err := a.resetToCollected(ctx, dir, collected, &end.outcome); err != nil {
 		return nil, end, err
 	}
-	if len(end.outcome.SendsBack) > 0 { // work that is sent back has no contract
-		if f := mayNotSendBack(a.session.team, a.in); f != nil {
-			return nil, end, f
-		}
-	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
-		return nil, end, a.exec.dir.blame(ctx, err)
+	dropped, collected, err := a.accept(ctx, contract, dir, collect, collected, &end.outcome)
+	if err != nil {
+		return nil, end, err
 	}
 	return &session.RoundResult{
 		BasedWork: session.BasedWork{Input: a.in.Input, Basis: &basis, Work: session.Work{Delta: collected.Delta}},
 		Output:    collected.Output,
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
+		Dropped:   dropped,
 	}, end, nil
+}
+
+// accept verifies the collected work: it settles the conflicts of its input and fulfils its contract. dropped are the
+// versions in these conflicts that it does not have. Work that is sent back has no contract.
+func (a *attempt) accept(
+	ctx context.Context, c spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, o *session.Outcome,
+) (dropped []string, _ session.Collected, err error) {
+	if len(o.SendsBack) > 0 {
+		if f := mayNotSendBack(a.session.team, a.in); f != nil {
+			return nil, work, f
+		}
+		return nil, work, nil
+	}
+	if dropped, err = a.settle(ctx, work.Output, *o); err != nil {
+		return nil, work, err
+	}
+	if work, err = a.checks.verify(ctx, c, dir, req, work, o); err != nil {
+		err = a.exec.dir.blame(ctx, err)
+	}
+	return dropped, work, err
 }
 
 // job describes the attempt to the agent.
@@ -124,12 +144,46 @@ func (a *attempt) refused(o session.Outcome) *failures.Failure {
 	return nil
 }
 
-// readConflicts reads the report of the merge that the round has to settle, if there is one.
+// readConflicts reads the report of the merge that the round has to settle, if there is one, or finds the conflicts of
+// its input.
 func (a *attempt) readConflicts(ctx context.Context) (err error) {
-	if a.in.Feedback != "" {
+	switch {
+	case a.in.Feedback != "":
 		a.merge, err = fromStore(ctx, a.exec.retryStore, func() (mergeReport, error) { return readReport(ctx, a.files, a.in.Feedback) })
+	case a.in.Settles:
+		err = a.exec.retryStore(ctx, func() error { return a.findGiven(ctx) })
 	}
 	return err
+}
+
+// findGiven finds the conflicts of the phases that the assignment builds on.
+func (a *attempt) findGiven(ctx context.Context) (err error) {
+	above := a.session.team.Ancestors(a.in.Phase)
+	a.given = conflicts{base: a.session.checkpoint.Workspace, steps: session.Steps(a.session.team, above, a.session.done(nil)), of: "phases"}
+	if a.given, err = findConflicts(ctx, a.files, a.given, "", nil); err != nil {
+		return err
+	}
+	if f := a.given.unsettled(false); f != nil {
+		a.merge, err = a.given.report(ctx, a.files, *f)
+	}
+	return err
+}
+
+// settle returns which versions in conflicts of the input a result does not have. An unsettled conflict is a failure.
+func (a *attempt) settle(ctx context.Context, result spec.Digest, o session.Outcome) (dropped []string, err error) {
+	if a.merge.Sides == "" || !a.in.Settles {
+		return nil, nil
+	}
+	found, err := fromStore(ctx, a.exec.retryStore, func() (conflicts, error) {
+		return findConflicts(ctx, a.files, a.given, result, []session.Work{{Decisions: o.Decisions, Kept: o.Kept}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f := found.unsettled(true); f != nil {
+		return nil, f
+	}
+	return session.Dropped(found.standings), nil
 }
 
 // collection returns the parameters for collecting the agent's changes in a directory.
@@ -239,7 +293,7 @@ func (a *attempt) basis(ctx context.Context) (session.Basis, error) {
 // decisions returns the decisions that are passed to the attempt.
 func (a *attempt) decisions() map[string]string {
 	base := mergeBase{team: a.session.team, given: a.session.checkpoint.Given}
-	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside))
+	return base.decisions(a.session.checkpoint, a.in.Phase, a.session.done(a.in.Beside.List))
 }
 
 // nameLeftOut reports what was left out of a collected tree.
@@ -258,7 +312,7 @@ func (a *attempt) nameLeftOut(work session.Collected, outcome *session.Outcome) 
 		}
 		note := a.exec.agents.Mask(session.LeftOutNote(left.note, left.paths))
 		outcome.LeftOut = append(outcome.LeftOut, note)
-		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + note)}, []byte("\n"))
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- " + a.exec.agents.Mask(session.LeftOutList(left.note, left.paths)))}, []byte("\n"))
 		outcome.Summary = textfmt.Shorten(strings.TrimSpace(outcome.Summary+" ("+note+")"), session.MaxSummary)
 	}
 }
@@ -290,7 +344,7 @@ func (a *attempt) leftOut(s start) []string {
 	} else if ok {
 		all = said(all, "the work before", was.LeftOut)
 	}
-	done := a.session.done(a.in.Beside)
+	done := a.session.done(a.in.Beside.List)
 	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
 	for _, id := range a.session.team.Assignments() {
 		if slices.Contains(phases, id.Phase) {

@@ -43,7 +43,7 @@ func (a *attempt) feedback(ctx context.Context, s start) (*session.Feedback, err
 // previousFailure describes the previous failure; nil: there was none.
 func (a *attempt) previousFailure(ctx context.Context, s start) (*session.Feedback, error) {
 	if s.failure == nil {
-		if a.in.Feedback == "" {
+		if a.merge.Category == "" {
 			return nil, nil
 		}
 		f := session.FeedbackOn(&a.merge.Failure)

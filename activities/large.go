@@ -3,7 +3,9 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
@@ -20,6 +22,28 @@ type LargeValue struct {
 	Blob spec.Digest `json:"blob"`
 	// Size is in bytes.
 	Size int `json:"size"`
+}
+
+// PhaseWork is work of a phase's personas. Large refers to it if it is too large for a payload.
+type PhaseWork struct {
+	List  []session.CheckpointAssignment `json:"list,omitempty"`
+	Large *LargeValue                    `json:"large,omitempty"`
+}
+
+// load reads work that is stored.
+func (w PhaseWork) load(ctx context.Context, files Files) (PhaseWork, error) {
+	if w.Large == nil {
+		return w, nil
+	}
+	data, err := files.Blob(ctx, w.Large.Blob)
+	if err != nil {
+		return w, fmt.Errorf("read the work of a phase: %w", err)
+	}
+	var stored PhaseWork
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return w, fmt.Errorf("the work of a phase: %w: %w", session.ErrCorrupt, err)
+	}
+	return stored, nil
 }
 
 // StoreValueInput is the input of StoreValueName.

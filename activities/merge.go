@@ -44,9 +44,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	defer end()
 	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e}
 	var err error
-	if m.session, err = fromStore(work, e.retryStore, func() (sessionContext, error) {
-		return loadSessionContext(work, m.ports.Sessions, in.Head)
-	}); err != nil {
+	if err = e.retryStore(work, func() error { return m.load(work) }); err != nil {
 		return MergeResult{}, executionEnd(work, err)
 	}
 	m.checks = checks{e, ms.Rounds.Files, m.session}
@@ -65,14 +63,28 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
 		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) { return m.report(work, f, m.found) })
+		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) {
+			report, err := m.found.report(work, m.ports.Files, f)
+			if err != nil {
+				return "", err
+			}
+			return report.write(work, m.ports.Files)
+		})
 	}
 	return result, executionEnd(work, err)
 }
 
+// load reads the session and the work to merge.
+func (m *phaseMerge) load(ctx context.Context) (err error) {
+	if m.in.Assignments, err = m.in.Assignments.load(ctx, m.ports.Files); err == nil {
+		m.session, err = loadSessionContext(ctx, m.ports.Sessions, m.in.Head)
+	}
+	return err
+}
+
 func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 	done := map[spec.AssignmentID]session.CheckpointAssignment{}
-	for _, a := range m.in.Assignments {
+	for _, a := range m.in.Assignments.List {
 		done[a.AssignmentID] = a
 	}
 	steps := session.Steps(m.session.team, []string{m.phase.Name}, done)
@@ -84,8 +96,8 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 		return MergeResult{}, err
 	}
 	result := MergeResult{Tree: folded.Manifest, Dropped: session.Dropped(m.found.standings)}
-	again := slices.ContainsFunc(m.in.Assignments, func(a session.CheckpointAssignment) bool { return len(a.Integrated) > 0 })
-	if result.Failure = m.found.unsettled(m.phase.Name, again); result.Failure != nil {
+	again := slices.ContainsFunc(m.in.Assignments.List, func(a session.CheckpointAssignment) bool { return len(a.Integrated) > 0 })
+	if result.Failure = m.found.unsettled(again); result.Failure != nil {
 		return result, nil
 	}
 	return m.verify(ctx, result)

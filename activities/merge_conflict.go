@@ -47,12 +47,39 @@ func (r mergeReport) write(ctx context.Context, files Files) (spec.Digest, error
 	return files.PutBlob(ctx, data)
 }
 
-// conflicts are the conflicts of the personas' own work, and how they stand in a result.
+// conflicts are the conflicts of work that was done side by side, and how they stand in a result.
 type conflicts struct {
+	// base is the tree that the steps were made on.
+	base      spec.Digest
 	steps     []session.Step
 	standings []session.Standing
+	// of is the work that has the conflicts, for messages.
+	of string
 	// byPerson: a person has supplied the merged files, which settles all conflicts.
 	byPerson bool
+}
+
+// findConflicts finds the conflicts of the steps, and how they stand in a result that settling work was added to.
+func findConflicts(ctx context.Context, files Files, c conflicts, result spec.Digest, settling []session.Work) (conflicts, error) {
+	given, err := files.Fold(ctx, c.base, c.steps)
+	if err != nil {
+		return c, err
+	}
+	if result == "" {
+		result = given.Manifest
+	}
+	c.standings, err = files.Standings(ctx, c.base, given.Manifest, result, c.steps, session.Joined(given.Conflicts))
+	if err != nil {
+		return c, err
+	}
+	for i, s := range c.standings {
+		c.standings[i].Kept = s.KeptOf(settling)
+	}
+	_, decisions := session.MergeDecisions(nil, c.steps)
+	for _, d := range session.Joined(decisions) {
+		c.standings = append(c.standings, session.DecisionStanding(d, c.steps, settling))
+	}
+	return c, nil
 }
 
 // conflicts finds the conflicts of the personas' own work. The result has the work of the
@@ -60,32 +87,15 @@ type conflicts struct {
 func (m *phaseMerge) conflicts(ctx context.Context, done map[spec.AssignmentID]session.CheckpointAssignment, result spec.Digest) (conflicts, error) {
 	own := maps.Clone(done)
 	var integrated []session.Work
-	decided := map[spec.AssignmentID]map[string]string{}
-	byPerson := false
+	c := conflicts{base: m.in.Input, of: "personas of phase " + m.phase.Name}
 	for id, a := range own {
 		integrated = append(integrated, a.Integrated...)
-		byPerson = byPerson || len(a.Integrated) > 0 && a.Status == session.Supplied
-		decided[id] = a.Decisions
+		c.byPerson = c.byPerson || len(a.Integrated) > 0 && a.Status == session.Supplied
 		a.Integrated = nil
 		own[id] = a
 	}
-	c := conflicts{steps: session.Steps(m.session.team, []string{m.phase.Name}, own), byPerson: byPerson}
-	given, err := m.ports.Files.Fold(ctx, m.in.Input, c.steps)
-	if err != nil {
-		return c, err
-	}
-	c.standings, err = m.ports.Files.Standings(ctx, m.in.Input, given.Manifest, result, c.steps, session.Joined(given.Conflicts))
-	if err != nil {
-		return c, err
-	}
-	for i, s := range c.standings {
-		c.standings[i].Kept = s.KeptOf(integrated)
-	}
-	_, decisions := session.MergeDecisions(nil, c.steps)
-	for _, d := range session.Joined(decisions) {
-		c.standings = append(c.standings, session.DecisionStanding(d, decided, integrated))
-	}
-	return c, nil
+	c.steps = session.Steps(m.session.team, []string{m.phase.Name}, own)
+	return findConflicts(ctx, m.ports.Files, c, result, integrated)
 }
 
 // all lists the conflicts.
@@ -98,7 +108,7 @@ func (c conflicts) all() []session.Conflict {
 }
 
 // unsettled returns the failure that lists the conflicts for the integrator; nil: all are settled.
-func (c conflicts) unsettled(phase string, again bool) *failures.Failure {
+func (c conflicts) unsettled(again bool) *failures.Failure {
 	var lines []string
 	for _, s := range c.standings {
 		if err := s.Err(); err != nil && !c.byPerson {
@@ -113,7 +123,7 @@ func (c conflicts) unsettled(phase string, again bool) *failures.Failure {
 		return nil
 	}
 	slices.Sort(lines)
-	f := failures.Failf(failures.ContractViolation, "merge conflict between personas of phase %s: %s", phase, strings.Join(lines, "; "))
+	f := failures.Failf(failures.ContractViolation, "merge conflict between %s: %s", c.of, strings.Join(lines, "; "))
 	if n := len(lines) - maxListed; n > 0 {
 		lines = append(lines[:maxListed], fmt.Sprintf("and %d more", n))
 	}
@@ -121,17 +131,16 @@ func (c conflicts) unsettled(phase string, again bool) *failures.Failure {
 	return f
 }
 
-// report stores what the integrator is told about a failure of the merge.
-func (m *phaseMerge) report(ctx context.Context, f failures.Failure, c conflicts) (spec.Digest, error) {
+// report describes the conflicts to who settles them.
+func (c conflicts) report(ctx context.Context, files Files, f failures.Failure) (mergeReport, error) {
 	r := mergeReport{Failure: f}
-	if len(c.standings) > 0 {
-		var err error
-		if r.Sides, err = m.ports.Files.Sides(ctx, m.in.Input, c.steps, c.all()); err != nil {
-			return "", err
-		}
-		for _, conflict := range c.all()[:min(len(c.standings), maxListed)] {
-			r.Conflicts = append(r.Conflicts, conflict.String())
-		}
+	if len(c.standings) == 0 {
+		return r, nil
 	}
-	return r.write(ctx, m.ports.Files)
+	var err error
+	r.Sides, err = files.Sides(ctx, c.base, c.steps, c.all())
+	for _, conflict := range c.all()[:min(len(c.standings), maxListed)] {
+		r.Conflicts = append(r.Conflicts, conflict.String())
+	}
+	return r, err
 }

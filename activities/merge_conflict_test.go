@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,11 +42,20 @@ func newConflict(t *testing.T, base cas.Manifest, deltas [2]cas.Delta, decisions
 	return c
 }
 
+// byReference is the personas' work as in a session where it is too large for a payload.
+func (c *conflict) byReference() activities.PhaseWork {
+	data, err := json.Marshal(activities.PhaseWork{List: c.work})
+	require.NoError(c.t, err)
+	large, err := (&activities.Boundaries{Files: c.store.Content}).StoreValue(c.t.Context(), activities.StoreValueInput{JSON: data})
+	require.NoError(c.t, err)
+	return activities.PhaseWork{Large: &large}
+}
+
 func (c *conflict) merge() (out activities.MergeResult) {
 	c.t.Helper()
 	rounds := &activities.Rounds{Files: c.store.Content, WorkDirs: workDirs(c.store), Sessions: c.store, Ledgers: c.store, Agents: &agents{}, Clock: time.Now}
 	execute(c.t, (&activities.Merges{Rounds: rounds}).Merge, activities.MergeInput{
-		Phase: "pair", Integrator: "q", Incarnation: 1, Head: c.head, Input: c.input, Assignments: c.work,
+		Phase: "pair", Integrator: "q", Incarnation: 1, Head: c.head, Input: c.input, Assignments: c.byReference(),
 	}, &out)
 	return out
 }
@@ -60,7 +70,7 @@ func (c *conflict) integrate(on activities.MergeResult, run func(tree string, br
 	var r session.RoundResult
 	execute(c.t, rounds.Run, activities.RoundInput{
 		AssignmentID: c.work[1].AssignmentID, Round: 1 + len(c.work[1].Integrated), Rounds: 9, Incarnation: 1, Head: c.head, Input: on.Tree,
-		Beside: c.work, Feedback: on.Feedback, Integrating: true, Run: fmt.Sprint(len(c.work[1].Integrated)),
+		Beside: c.byReference(), Feedback: on.Feedback, Integrating: true, Run: fmt.Sprint(len(c.work[1].Integrated)),
 	}, &r)
 	paths, err := c.store.Content.Paths(c.t.Context(), r.Output)
 	require.NoError(c.t, err)
@@ -132,6 +142,36 @@ func TestAConflictIsSettledByAResultOrAReason(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAConflictIsNotSettledByRemovingAllVersions without a word.
+func TestAConflictIsNotSettledByRemovingAllVersions(t *testing.T) {
+	t.Parallel()
+	texts := newPast(t)
+	set := func(text string) cas.Change {
+		return cas.Change{Entry: cas.Entry{SHA256: texts.blob([]byte(text)), Size: int64(len(text))}}
+	}
+	c := newConflict(t, cas.Manifest{}, [2]cas.Delta{{"f": set("1")}, {"f": set("2")}}, [2]string{})
+	c.blob([]byte("1"))
+	c.blob([]byte("2"))
+	remove := func(kept map[string]session.Kept) func(tree string, _ session.Brief) session.Outcome {
+		return func(tree string, _ session.Brief) session.Outcome {
+			require.NoError(t, os.RemoveAll(filepath.Join(tree, "f")))
+			return session.Outcome{Kept: kept}
+		}
+	}
+	at := c.integrate(c.merge(), remove(nil))
+	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): nothing is left there")
+	at = c.integrate(at, func(tree string, _ session.Brief) session.Outcome {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "f"), nil, 0o600))
+		return session.Outcome{}
+	})
+	require.Contains(t, at.Failure.Message, "f (pair/p, pair/q): nothing is left there")
+	at = c.integrate(at, remove(map[string]session.Kept{"f": {From: "p", Why: "it is newer"}}))
+	require.Contains(t, at.Failure.Message, "the version of p is kept, but it has another one")
+	at = c.integrate(at, remove(map[string]session.Kept{"f": {From: session.KeptNone, Why: "nobody needs it"}}))
+	require.Nil(t, at.Failure)
+	require.Equal(t, []string{"f: the version of p, q is dropped, nothing is left there: nobody needs it"}, at.Dropped)
 }
 
 // TestAMergedResultSettlesAConflict without a word, and drops nothing.

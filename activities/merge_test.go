@@ -40,7 +40,7 @@ func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Cont
 	env.RegisterActivity(merges.Merge)
 	var result activities.MergeResult
 	value, err := env.ExecuteActivity(merges.Merge, activities.MergeInput{
-		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Assignments: []session.CheckpointAssignment{}, Outage: order,
+		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Outage: order,
 	})
 	if err != nil {
 		return result, err

@@ -106,8 +106,8 @@ func (r *restoration) skipped(id spec.AssignmentID) bool {
 	return false
 }
 
-// disagreement finds the conflicts of all work if no phase is left to run. They are those
-// that no person has resolved in earlier incarnations.
+// disagreement finds the conflicts of all work if no phase is left to run. If a person has decided in an earlier
+// incarnation to keep the later versions, it notes what that has dropped.
 func (r *restoration) disagreement() error {
 	if r.in.Base == "" || len(r.todo) > 0 {
 		return nil
@@ -123,14 +123,26 @@ func (r *restoration) disagreement() error {
 		}
 	}
 	all := session.WorkOf("", done)
-	if slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Action == session.AnswerSkip && a.Work == all }) {
-		return nil
-	}
+	kept := slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Action == session.AnswerSkip && a.Work == all })
 	for _, name := range slices.Backward(r.team.Topological()) {
-		if r.in.Course.Selects(name) {
-			r.conflicts[name] = session.FewConflicts(folded.Conflicts)
+		if !r.in.Course.Selects(name) {
+			continue
+		}
+		found := session.FewConflicts(folded.Conflicts)
+		if !kept {
+			r.conflicts[name] = found
 			return nil
 		}
+		p, _ := r.team.Phase(name)
+		id := spec.AssignmentID{Phase: name, Persona: p.Integrator}
+		last := r.done[id]
+		for _, text := range session.KeptLater(found) {
+			if !slices.Contains(last.Dropped, text) {
+				last.Dropped = append(slices.Clip(last.Dropped), text)
+			}
+		}
+		r.done[id] = last
+		return nil
 	}
 	return nil
 }

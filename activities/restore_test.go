@@ -136,7 +136,7 @@ func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.C
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
 	value, err := env.ExecuteActivity("x", activities.RoundInput{
-		AssignmentID: id, Round: 1, Rounds: 2, Incarnation: p.incarnation, Head: p.head, Input: input, Beside: beside,
+		AssignmentID: id, Round: 1, Rounds: 2, Incarnation: p.incarnation, Head: p.head, Input: input, Beside: activities.PhaseWork{List: beside},
 	})
 	require.NoError(p.t, err)
 	var r session.RoundResult

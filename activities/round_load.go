@@ -13,6 +13,10 @@ import (
 // round's result if the record has one.
 func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
 	s, err := fromStore(ctx, e.retryStore, func() (sessionContext, error) {
+		var err error
+		if in.Beside, err = in.Beside.load(ctx, rs.Files); err != nil {
+			return sessionContext{}, err
+		}
 		return loadSessionContext(ctx, rs.Sessions, in.Head)
 	})
 	if err != nil {

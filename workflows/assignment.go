@@ -55,6 +55,8 @@ type AssignmentWork struct {
 	Supplied      spec.Digest `json:"supplied,omitempty"`
 	SuppliedBy    string      `json:"supplied_by,omitempty"`
 	SuppliedWhole bool        `json:"supplied_whole,omitempty"`
+	// Settled lists the versions in conflicts of its input that its work does not have.
+	Settled []string `json:"settled,omitempty"`
 	// SendsBack has the reasons for which the work of an earlier phase is sent back.
 	SendsBack []string `json:"sends_back,omitempty"`
 	nextStep
@@ -96,6 +98,10 @@ type assignmentState struct {
 	series int
 	// note is the last note of a person to its agent.
 	note string
+	// given are the conflicts of its input that its work has to settle; dropped are the versions that a person has dropped
+	// instead.
+	given   []session.Conflict
+	dropped []string
 	// restored is its reused work, while its phase has yet to run; nil: none.
 	restored *activities.RestoredWork
 	// outage is the one that its round waits for, as far as the round has reported it, and
@@ -125,7 +131,7 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 	a := &assignment{assignmentState: state, AssignmentWork: AssignmentWork{From: input, CheckpointAssignment: session.CheckpointAssignment{
 		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
 	}}}
-	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", nil, nil, slices.Clone(a.Failures)
+	a.Status, a.Agent, a.Summary, a.Dropped, a.LeftOut, a.Failures = session.Pending, "", "", state.dropped, nil, slices.Clone(a.Failures)
 	return a
 }
 
@@ -161,8 +167,12 @@ func (a *assignment) add(r session.RoundResult) {
 		a.Integrated = append(a.Integrated, r.Work)
 		return
 	}
-	a.BasedWork, a.SendsBack, a.LeftOut = r.BasedWork, r.SendsBack, r.LeftOut
+	a.BasedWork, a.SendsBack, a.LeftOut, a.Settled = r.BasedWork, r.SendsBack, r.LeftOut, r.Dropped
+	a.drops(nil)
 }
+
+// drops notes the versions in conflicts that the phase's result does not have, with those of the merge.
+func (a *assignment) drops(merge []string) { a.Dropped = slices.Concat(a.dropped, a.Settled, merge) }
 
 // ownWork reports whether the assignment does its own work: it neither fixes the merged tree
 // nor sends work back.
@@ -181,6 +191,8 @@ func (a *assignment) skip(nothing spec.Digest) {
 		a.Status, a.SendsBack = session.Completed, nil
 		return
 	}
+	a.Settled = session.KeptLater(a.given)
+	a.drops(nil)
 	a.Status, a.Summary, a.Output = session.Skipped, "skipped by a person", a.From
 	a.BasedWork = session.BasedWork{Input: a.From, Work: session.Work{Delta: nothing}}
 }

@@ -51,9 +51,11 @@ type ContinuedPhase struct {
 	// Approvals are those that its work has so far.
 	Approvals []session.Approval `json:"approvals,omitempty"`
 	Conflict  *ContinuedConflict `json:"conflict,omitempty"`
-	Rework    *session.Rework    `json:"rework,omitempty"`
-	SentBack  int                `json:"sent_back,omitempty"`
-	Merges    int                `json:"merges,omitempty"`
+	// Settles is the persona who merges the conflicts of its input.
+	Settles  string          `json:"settles,omitempty"`
+	Rework   *session.Rework `json:"rework,omitempty"`
+	SentBack int             `json:"sent_back,omitempty"`
+	Merges   int             `json:"merges,omitempty"`
 	// Assignments are in the order of the phase's personas.
 	Assignments []ContinuedAssignment `json:"assignments,omitempty"`
 }
@@ -72,6 +74,8 @@ type ContinuedAssignment struct {
 	Waits    int                      `json:"waits,omitempty"`
 	Series   int                      `json:"series,omitempty"`
 	Note     string                   `json:"note,omitempty"`
+	Given    []session.Conflict       `json:"given,omitempty"`
+	Dropped  []string                 `json:"dropped,omitempty"`
 	Restored *activities.RestoredWork `json:"restored,omitempty"`
 	// Work is its work in the pass under way; nil: none is under way.
 	Work *AssignmentWork `json:"work,omitempty"`
@@ -145,7 +149,7 @@ func (s *schedule) continued(p *phase) ContinuedPhase {
 	}
 	for i, persona := range p.Personas {
 		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
-		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Restored: state.restored}
+		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Given: state.given, Dropped: state.dropped, Restored: state.restored}
 		if p.work != nil {
 			a.Work = &p.work[i].AssignmentWork
 		}
@@ -204,7 +208,7 @@ func (s *schedule) takeOver(c *Continued) {
 		for j, a := range before.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: p.Personas[j]}
 			state := s.assignment(id)
-			state.rounds, state.waits, state.series, state.note, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Restored
+			state.rounds, state.waits, state.series, state.note, state.given, state.dropped, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Given, a.Dropped, a.Restored
 			if a.Work != nil {
 				p.work = append(p.work, &assignment{AssignmentWork: *a.Work, assignmentState: state})
 			}

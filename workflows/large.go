@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // encode and decode are deterministic: the keys of maps are sorted, and a type is always encoded alike.
@@ -24,6 +25,16 @@ func outsource(ctx workflow.Context, value any) (*activities.LargeValue, error) 
 	}
 	large, err := storeValue.atBoundary(ctx, activities.StoreValueInput{JSON: data})
 	return &large, err
+}
+
+// phaseWork returns work as the input of an activity.
+func phaseWork(ctx workflow.Context, work []session.CheckpointAssignment) (activities.PhaseWork, error) {
+	whole := activities.PhaseWork{List: work}
+	large, err := outsource(ctx, whole)
+	if large != nil {
+		return activities.PhaseWork{Large: large}, err
+	}
+	return whole, err
 }
 
 // load reads a stored value in parts that fit into payloads.

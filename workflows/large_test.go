@@ -41,11 +41,26 @@ func (b *blobs) Blob(_ context.Context, name spec.Digest) ([]byte, error) {
 	return b.all[name], nil
 }
 
+// limit is what no payload may exceed.
+const limit = 1500 * 1000
+
+// register has a session store its large values.
+func (b *blobs) register(t *testing.T) func(*testsuite.TestWorkflowEnvironment) {
+	return func(env *testsuite.TestWorkflowEnvironment) {
+		boundaries := &activities.Boundaries{Files: b}
+		env.RegisterActivityWithOptions(boundaries.StoreValue, activity.RegisterOptions{Name: string(activities.StoreValueName)})
+		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.ReadValueInput) ([]byte, error) {
+			part, err := boundaries.ReadValue(ctx, in)
+			require.Less(t, len(part), limit)
+			return part, err
+		}, activity.RegisterOptions{Name: string(activities.ReadValueName)})
+	}
+}
+
 // TestStateThatIsTooLargeForAPayload: a session with 5 phases of 64 personas each, with as much text as they may have, is
 // admitted with its earlier work, waits for people and continues as new. No payload comes near Temporal's limit of 2 MB.
 func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 	t.Parallel()
-	const limit = 1500 * 1000
 	tm, files := patient(), &blobs{all: map[spec.Digest][]byte{}}
 	s := &stage{}
 	for p := range 5 {
@@ -77,15 +92,7 @@ func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 		require.Less(t, len(data), limit)
 		return session.RoundResult{}, failedRound(failures.Auth, strings.Repeat("m", session.MaxMessage))
 	}
-	stored := func(env *testsuite.TestWorkflowEnvironment) {
-		b := &activities.Boundaries{Files: files}
-		env.RegisterActivityWithOptions(b.StoreValue, activity.RegisterOptions{Name: string(activities.StoreValueName)})
-		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.ReadValueInput) ([]byte, error) {
-			part, err := b.ReadValue(ctx, in)
-			require.Less(t, len(part), limit)
-			return part, err
-		}, activity.RegisterOptions{Name: string(activities.ReadValueName)})
-	}
+	stored := files.register(t)
 	first := s.play(t, stored, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterActivityWithOptions(func(ctx context.Context, in activities.AdmitInput) (activities.Admission, error) {
 			admission, err := s.admit(ctx, in)
@@ -114,4 +121,50 @@ func TestStateThatIsTooLargeForAPayload(t *testing.T) {
 	})
 	require.NoError(t, second.GetWorkflowError())
 	require.Equal(t, session.Completed, status(t, second).Status)
+}
+
+// TestWorkOfAPhaseThatIsTooLargeForAPayload: JSON takes six bytes for some characters, so the decisions of one phase, each
+// within its limit, may exceed a payload together. The merge and the rounds of a sequence get them by reference.
+func TestWorkOfAPhaseThatIsTooLargeForAPayload(t *testing.T) {
+	t.Parallel()
+	for _, order := range []spec.Order{"", spec.OrderSequence} {
+		t.Run("order "+string(order), func(t *testing.T) {
+			t.Parallel()
+			var personas []string
+			for i := range 40 {
+				personas = append(personas, fmt.Sprint("persona-", i))
+			}
+			p := phase("build", personas...)
+			p.Order = order
+			files := &blobs{all: map[spec.Digest][]byte{}}
+			fits := func(in any) {
+				data, err := json.Marshal(in)
+				require.NoError(t, err)
+				require.Less(t, len(data), limit)
+			}
+			s := &stage{team: newTeam(p)}
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+				fits(in)
+				r := session.RoundResult{Output: "tree"}
+				r.Delta, r.Decisions = "delta", map[string]string{}
+				for d := range 7 {
+					r.Decisions[fmt.Sprint("decision-", d)] = strings.Repeat("<", session.MaxDecisionValue)
+				}
+				return r, nil
+			}
+			merged := activities.PhaseWork{}
+			s.merge = func(in activities.MergeInput) activities.MergeResult {
+				fits(in)
+				merged = in.Assignments
+				return activities.MergeResult{Tree: "merged"}
+			}
+			env := s.play(t, files.register(t))
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, session.Completed, status(t, env).Status)
+			require.Empty(t, merged.List)
+			var stored activities.PhaseWork
+			require.NoError(t, json.Unmarshal(files.all[merged.Large.Blob], &stored))
+			require.Len(t, stored.List, len(personas))
+		})
+	}
 }

@@ -45,16 +45,21 @@ func (m *merges) runOnce(ctx workflow.Context, p *pass, integrator *assignment) 
 	if m.rounds.ending.handsOver() {
 		return false, false, nil
 	}
+	work, err := phaseWork(ctx, entries(p.work))
+	if err != nil {
+		return false, false, err
+	}
 	result, err := m.execute(ctx, p.phase, integrator, activities.MergeInput{
 		Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
-		Input: p.input, Assignments: entries(p.work),
+		Input: p.input, Assignments: work,
 	})
 	if err != nil {
 		return false, false, ignoreSessionEnd(err)
 	}
-	integrator.Dropped = result.Dropped
+	before := integrator.Dropped
+	integrator.drops(result.Dropped)
 	if result.Failure == nil {
-		if len(result.Dropped) > 0 {
+		if !slices.Equal(before, integrator.Dropped) {
 			m.rounds.publisher.update(ctx, integrator, integrator.Status)
 		}
 		if result.Kept != "" {

@@ -190,6 +190,12 @@ func markDone(in *activities.AdvanceInput, name string) {
 func (ps *phases) unlock(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
 	p := ps.schedule.byName[name]
 	p.input = cmp.Or(input, p.input)
+	if input != "" || merged != "" {
+		for _, persona := range p.Personas {
+			a := ps.schedule.assignment(spec.AssignmentID{Phase: name, Persona: persona})
+			a.given, a.dropped = nil, nil
+		}
+	}
 	if len(conflicts) > 0 {
 		ps.setConflict(ctx, p, merged, conflicts)
 	}

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -28,8 +29,8 @@ func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest
 	})
 }
 
-// resolveConflict opens a request on a conflict. A person decides that the phase's personas
-// merge both versions, with the conflict as feedback, or that the later version is kept.
+// resolveConflict opens a request on a conflict. A person decides that one of the phase's personas
+// merges all versions, or that the later version is kept.
 func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	c := *p.conflict
 	id := spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}
@@ -37,7 +38,7 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	a := newAssignment(ps.schedule.assignment(id), before, id, c.merged)
 	r := &request{Request: session.Request{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
-		Suggestion: "Skip to keep the later version; retry to have the phase's personas merge both versions.",
+		Suggestion: "Skip to keep the later version; retry to have the phase merge all versions.",
 		Actions:    []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
@@ -55,22 +56,32 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	p.conflict = nil
 	*ps.status.Assignment(id) = before
 	ps.publisher.setPhase(p.Name, state)
-	if answer != nil && answer.Action == session.AnswerSkip { // nil: the conflict is over
-		for _, version := range session.KeptLater(c.list) {
-			if of := ps.status.Assignment(version.By); of != nil {
-				of.Dropped = append(of.Dropped, version.Text)
-			}
-		}
-	}
-	if c.merged == "" {
+	if answer == nil { // the conflict is over
 		return true, nil
 	}
-	p.phase.input = c.merged
-	if answer.Action == session.AnswerRetry {
-		for _, persona := range p.Personas {
-			ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
-				"%s. The files have the version of the last one named; merge all versions into one. %s", c.failure.Message, answer.Note)
+	if c.merged != "" {
+		p.phase.input = c.merged
+	}
+	if answer.Action == session.AnswerSkip {
+		dropped := session.KeptLater(c.list)
+		if c.merged != "" {
+			ps.schedule.assignment(id).dropped = dropped
+		} else { // the phase is done
+			ps.status.Assignment(id).Dropped = slices.Concat(before.Dropped, dropped)
 		}
+		return true, nil
+	}
+	by := p.Integrator
+	if p.Order == spec.OrderSequence { // the others build on its work
+		by = p.Personas[0]
+	}
+	ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: by}).given = c.list
+	for _, persona := range p.Personas {
+		note := answer.Note
+		if persona != by {
+			note = fmt.Sprintf("%s. The files have the version of the last one named; %s merges them. %s", c.failure.Message, by, answer.Note)
+		}
+		ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = note
 	}
 	return true, nil
 }

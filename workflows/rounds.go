@@ -260,7 +260,12 @@ func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) 
 	agent := rs.agents.of(a)
 	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(rs.store, agent), rs.team.Retry, e.ID, rs.summary(a, agent)))
 	defer cancel()
-	started := runRound.start(working, rs.input(a, e))
+	in, err := rs.input(working, a, e)
+	if err != nil {
+		releaseLease(ctx, e.lease)
+		return result, err
+	}
+	started := runRound.start(working, in)
 	stopped := rs.outages.await(ctx, a, started, cancel)
 	err = stopped
 	if stopped == nil {
@@ -273,15 +278,17 @@ func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) 
 }
 
 // input returns the input of a round's activity.
-func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
+func (rs *rounds) input(ctx workflow.Context, a *assignment, e execution) (activities.RoundInput, error) {
 	p := rs.schedule.byName[a.Phase]
+	beside, err := phaseWork(ctx, a.beside)
 	return activities.RoundInput{
 		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.Round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
-		Head: rs.status.Checkpoint, Input: a.From, Beside: a.beside, Feedback: a.Feedback, Integrating: a.Integrating,
-		Agent: a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
+		Head: rs.status.Checkpoint, Input: a.From, Beside: beside, Feedback: a.Feedback, Integrating: a.Integrating,
+		Settles: len(a.given) > 0 && !a.Integrating,
+		Agent:   a.Substitute, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPermit, OnExceeded: rs.agents.onExceeded(a), Free: a.Degraded,
 		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
 		Supplied: a.Supplied, SuppliedBy: a.SuppliedBy, SuppliedWhole: a.SuppliedWhole, Outage: e.Outage,
-	}
+	}, err
 }
 
 // summary describes a round's activity in the Web UI.

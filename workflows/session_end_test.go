@@ -44,8 +44,10 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	p.Integrator = "a"
 	s := &stage{team: newTeam(p)}
 	s.merge = func(in activities.MergeInput) activities.MergeResult {
-		if len(in.Assignments[0].Integrated) == 0 {
-			return activities.MergeResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
+		if len(in.Assignments.List[0].Integrated) == 0 {
+			return activities.MergeResult{
+				Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build"), Dropped: []string{"f: the version of b is dropped"},
+			}
 		}
 		return activities.MergeResult{Tree: "mended", Kept: "coverage"}
 	}
@@ -61,6 +63,7 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	require.Equal(t, spec.Digest("delta-build.a.1"), done[i].Delta)
 	require.Equal(t, []session.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
 	require.Equal(t, 2, done[i].Rounds)
+	require.Empty(t, status(t, env).Phases[0].Assignments[0].Dropped, "the mended tree has both versions")
 }
 
 func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {

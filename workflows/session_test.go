@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -369,10 +368,24 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 		env := s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}))
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, spec.Digest("merged-join"), s.rounds[2].Input)
-		require.Equal(t, action == session.AnswerRetry, strings.Contains(s.rounds[2].Note, found), s.rounds[2].Note)
+		require.Equal(t, action == session.AnswerRetry, s.rounds[2].Settles)
+		require.False(t, s.rounds[3].Settles)
+		if action == session.AnswerRetry { // and a person drops the work that was to settle it
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
+				if in.Phase == "join" {
+					return session.RoundResult{}, failedRound(failures.Auth, "no key")
+				}
+				return session.RoundResult{}, nil
+			}
+			s.rounds, s.advanced = nil, nil
+			env = s.play(t, says(time.Hour, session.Answer{Request: "join.c.1", Action: action}), says(2*time.Hour, session.Answer{Request: "join.c.2", Action: session.AnswerSkip}))
+			require.NoError(t, env.GetWorkflowError())
+			require.Contains(t, status(t, env).Phases[2].Assignments[0].Dropped[0], "main.go: the version of left/a is dropped")
+			continue
+		}
 		phases := status(t, env).Phases
-		require.Equal(t, dropped, phases[0].Assignments[0].Dropped)
-		require.Empty(t, phases[1].Assignments[0].Dropped)
+		require.Equal(t, dropped, phases[2].Assignments[0].Dropped)
+		require.Equal(t, dropped, s.advanced[2].Assignments[0].Dropped, "the checkpoint has it, too")
 	}
 }
 
@@ -388,8 +401,8 @@ func TestSequenceHandsTheTreeOn(t *testing.T) {
 	require.NoError(t, s.play(t).GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/b.1", "build/c.1"}, s.order())
 	require.Equal(t, spec.Digest("tree-build.b.1"), s.rounds[2].Input)
-	require.Len(t, s.rounds[2].Beside, 2)
-	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside[1].Decisions)
+	require.Len(t, s.rounds[2].Beside.List, 2)
+	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside.List[1].Decisions)
 }
 
 func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {

@@ -327,6 +327,16 @@ func TestAReportedEndCounts(t *testing.T) {
 	}
 }
 
+// TestAReportedEndThatIsFollowedByEventsForEver counts long before the agent's timeout.
+func TestAReportedEndThatIsFollowedByEventsForEver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds)+`while :; do echo '{"type":"system"}'; sleep 1; done`).Run(ctx, b.job())
+	require.NoError(t, err)
+}
+
 // TestWorkAfterAReportedEnd is waited for, however long it is quiet.
 func TestWorkAfterAReportedEnd(t *testing.T) {
 	t.Parallel()

@@ -87,8 +87,12 @@ func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *sta
 }
 
 // lingerGrace is how long a program may stay after it has reported its end and has stopped working. Each event after the
-// report begins the time anew. The time does not run while the program works, see [preset.Run.Working].
-const lingerGrace = 5 * time.Second
+// report begins the time anew, but for lingerMost in all. The time does not run while the program works, see
+// [preset.Run.Working].
+const (
+	lingerGrace = 5 * time.Second
+	lingerMost  = 15 * time.Second
+)
 
 // errLingers stops a program that has reported its end and does not end.
 var errLingers = failures.Failf(failures.Unknown, "has reported its end, and does not end")
@@ -210,8 +214,9 @@ type usageWatcher struct {
 	mu   sync.Mutex
 	run  *preset.Run
 	call *programCall
-	// linger ends a program that has reported its end.
+	// linger ends a program that has reported its end, and idle is since when it has not worked.
 	linger *time.Timer
+	idle   time.Time
 }
 
 // forever is longer than any program runs.
@@ -227,9 +232,13 @@ func (l *usageWatcher) event(parser preset.Parser, line []byte) bool {
 	switch {
 	case !known || !l.run.Done:
 	case l.run.Working():
+		l.idle = time.Time{}
 		l.linger.Stop()
-	default:
+	case l.idle.IsZero():
+		l.idle = time.Now()
 		l.linger.Reset(lingerGrace)
+	default:
+		l.linger.Reset(min(lingerGrace, lingerMost-time.Since(l.idle)))
 	}
 	return known
 }

@@ -13,13 +13,16 @@ import (
 // maxExclude bounds a file of rules, in bytes.
 const maxExclude = 256 << 10
 
-// WithTracked adds what git knows of a directory to the options of its snapshot: tracked files belong to it although a
-// .gitignore names them, or their names look like those of secrets; and the rules of the repository's info/exclude and of
-// the user count for the others. Outside of a repository, or without git, it adds nothing.
+// WithTracked adds what git knows of a directory to the options of its snapshot: tracked files, also of submodules, belong
+// to it although a .gitignore names them, or their names look like those of secrets; and the rules of the repository's
+// info/exclude and of the user count for the others. Outside of a repository, or without git, it adds nothing.
 func WithTracked(ctx context.Context, dir string, environ []string, o cas.SnapshotOptions) cas.SnapshotOptions {
 	g := gitIn(dir, environ)
 	g.options = append(g.options, "-c", "core.fsmonitor=false") // which would run a program that the repository names
-	listed, err := g.run(ctx, nil, "ls-files", "-z", "--cached")
+	listed, err := g.run(ctx, nil, "ls-files", "-z", "--cached", "--recurse-submodules")
+	if err != nil { // a submodule may be broken
+		listed, err = g.run(ctx, nil, "ls-files", "-z", "--cached")
+	}
 	if err != nil {
 		return o
 	}

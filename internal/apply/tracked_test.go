@@ -22,12 +22,13 @@ func TestWithTracked(t *testing.T) {
 	}
 	environ := append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "GIT_CONFIG_NOSYSTEM=1")
 	environ = slices.DeleteFunc(environ, func(e string) bool { return len(e) > 10 && e[:10] == "GIT_CONFIG" && e != "GIT_CONFIG_NOSYSTEM=1" })
-	git := func(args ...string) {
+	gitIn := func(dir string, args ...string) {
 		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Env = repository, environ
+		cmd.Dir, cmd.Env = dir, environ
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
+	git := func(args ...string) { gitIn(repository, args...) }
 	git("init", "--quiet")
 	for _, name := range []string{".gitignore", "main.go", "dist/a\nb", "docs/x.log", "untracked"} {
 		write(filepath.Join(repository, name), "*.log\n")
@@ -52,6 +53,16 @@ func TestWithTracked(t *testing.T) {
 	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Beneath, "*.orig\n")
 	write(filepath.Join(home, "mine"), string(make([]byte, maxExclude+1)))
 	require.Equal(t, "local.txt\n\n", WithTracked(t.Context(), repository, environ, given).Beneath, "a file of rules is bounded")
+
+	part := filepath.Join(repository, "part")
+	write(filepath.Join(part, "made.log"), "x")
+	gitIn(part, "init", "--quiet")
+	gitIn(part, "add", ".")
+	gitIn(part, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "--quiet", "--message", "x")
+	git("submodule", "--quiet", "add", "./part", "part")
+	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "part/made.log", "a submodule has an index of its own")
+	write(filepath.Join(part, ".git/index"), "broken")
+	require.Contains(t, WithTracked(t.Context(), repository, environ, given).Tracked, "docs/x.log")
 
 	ran := filepath.Join(home, "ran")
 	write(filepath.Join(home, "monitor"), "#!/bin/sh\ntouch "+ran+"\n")

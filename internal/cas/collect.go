@@ -29,9 +29,9 @@ import (
 // merged directory. Otherwise all files of the lower tree are taken as they are: they are neither
 // ignored nor searched for secrets.
 //
-// What no tree can hold is left out and listed: a socket, a device, a link that leads out. The error is a
-// [*failures.Failure] of category invalid_output that names the path if such a path is one of req.Produces, or if a
-// file is too large or contains a secret. Nothing may write to the directory during the call; a change
+// What no tree can hold is left out and listed: a socket, a device, a link that leads out, a file above the limit (whose
+// old version stays). The error is a [*failures.Failure] of category invalid_output that names the path if such a path is
+// one of req.Produces, or if a file contains a secret. Nothing may write to the directory during the call; a change
 // that is detected is an error. If the disk becomes full, nothing of the collection is kept.
 func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	out, err := s.collect(ctx, req)

@@ -49,6 +49,7 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
 		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", "a/pom.xml": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"a/pom.xml", "ok"}},
 		{name: "sources in a directory named like a build", add: map[string]string{"internal/target/new.go": "1"}, changed: []string{"internal/target/new.go"}},
+		{name: "sources below one beside which a build is", add: map[string]string{"Cargo.toml": "1", "src/target/mod.rs": "1", "target/x": "1"}, changed: []string{"Cargo.toml", "src/target/mod.rs"}},
 		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
 		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
@@ -104,7 +105,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 	path := func(names ...string) func(dir string) string {
 		return func(dir string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	}
-	odd := []string{"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character", "not UTF-8", "too long"}
+	odd := []string{"absolute link", "escaping link", "escape through a link", "named pipe", "socket", "control character", "not UTF-8", "too long", "too large", "git in a directory"}
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T, dir string)
@@ -122,6 +123,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			l.SetUnlinkOnClose(false)
 			require.NoError(t, l.Close())
 		}, []string{`"s"`, "socket"}},
+		{"git in a directory", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"x/.git/config": "[core]"}) }, []string{`"x/.git"`, "git itself"}},
 		{"too large", func(t *testing.T, dir string) { require.NoError(t, os.Truncate(mustWrite(t, dir, "big"), 1001)) }, []string{`"big"`, "1001 bytes", "1000"}},
 		{"too large together", func(t *testing.T, dir string) {
 			for i := range 4 {
@@ -189,6 +191,30 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			require.Empty(t, left)
 		})
 	}
+}
+
+// TestAFileThatOutgrowsTheLimitKeepsItsOldVersion: it is named, and neither removed nor a failure of the work beside it.
+func TestAFileThatOutgrowsTheLimitKeepsItsOldVersion(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir(), cas.Limits{FileBytes: 1000, TreeBytes: 1500})
+	dir, base := materialised(t, s, map[string]string{"log": "small", "other": "1"})
+	require.NoError(t, os.Truncate(filepath.Join(dir, "log"), 2000))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "other"), []byte("2"), 0o600))
+	for _, lower := range []spec.Digest{"", base} {
+		for range 2 { // the second time with an index
+			out, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir})
+			require.NoError(t, err)
+			require.Equal(t, []string{"other"}, out.Changed)
+			require.Empty(t, out.Deleted)
+			require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes); its old version is kept`}, out.LeftOut)
+		}
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Lower: lower, Dir: dir, Produces: []string{"log"}})
+		require.ErrorContains(t, err, "at most 1000 are allowed")
+	}
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Tracked: []string{"log"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{`"log": has 2000 bytes; at most 1000 are allowed (limits.file_bytes)`}, snap.Odd)
+	require.Equal(t, 1, snap.Files)
 }
 
 func mustWrite(t *testing.T, dir, name string) string {

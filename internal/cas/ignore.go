@@ -56,7 +56,7 @@ func (at scope) withBuilds(dir string, entries []dirItem) *ignoreRules {
 		if file == nil && !slices.ContainsFunc(entries, func(e dirItem) bool { return e.name == beside }) {
 			continue
 		}
-		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: buildDir, literal: true, nameOnly: true, notFile: true}}}
+		r := &ignoreRules{above: at.rules, total: at.rules.total + 1, rules: []ignoreRule{{glob: buildDir, literal: true, notFile: true}}}
 		if dir != "." {
 			r.dir = dir + "/"
 		}

@@ -52,6 +52,7 @@ func (in *ingestion) run(ctx context.Context) (err error) {
 		var unknown []*found
 		for i := range files {
 			switch f := &files[i]; {
+			case f.keeps:
 			case f.stampValid:
 			case f.Link == "":
 				unknown = append(unknown, f)
@@ -157,9 +158,6 @@ func (in *ingestion) batch(ctx context.Context, files []*found) (err error) {
 
 // file stores one file. The stamp is valid if the file did not change while it was read.
 func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
-	if size := f.listed.Size; size > in.store.limits.FileBytes && (f.old == nil || f.old.Size != size) {
-		return tooLarge(f.path, size, in.store.limits.FileBytes)
-	}
 	if f.old == nil {
 		if err := checkNames(in.secrets, f.path, ""); err != nil {
 			return err
@@ -188,8 +186,9 @@ func (in *ingestion) file(ctx context.Context, dir directory, f *found) error {
 	return nil
 }
 
-func tooLarge(p string, size, limit int64) error {
-	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed: remove it, or ignore it", size, limit)}
+// tooLarge says why a file is not kept.
+func tooLarge(size, limit int64) string {
+	return fmt.Sprintf("has %d bytes; at most %d are allowed (limits.file_bytes)", size, limit)
 }
 
 // storeSmall stores a file that fits into a buffer. Content that the base tree has is not stored
@@ -233,7 +232,7 @@ func (in *ingestion) storeLarge(ctx context.Context, src descriptor, f *found) (
 			return Entry{SHA256: old.SHA256, Size: n}, nil
 		}
 		if n > in.store.limits.FileBytes {
-			return Entry{}, tooLarge(f.path, n, in.store.limits.FileBytes)
+			return Entry{}, &RefusedError{f.path, tooLarge(n, in.store.limits.FileBytes)}
 		}
 		if _, err := syscall.Seek(int(src), 0, io.SeekStart); err != nil {
 			return Entry{}, err
@@ -261,7 +260,7 @@ func (in *ingestion) storeStream(ctx context.Context, src io.Reader, f *found) (
 	case e.SHA256 == f.before().SHA256:
 		return e, nil
 	case e.Size > limit:
-		return e, tooLarge(f.path, e.Size, limit)
+		return e, &RefusedError{f.path, tooLarge(e.Size, limit)}
 	case found:
 		return e, holdsSecret(f.path, secret)
 	}

@@ -26,8 +26,9 @@ type found struct {
 	// listed is its latest metadata. stampValid: the stamp identifies the content.
 	listed     dirItem
 	stampValid bool
-	// old is the entry that the trees have at the path; nil: none.
-	old *Entry
+	// old is the entry that the trees have at the path; nil: none. keeps: the file itself cannot be kept, and old is.
+	old   *Entry
+	keeps bool
 }
 
 func (f *found) executable() bool { return f.listed.mode&0o100 != 0 }
@@ -198,7 +199,15 @@ func (sc *scanner) dir(ctx context.Context, in directory, dir string, at scope, 
 			return err
 		}
 		p := below(dir, e.name)
-		if sc.lower.noteCovered(p, e, at.lower) || isGitDir(e.name) {
+		if sc.lower.noteCovered(p, e, at.lower) {
+			continue
+		}
+		if isGitDir(e.name) {
+			if dir != "." && !at.ignored && len(sc.only) == 0 {
+				if err := sc.leave(p, "belongs to git itself"); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		file, below := at.had(e.name)
@@ -351,6 +360,15 @@ func (sc *scanner) file(ctx context.Context, in directory, p string, now dirItem
 	case mode.IsRegular():
 		if !f.stampValid && (!sc.fixModes || old == nil) && !sc.readable(in, now) {
 			return sc.leave(p, cannotBeRead)
+		}
+		if size := now.Size; size > sc.limits.FileBytes && (old == nil || old.Size != size) {
+			if f.keeps = f.before() != (Entry{}); !f.keeps {
+				return sc.leave(p, tooLarge(size, sc.limits.FileBytes))
+			}
+			if err := sc.leave(p, tooLarge(size, sc.limits.FileBytes)+"; its old version is kept"); err != nil {
+				return err
+			}
+			f.Entry, now.Size, f.stampValid = *old, old.Size, false
 		}
 		if bytes := sc.bytes.Add(now.Size); sc.most > 0 && bytes > sc.most {
 			return treeTooLarge(p, sc.most)

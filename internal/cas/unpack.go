@@ -26,21 +26,29 @@ type archiveEntry struct {
 	name string
 	mode fs.FileMode
 	link string
+	// odd is why it is left out; empty: it is not.
+	odd  string
 	open func() (io.ReadCloser, error)
 }
 
-// Unpack writes the files and links of an archive (tar, tar.gz or zip) into an empty directory. A
-// [*RefusedError] names an entry that no tree could hold: a path that is absolute or leads out,
-// an entry below a link or a file, a path that occurs twice, a device, more files or bytes than
-// the limits allow. Links are created as they are, and nothing is written through them. The
-// archive may be hostile: the sizes that it states are not trusted.
-func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (err error) {
+// Unpack writes the files and links of an archive (tar, tar.gz or zip) into an empty directory. It returns the entries that
+// it has left out, with the reasons, because no tree could hold them: a path that is absolute or leads out, an entry below
+// a link or a file, a path that occurs twice, a device. A [*RefusedError] names the entry that exceeds the limits of all
+// files together. Links are created as they are, and nothing is written through them. The archive may be hostile: the
+// sizes that it states are not trusted.
+func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (left []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closing(root, &err)
 	u := &unpacking{ctx: ctx, root: root, limits: l.WithDefaults(), kinds: map[string]bool{}}
+	err = u.archive(archive)
+	u.left.sort()
+	return u.left.odd, err
+}
+
+func (u *unpacking) archive(archive *os.File) error {
 	start := make([]byte, 4)
 	if _, err := io.ReadFull(archive, start); err != nil {
 		return ErrNoArchive
@@ -61,6 +69,11 @@ func Unpack(ctx context.Context, archive *os.File, dir string, l Limits) (err er
 	return u.tar(plain)
 }
 
+// oddEntryError says why an entry is left out.
+type oddEntryError struct{ why string }
+
+func (e *oddEntryError) Error() string { return e.why }
+
 // unpacking writes the entries of one archive.
 type unpacking struct {
 	ctx    context.Context //nolint:containedctx // the struct lives for one call
@@ -70,6 +83,7 @@ type unpacking struct {
 	kinds   map[string]bool
 	entries int
 	bytes   int64
+	left    leftOut
 }
 
 func (u *unpacking) tar(r io.Reader) error {
@@ -93,7 +107,7 @@ func (u *unpacking) tar(r io.Reader) error {
 		case tar.TypeXGlobalHeader:
 			continue
 		case tar.TypeLink:
-			return &RefusedError{h.Name, "is a hard link; archive it as a file, with tar --hard-dereference"}
+			e.odd = "is a hard link; archive it as a file, with tar --hard-dereference"
 		}
 		if err := u.entry(e); err != nil {
 			return err
@@ -114,10 +128,10 @@ func (u *unpacking) zip(f *os.File) error {
 		return fmt.Errorf("%w: %w", ErrNoArchive, err)
 	}
 	for _, file := range archive.File {
-		if strings.Contains(file.Name, `\`) {
-			return &RefusedError{file.Name, "has a backslash; archive it with / between directories"}
-		}
 		e := archiveEntry{name: file.Name, mode: file.Mode(), open: file.Open}
+		if strings.Contains(file.Name, `\`) {
+			e.odd = "has a backslash; archive it with / between directories"
+		}
 		if e.mode&fs.ModeSymlink != 0 {
 			if e.link, err = target(file); err != nil {
 				return err
@@ -174,13 +188,17 @@ func (u *unpacking) tooMany(p string) error {
 	return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files and directories; leave some out", u.limits.Files)}
 }
 
-// entry writes an entry. Files of git itself are skipped.
+// entry writes an entry, or leaves it out. Files of git itself are skipped.
 func (u *unpacking) entry(e archiveEntry) error {
 	if err := u.ctx.Err(); err != nil {
 		return err
 	}
 	if u.entries++; u.entries > u.limits.Files {
 		return u.tooMany(e.name)
+	}
+	if e.odd != "" {
+		u.left.cannotKeep(e.name, e.odd)
+		return nil
 	}
 	p := strings.TrimPrefix(e.name, "./")
 	if e.mode.IsDir() {
@@ -195,14 +213,26 @@ func (u *unpacking) entry(e archiveEntry) error {
 		}
 	}
 	if err := CheckPath(p); err != nil {
-		return &RefusedError{e.name, "cannot be kept: " + err.Error()}
+		u.left.cannotKeep(e.name, "cannot be kept: "+err.Error())
+		return nil
 	}
-	if err := u.makeParents(p); err != nil {
-		return err
+	err := u.makeParents(p)
+	if err == nil {
+		err = u.make(p, e)
 	}
+	var odd *oddEntryError
+	if errors.As(err, &odd) {
+		u.left.cannotKeep(e.name, odd.why)
+		return nil
+	}
+	return err
+}
+
+// make writes an entry whose directory exists.
+func (u *unpacking) make(p string, e archiveEntry) error {
 	isDir, seen := u.kinds[p]
 	if seen && (!isDir || !e.mode.IsDir()) {
-		return &RefusedError{p, "is in the archive twice; keep one"}
+		return &oddEntryError{"is in the archive twice; the first one is kept"}
 	}
 	switch kind := e.mode.Type(); kind {
 	case fs.ModeDir:
@@ -218,7 +248,7 @@ func (u *unpacking) entry(e archiveEntry) error {
 		u.kinds[p] = false
 		return u.file(p, e)
 	default:
-		return &RefusedError{p, "is a " + kindOf(kind) + "; only files and links can be kept: leave it out"}
+		return &oddEntryError{"is a " + kindOf(kind) + "; only files and links can be kept"}
 	}
 }
 
@@ -233,7 +263,7 @@ func (u *unpacking) makeParents(p string) error {
 	case seen && isDir:
 		return nil
 	case seen:
-		return &RefusedError{p, fmt.Sprintf("lies below %q, which is a file or a link; keep one of them", dir)}
+		return &oddEntryError{fmt.Sprintf("lies below %q, which is a file or a link", dir)}
 	}
 	if err := u.makeParents(dir); err != nil {
 		return err
@@ -247,7 +277,7 @@ func (u *unpacking) makeParents(p string) error {
 
 func (u *unpacking) symlink(p, target string) error {
 	if target == "" || len(target) > MaxPath || strings.ContainsRune(target, 0) {
-		return &RefusedError{p, fmt.Sprintf("is a link with an empty target, or one of more than %d bytes", MaxPath)}
+		return &oddEntryError{fmt.Sprintf("is a link with an empty target, or one of more than %d bytes", MaxPath)}
 	}
 	return u.root.Symlink(target, p)
 }
@@ -277,7 +307,8 @@ func (u *unpacking) file(p string, e archiveEntry) (err error) {
 	case err != nil:
 		return err
 	case n > u.limits.FileBytes:
-		return tooLarge(p, n, u.limits.FileBytes)
+		u.bytes -= n
+		return errors.Join(u.root.Remove(p), &oddEntryError{tooLarge(n, u.limits.FileBytes)})
 	case u.bytes > u.limits.TreeBytes:
 		return treeTooLarge(p, u.limits.TreeBytes)
 	}

@@ -68,7 +68,7 @@ func (sc *scanner) lowerRules(ctx context.Context, p string, at scope) (*ignoreR
 func (l *lowerTree) check(ctx context.Context, files []found, limits Limits, most int64) error {
 	sizes := make(Manifest, len(files))
 	for _, f := range files {
-		if sizes[f.path] = f.Entry; f.Link == "" {
+		if sizes[f.path] = f.Entry; f.Link == "" && !f.keeps {
 			sizes[f.path] = Entry{Size: f.listed.Size}
 		}
 	}

@@ -164,11 +164,14 @@ func unpacked(ctx context.Context, st *store.Store, archive io.Reader, o cas.Sna
 	if err := os.Mkdir(tree, 0o700); err != nil {
 		return snap, err
 	}
-	if err := cas.Unpack(ctx, f, tree, cas.Limits{TreeBytes: maxUnpacked}); err != nil {
+	left, err := cas.Unpack(ctx, f, tree, cas.Limits{TreeBytes: maxUnpacked})
+	if err != nil {
 		return snap, err
 	}
 	o.Once = true
-	return st.Content.Snapshot(ctx, tree, o)
+	snap, err = st.Content.Snapshot(ctx, tree, o)
+	snap.Odd = append(left, snap.Odd...)
+	return snap, err
 }
 
 func firstPaths(all []string) []string { return append([]string{}, all[:min(len(all), shownPaths)]...) }

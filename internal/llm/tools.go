@@ -59,7 +59,7 @@ func finishTool(b session.Brief) Tool {
 		t.Properties["kept"] = map[string]any{
 			"type": "object",
 			"additionalProperties": map[string]any{
-				"type": "object", "properties": map[string]any{"from": text("The persona, or " + session.KeptAll + "."), "why": text("Why.")}, "required": []string{"from", "why"},
+				"type": "object", "properties": map[string]any{"from": text("The persona, " + session.KeptAll + " or " + session.KeptNone + "."), "why": text("Why.")}, "required": []string{"from", "why"},
 			},
 			"description": "Only for conflicts of which one version is right as it is: by path or decision, whose version is kept, and why.",
 		}

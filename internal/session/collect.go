@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
@@ -58,13 +59,14 @@ type Folded struct {
 	Conflicts []Conflict
 }
 
-// The limits of what is said about files that were left out: sentences, the bytes of one, the paths in it, and the bytes
-// of a path.
+// The limits of what is said about files that were left out: sentences, the bytes of one, the paths in it, the bytes
+// of a path, and the lines of a list.
 const (
 	maxLeftOut     = 10
 	maxLeftOutNote = 400
 	leftOutPaths   = 5
 	leftOutPath    = 160
+	leftOutLines   = 1000
 )
 
 // LeftOutNote says in a sentence what was left out, and why: the first paths, and how many more there are.
@@ -83,6 +85,16 @@ func LeftOutNote(why string, paths []string) string {
 		note += fmt.Sprintf(" and %d more", more)
 	}
 	return note
+}
+
+// LeftOutList is what was left out, and why, for a transcript: a line for each of the first paths.
+func LeftOutList(why string, paths []string) string {
+	listed := paths[:min(len(paths), leftOutLines)]
+	text := why + ":\n" + strings.Join(listed, "\n")
+	if more := len(paths) - len(listed); more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return text
 }
 
 // CheckLeftOut rejects sentences that exceed the limits.

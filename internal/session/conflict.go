@@ -15,12 +15,15 @@ import (
 // not part of the result.
 const MergeDir = ".maestro-merge"
 
-// KeptAll is the [Kept.From] of a result that has all versions.
-const KeptAll = "all"
+// The values of [Kept.From] of a result that has all versions, or none of them.
+const (
+	KeptAll  = "all"
+	KeptNone = "none"
+)
 
 // Kept says which version of a conflict an integrator has kept, and why.
 type Kept struct {
-	// From is the persona whose version the result has; KeptAll: it has all versions.
+	// From is the [Conflict.Name] of the persona whose version the result has, KeptAll or KeptNone.
 	From string `json:"from"`
 	Why  string `json:"why"`
 }
@@ -56,12 +59,14 @@ func MaskedKept(kept map[string]Kept, mask func(string) string) map[string]Kept 
 // Standing is how a conflict stands in a result.
 type Standing struct {
 	Conflict
-	// Same lists the personas whose version the result has.
+	// Same has the [Conflict.Name] of each persona whose version the result has.
 	Same []string
-	// Moved lists the other personas whose files the result has at other paths.
+	// Moved has the others whose files the result has at other paths.
 	Moved []string
 	// Given: the result is as the merge without an integrator has it.
 	Given bool
+	// Removed: each version has something at the path, and the result has nothing, or an empty file.
+	Removed bool
 	// Kept is the integrator's statement; nil: it has made none.
 	Kept *Kept
 }
@@ -72,6 +77,10 @@ func (s Standing) Err() error {
 	case s.Kept == nil && s.Given:
 		return errors.New("it is as before")
 	case len(s.gone()) == 0 && (s.Kept == nil || s.Kept.From == KeptAll):
+		return nil
+	case s.Kept == nil && s.Removed:
+		return errors.New("nothing is left there")
+	case s.Removed && s.Kept.From == KeptNone:
 		return nil
 	case s.Kept == nil && len(s.Same) > 0:
 		return fmt.Errorf("it has the version of %s only", s.Same[0])
@@ -86,22 +95,32 @@ func (s Standing) Err() error {
 // Dropped says which versions of the conflict are not in the result; empty: none is known.
 func (s Standing) Dropped() string {
 	gone := s.gone()
-	if len(s.Same) == 0 || len(gone) == 0 {
+	if len(gone) == 0 || len(s.Same) == 0 && !s.Removed {
 		return ""
 	}
-	why := ""
-	if s.Kept != nil {
-		why = ": " + strings.TrimSpace(s.Kept.Why)
+	kept := "nothing is left there"
+	if !s.Removed {
+		kept = "only that of " + s.Same[0] + " is kept"
 	}
-	return textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept%s",
-		s.what(), strings.Join(gone, ", "), s.Same[0], why), MaxMessage)
+	if s.Kept != nil {
+		kept += ": " + strings.TrimSpace(s.Kept.Why)
+	}
+	return textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, %s", s.what(), strings.Join(gone, ", "), kept), MaxMessage)
+}
+
+// Name names a persona whose version conflicts: with its phase, unless all are of one.
+func (c Conflict) Name(id spec.AssignmentID) string {
+	if slices.ContainsFunc(c.Between, func(b spec.AssignmentID) bool { return b.Phase != id.Phase }) {
+		return id.String()
+	}
+	return id.Persona
 }
 
 // gone lists the personas whose version is not in the result as it is.
 func (s Standing) gone() (out []string) {
 	for _, id := range s.Between {
-		if !slices.Contains(s.Same, id.Persona) && !slices.Contains(s.Moved, id.Persona) {
-			out = append(out, id.Persona)
+		if name := s.Name(id); !slices.Contains(s.Same, name) && !slices.Contains(s.Moved, name) {
+			out = append(out, name)
 		}
 	}
 	return out
@@ -173,22 +192,20 @@ func ListConflicts(few []Conflict) string {
 	return text
 }
 
-// DroppedVersion says that a version of an assignment is dropped.
-type DroppedVersion struct {
-	By   spec.AssignmentID
-	Text string
-}
-
-// KeptLater returns what is dropped if a person keeps the later version of each conflict of a list of [FewConflicts].
-func KeptLater(few []Conflict) (dropped []DroppedVersion) {
+// KeptLater says what is dropped if a person keeps the later version of each conflict of a list of [FewConflicts].
+func KeptLater(few []Conflict) (dropped []string) {
 	for _, c := range few {
 		last := len(c.Between) - 1
+		var gone []string
 		for _, id := range c.Between[:max(last, 0)] {
-			text := fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version", c.what(), id, c.Between[last])
-			dropped = append(dropped, DroppedVersion{id, textfmt.Shorten(text, MaxMessage)})
-			if c.More > 0 {
-				dropped = append(dropped, DroppedVersion{id, fmt.Sprintf("and %d more", c.More)})
-			}
+			gone = append(gone, c.Name(id))
+		}
+		if len(gone) > 0 {
+			dropped = append(dropped, textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version",
+				c.what(), strings.Join(gone, ", "), c.Name(c.Between[last])), MaxMessage))
+		}
+		if c.More > 0 {
+			dropped = append(dropped, fmt.Sprintf("and %d more", c.More))
 		}
 	}
 	return dropped
@@ -215,20 +232,25 @@ func (c Conflict) KeptOf(steps []Work) *Kept {
 	return nil
 }
 
-// DecisionStanding returns how a conflict of decisions stands after the integrator's work: it is
-// settled by a decision of the integrator, too.
-func DecisionStanding(c Conflict, own map[spec.AssignmentID]map[string]string, integrated []Work) Standing {
-	last := c.Between[len(c.Between)-1]
-	value, stated := own[last][c.Decision], false
-	for _, w := range integrated {
+// DecisionStanding returns how a conflict of the steps' decisions stands after the settling work: it is settled by a decision
+// of this work, too.
+func DecisionStanding(c Conflict, steps []Step, settling []Work) Standing {
+	own := map[spec.AssignmentID]string{}
+	for _, s := range steps {
+		if v, ok := s.Decisions[c.Decision]; ok {
+			own[s.By] = v
+		}
+	}
+	value, stated := own[c.Between[len(c.Between)-1]], false
+	for _, w := range settling {
 		if v, ok := w.Decisions[c.Decision]; ok {
 			value, stated = v, true
 		}
 	}
-	s := Standing{Conflict: c, Kept: c.KeptOf(integrated), Given: !stated}
+	s := Standing{Conflict: c, Kept: c.KeptOf(settling), Given: !stated}
 	for _, id := range c.Between {
-		if own[id][c.Decision] == value {
-			s.Same = append(s.Same, id.Persona)
+		if own[id] == value {
+			s.Same = append(s.Same, c.Name(id))
 		}
 	}
 	if s.Kept == nil && stated && len(s.Same) > 0 {
@@ -242,8 +264,9 @@ func SettleHelp(conflicts []string) string {
 	return "- " + strings.Join(conflicts, "\n- ") + `
 
 The files have the version of the last one named. Merge all versions into one. The versions are in the directory ` + MergeDir + `: base/ has the files before, versions/NAME/ those of
-each persona, NAME.diff all changes of the persona, and decisions.json the decisions. It is not part of the result.
+each persona, NAME.diff all changes of the persona, and decisions.json the decisions. NAME is PHASE/PERSONA if the personas are of several
+phases. The directory is not part of the result.
 A conflict is settled if the result is neither as it is now nor the version of one persona. If one version is right as it is, say so
 in the result, with the reason: "kept": {"PATH": {"from": "NAME", "why": "..."}}. PATH is a file, a directory or the name of a decision;
-NAME is the persona whose version the files have, or "` + KeptAll + `" if they have all versions. A decision is also settled by deciding it again.`
+NAME is the persona whose version the files have, "` + KeptAll + `" if they have all versions, or "` + KeptNone + `" if nothing is left at the path. A decision is also settled by deciding it again.`
 }

@@ -303,6 +303,8 @@ type RoundResult struct {
 	Summary string      `json:"summary,omitempty"`
 	// LeftOut says, in sentences, what of the agent's files is not in it.
 	LeftOut []string `json:"left_out,omitempty"`
+	// Dropped lists the versions in conflicts of the input that it does not have.
+	Dropped []string `json:"dropped,omitempty"`
 	// SendsBack has the reasons for which an earlier phase's work is sent back; empty: it is not.
 	// Such a round has no contract to fulfil.
 	SendsBack []string `json:"sends_back,omitempty"`
