@@ -252,11 +252,7 @@ func (b *agentBreaker) providerBack(ctx context.Context) {
 // not be delivered in time, so that the session delivers it later. It also works after the
 // end of the round's context.
 func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
-	var failed session.AttemptFailure
-	if f != nil {
-		failed = session.AttemptFailure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-	}
-	report := b.outcome(b.activity, b.log.get().Permit, failed)
+	report := b.outcome(b.activity, b.log.get().Permit, learned(f))
 	if report == nil {
 		return nil
 	}
@@ -267,6 +263,19 @@ func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session
 		return report
 	}
 	return nil
+}
+
+// learned is what a breaker learns from a failure; nil is none. A final failure of the provider is the request's: the
+// provider works.
+func learned(f *failures.Failure) (out session.AttemptFailure) {
+	if f == nil {
+		return out
+	}
+	out = session.AttemptFailure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
+	if f.Final && failures.RuleFor(f.Category).Owner == failures.OwnerProvider {
+		out.Category = failures.InvalidRequest
+	}
+	return out
 }
 
 // giveBack ends a probe without a result.

@@ -82,6 +82,15 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 	}
 }
 
+// TestAFinalFailureOfTheProviderIsTheRequests, of which a breaker learns nothing.
+func TestAFinalFailureOfTheProviderIsTheRequests(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, failures.RateLimited, learned(&failures.Failure{Category: failures.RateLimited}).Category)
+	require.Equal(t, failures.InvalidRequest, learned(&failures.Failure{Category: failures.RateLimited, Final: true}).Category)
+	require.Equal(t, failures.Unknown, learned(&failures.Failure{Category: failures.Unknown, Final: true}).Category)
+	require.Empty(t, learned(nil))
+}
+
 // unusedBreakers is a port that is not called.
 type unusedBreakers struct{ Breakers }
 

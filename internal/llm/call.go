@@ -93,8 +93,13 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
-	if failed.Category == failures.ContextOverflow || r.mayOverflow(err, f) {
-		return Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}, spending{}, nil
+	tooLong := Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}
+	switch {
+	case failed.Category == failures.RateLimited && failed.Final:
+		tooLong.Stop = AboveLimit
+		return tooLong, spending{}, nil
+	case failed.Category == failures.ContextOverflow, r.mayOverflow(err, f):
+		return tooLong, spending{}, nil
 	}
 	return Answer{}, h.spent(err), failed
 }

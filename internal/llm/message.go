@@ -123,6 +123,8 @@ const (
 	Refused Stop = "refused"
 	// Overflow: the conversation is longer than the model's context window.
 	Overflow Stop = "overflow"
+	// AboveLimit: the conversation alone is above a limit of the provider's rate.
+	AboveLimit Stop = "above_limit"
 )
 
 // Answer is a model's answer.
