@@ -28,6 +28,7 @@ func TestAnAnswerThatEndsInAnErrorCostsWhatItSays(t *testing.T) {
 		"not counted":           {"text/event-stream", text + failed, cost.Usage{}, true},
 		"counted, and cut":      {"text/event-stream", text + counted, cost.Usage{InputTokens: 100, OutputTokens: 30}, true},
 		"an error as a stream":  {"text/event-stream", failed, cost.Usage{}, false},
+		"a bare error":          {"text/event-stream", `data: {"object":"error","message":"too many","code":429}` + "\n\n", cost.Usage{}, false},
 		"an error as an answer": {"application/json", `{"error":{"message":"The upstream has failed.","code":502}}`, cost.Usage{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

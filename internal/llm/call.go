@@ -48,6 +48,7 @@ type receiver struct {
 	usage    *cost.Usage
 	bytes    int
 	reported int
+	received Received
 	// progress is what was received of the answer's content, and idle ends the call when there is none.
 	progress int64
 	idle     *time.Timer
@@ -71,12 +72,12 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	h.idle = time.AfterFunc(patienceFirst*r.IdleTimeout, func() { stop(errIdle) })
 	defer h.idle.Stop()
 	client := &http.Client{
-		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)]},
+		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)], &h.received},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},
 	}
-	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, OnEvent: h.onStreamEvent})
+	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Received: &h.received, OnEvent: h.onStreamEvent})
 	r.log.End()
 	if err == nil {
 		answer = r.accept(answer, h)
@@ -116,8 +117,8 @@ func (r *run) mayOverflow(err error, f wire.Forecast) bool {
 func (h *receiver) onStreamEvent(e Event) error {
 	h.show(e)
 	h.began = true
-	if e.Progress > h.progress {
-		h.progress = e.Progress
+	if now := h.received.progress(); now > h.progress {
+		h.progress = now
 		h.idle.Reset(h.run.IdleTimeout)
 	}
 	if e.Usage != nil {
@@ -128,7 +129,7 @@ func (h *receiver) onStreamEvent(e Event) error {
 		return nil
 	}
 	h.reported = h.bytes
-	if err := h.paid.Spending(h.soFar()); err != nil && !e.Whole {
+	if err := h.paid.Spending(h.soFar()); err != nil && !h.received.Facts().Whole {
 		h.abortErr = err
 	}
 	return h.abortErr

@@ -6,6 +6,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Provider calls a model. It only translates requests, answers and errors.
@@ -18,8 +19,9 @@ type Provider interface {
 
 // Exchange is what a provider needs for a call.
 type Exchange struct {
-	// HTTP sends the request.
-	HTTP *http.Client
+	// HTTP sends the request, and Received is what was received of its answer.
+	HTTP     *http.Client
+	Received *Received
 	// OnEvent is called for each event of the answer. If it returns an error, Ask stops and returns
 	// that error.
 	OnEvent func(Event) error
@@ -27,17 +29,14 @@ type Exchange struct {
 
 // Event is a received part of an answer.
 type Event struct {
-	// Bytes is the size of the received content, and Progress that of the whole answer so far, reasoning included.
-	Bytes    int
-	Progress int64
+	// Bytes is the size of the received content.
+	Bytes int
 	// Text is the received part of the answer's text.
 	Text string
 	// Usage is what the provider has counted so far; nil if it is not stated.
 	Usage *cost.Usage
 	// Call is a complete tool call.
 	Call *Call
-	// Whole: the content of the answer is complete.
-	Whole bool
 }
 
 // Request is a request to a model.
@@ -126,6 +125,20 @@ const (
 	// AboveLimit: the conversation alone is above a limit of the provider's rate.
 	AboveLimit Stop = "above_limit"
 )
+
+// StopOf returns the reason that a provider's word stands for.
+func StopOf(word string) Stop {
+	switch wire.EndingOf(word) {
+	case wire.Filtered:
+		return Refused
+	case wire.CutOff:
+		return Truncated
+	case wire.Overflowed:
+		return Overflow
+	case wire.Complete, wire.Failed: // a failed answer has a fault
+	}
+	return Done
+}
 
 // Answer is a model's answer.
 type Answer struct {

@@ -155,7 +155,7 @@ func Open(f Format, response *http.Response) (io.Reader, error) {
 		more, err = response.Body.Read(first[n:])
 		n += more
 	}
-	first = first[:n]
+	first = bytes.TrimPrefix(first[:n], []byte("\uFEFF"))
 	ended := errors.Is(err, io.EOF)
 	if err != nil && !ended {
 		return nil, err
@@ -168,7 +168,7 @@ func Open(f Format, response *http.Response) (io.Reader, error) {
 
 // stranger says what the beginning of a body is if it is no answer; empty: it may be one.
 func stranger(f Format, contentType string, first []byte, ended bool) string {
-	text := bytes.TrimSpace(bytes.TrimPrefix(first, []byte("\uFEFF")))
+	text := bytes.TrimSpace(first)
 	switch {
 	case len(text) == 0 && ended:
 		return "an empty answer"
