@@ -40,7 +40,8 @@ func rawBench(t *testing.T, kind, contentType, body string) *bench {
 	return newBench(t, kind, server.URL, nil)
 }
 
-// TestErrorsWithStatus200 have their own meaning, wherever the server puts them, and cost nothing.
+// TestErrorsWithStatus200 have their own meaning, wherever the server puts them, and cost nothing. What is no answer is a
+// failure of the provider.
 func TestErrorsWithStatus200(t *testing.T) {
 	t.Parallel()
 	const stream, document = "text/event-stream", "application/json"
@@ -48,19 +49,22 @@ func TestErrorsWithStatus200(t *testing.T) {
 		kind, contentType string
 		want              failures.Category
 	}{
-		`{"error":{"message":"Insufficient credits","code":402}}`:                                                    {"openai", document, failures.Auth},
-		` {"error":"model x not found","code":404}`:                                                                  {"openai", document, failures.InvalidRequest},
-		`{"type":"error","error":{"type":"billing_error","message":"no credit"}}`:                                    {"anthropic", document, failures.Auth},
-		`{"error":{"message":"Insufficient credits","code":"402"}}` + "\n\n":                                         {"openai", stream, failures.Auth},
-		"event: error\ndata: {\"message\":\"Slow down\",\"code\":429}\n\n":                                           {"openai", stream, failures.RateLimited},
-		events(`{"detail":"The key is not valid","code":401}`):                                                       {"openai", stream, failures.Auth},
-		events(`{"object":"error","message":"tool_choice is not supported","type":"BadRequestError","code":400}`):    {"openai", stream, failures.InvalidRequest},
+		`{"error":{"message":"Insufficient credits","code":402}}`:                                                 {"openai", document, failures.Auth},
+		` {"error":"model x not found","code":404}`:                                                               {"openai", document, failures.InvalidRequest},
+		`{"type":"error","error":{"type":"billing_error","message":"no credit"}}`:                                 {"anthropic", document, failures.Auth},
+		`{"error":{"message":"Insufficient credits","code":"402"}}` + "\n\n":                                      {"openai", stream, failures.Auth},
+		"event: error\ndata: {\"message\":\"Slow down\",\"code\":429}\n\n":                                        {"openai", stream, failures.RateLimited},
+		events(`{"detail":"The key is not valid","code":401}`):                                                    {"openai", stream, failures.Auth},
+		events(`{"object":"error","message":"tool_choice is not supported","type":"BadRequestError","code":400}`): {"openai", stream, failures.InvalidRequest},
+		events("[DONE]"): {"openai", stream, failures.APIError},
+		`{"status":"ok","data":"` + strings.Repeat("x", 600) + `"}`:                                                  {"openai", document, failures.APIError},
+		`{"type":"x","data":"` + strings.Repeat("x", 600) + `"}`:                                                     {"anthropic", document, failures.APIError},
 		events(`{"error":{"message":"context deadline exceeded"}}`):                                                  {"openai", stream, failures.APIError},
 		events(`{"error":{"message":"The upstream says {\"error\":{\"code\":\"insufficient_quota\"}}","type":"x"}}`): {"openai", stream, failures.Auth},
 		events(`{"type":"error","error":{"type":"permission_error","message":"not for this key"}}`):                  {"anthropic", stream, failures.Auth},
 		events(`{"error":{"message":"Insufficient credits","code":402}}`):                                            {"anthropic", stream, failures.Auth},
 	} {
-		t.Run(body, func(t *testing.T) {
+		t.Run(body[:min(len(body), 60)], func(t *testing.T) {
 			t.Parallel()
 			b := rawBench(t, c.kind, c.contentType, body)
 			_, err := b.run()

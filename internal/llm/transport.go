@@ -35,6 +35,14 @@ func (r *Received) Facts() wire.Facts {
 	return r.meter.Facts()
 }
 
+// End is Facts at the regular end of the answer.
+func (r *Received) End() wire.Facts {
+	if r.meter == nil {
+		return wire.Facts{}
+	}
+	return r.meter.End()
+}
+
 // progress is the size of the content so far.
 func (r *Received) progress() int64 {
 	if r.meter == nil {
@@ -61,7 +69,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	case response.StatusCode >= http.StatusBadRequest:
 		text, _ := io.ReadAll(io.LimitReader(response.Body, maxErrorBody)) // a part is enough
 		err = wire.ReadFault(response.StatusCode, response.Header, text)
-	case response.StatusCode == http.StatusOK:
+	case wire.Answered(response.StatusCode):
 		err = t.open(response)
 	}
 	if err != nil {

@@ -181,12 +181,14 @@ func Broken(err error) error {
 	return err
 }
 
-// Unbilled reports whether a failed call cannot have cost anything: it is [Unsent], or the
-// provider rejected it before it began to answer.
+// Unbilled reports whether a failed call without content cannot have cost anything: it is [Unsent], or the
+// provider rejected it before it began to answer, which an answer with status 200 may say, too.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
-		return fault.Status >= 300 || fault.NoAnswer
+		said := fault.failure("").Category
+		rejected := fault.Status == http.StatusOK && said != failures.APIError && said != failures.Refused
+		return fault.Status >= 300 || fault.NoAnswer || rejected
 	}
 	var unsent Unsent
 	return errors.As(err, &unsent)

@@ -145,6 +145,20 @@ func (m *Meter) Facts() Facts {
 	return f
 }
 
+// End returns the facts at the regular end of the answer. A document without anything in it, or a stream that has nothing
+// but its end, is no answer.
+func (m *Meter) End() Facts {
+	if f := m.Facts(); f.empty() && (f.Ended || !m.lines.on) {
+		m.fault().NoAnswer, m.facts.Fault.Message = true, "an answer without anything in it"
+	}
+	return m.Facts()
+}
+
+// empty reports whether nothing of an answer has come yet.
+func (f Facts) empty() bool {
+	return !f.Counted && f.Bytes == 0 && f.Stop == "" && f.Fault == nil && f.ID == ""
+}
+
 // Progress is the size of the content so far: pings, comments and empty pieces are none.
 func (m *Meter) Progress() int64 {
 	if path, n := m.json.pending(); m.format.content(path) {

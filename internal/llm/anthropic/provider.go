@@ -45,9 +45,13 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err == nil && x.Received.Document != nil {
 		err = json.Unmarshal(x.Received.Document, &c.message)
 	}
-	switch fault := x.Received.Facts().Fault; {
-	case fault != nil:
-		return llm.Answer{}, fault
+	facts := x.Received.Facts()
+	if err == nil {
+		facts = x.Received.End()
+	}
+	switch {
+	case facts.Fault != nil:
+		return llm.Answer{}, facts.Fault
 	case c.message.StopReason != "": // the answer is complete, however the stream ends. It is paid for, so use it
 		return c.answer(), nil
 	case err != nil:

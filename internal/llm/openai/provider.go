@@ -47,6 +47,9 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, err
 	}
 	facts := x.Received.Facts()
+	if broken == nil {
+		facts = x.Received.End()
+	}
 	switch {
 	case facts.Fault != nil:
 		return llm.Answer{}, facts.Fault
