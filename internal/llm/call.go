@@ -117,8 +117,8 @@ func (r *run) mayOverflow(err error, f wire.Forecast) bool {
 func (h *receiver) onStreamEvent(e Event) error {
 	h.show(e)
 	h.began = true
-	if now := h.received.progress(); now > h.progress {
-		h.progress = now
+	if e.Progress > h.progress {
+		h.progress = e.Progress
 		h.idle.Reset(h.run.IdleTimeout)
 	}
 	if e.Usage != nil {
@@ -129,7 +129,7 @@ func (h *receiver) onStreamEvent(e Event) error {
 		return nil
 	}
 	h.reported = h.bytes
-	if err := h.paid.Spending(h.soFar()); err != nil && !h.received.Facts().Whole {
+	if err := h.paid.Spending(h.soFar()); err != nil && !e.Whole {
 		h.abortErr = err
 	}
 	return h.abortErr

@@ -29,14 +29,17 @@ type Exchange struct {
 
 // Event is a received part of an answer.
 type Event struct {
-	// Bytes is the size of the received content.
-	Bytes int
+	// Bytes is the size of the received content, and Progress that of the whole answer so far, reasoning included.
+	Bytes    int
+	Progress int64
 	// Text is the received part of the answer's text.
 	Text string
 	// Usage is what the provider has counted so far; nil if it is not stated.
 	Usage *cost.Usage
 	// Call is a complete tool call.
 	Call *Call
+	// Whole: the content of the answer is complete.
+	Whole bool
 }
 
 // Request is a request to a model.

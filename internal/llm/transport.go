@@ -43,8 +43,8 @@ func (r *Received) End() wire.Facts {
 	return r.meter.End()
 }
 
-// progress is the size of the content so far.
-func (r *Received) progress() int64 {
+// Progress is the size of the content so far.
+func (r *Received) Progress() int64 {
 	if r.meter == nil {
 		return 0
 	}

@@ -76,13 +76,16 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	}
 	switch event.Type {
 	case "message_start", "message_delta":
-		if facts := c.received.Facts(); facts.Counted {
-			return llm.Event{Usage: &facts.Usage}, nil
+		facts := c.received.Facts()
+		news := llm.Event{Whole: facts.Whole}
+		if facts.Counted {
+			news.Usage = &facts.Usage
 		}
+		return news, nil
 	case "content_block_delta":
 		d := event.Delta
 		c.inputs[event.Index] += d.PartialJSON
-		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Text: d.Text}, nil
+		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Progress: c.received.Progress(), Text: d.Text}, nil
 	case "content_block_stop":
 		if c.message.Content[event.Index].Type == "tool_use" {
 			call := c.call(int(event.Index))

@@ -61,7 +61,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
 	}
 	for i := range c.calls {
-		if err := x.OnEvent(llm.Event{Call: &c.calls[i]}); err != nil {
+		if err := x.OnEvent(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
 			return llm.Answer{}, err
 		}
 	}
@@ -132,8 +132,9 @@ func chunkOf(whole sdk.ChatCompletion) (out sdk.ChatCompletionChunk) {
 
 // take adds a chunk, and returns what is new in it.
 func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
-	event := llm.Event{}
-	if facts := c.received.Facts(); facts.Counted && facts.Usage != c.counted {
+	facts := c.received.Facts()
+	event := llm.Event{Progress: c.received.Progress(), Whole: facts.Whole}
+	if facts.Counted && facts.Usage != c.counted {
 		c.counted = facts.Usage
 		event.Usage = &facts.Usage
 	}
