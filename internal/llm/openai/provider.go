@@ -40,7 +40,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err := client.Post(ctx, "chat/completions", params(request, wire.PublicOpenAI(p.BaseURL)), &response, option.WithJSONSet("stream", true)); err != nil {
 		return llm.Answer{}, err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // read to its end, or aborted
 	c := collector{received: x.Received}
 	broken, err := c.read(response, x.OnEvent)
 	if err != nil {
