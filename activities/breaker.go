@@ -176,18 +176,22 @@ func (b *agentBreaker) holds(holder string) bool {
 	return permit != nil && permit.Holder == holder
 }
 
-// outcome is the report of a failure or, for an empty category, of an answer; nil: the
+// outcome is the report of a failure or, for nil, of an answer; nil: the
 // breaker has nothing to learn from it.
-func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f session.AttemptFailure) *session.BreakerReport {
+func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f *failures.Failure) *session.BreakerReport {
 	if b.port == nil || permit == nil {
 		return nil
 	}
 	report := &session.BreakerReport{
 		ID: id, Breaker: b.settings, BreakerPermit: *permit,
-		Outcome: failures.CountsAsSuccess, Category: f.Category, Message: f.Message,
+		Outcome: failures.CountsAsSuccess,
 	}
-	if f.Category != "" {
+	if f != nil {
 		report.Outcome = b.settings.Weigh(f.Category)
+		report.Category, report.Message, report.RetryAfter = f.Category, textfmt.Shorten(f.Message, session.MaxMessage), f.RetryAfter
+		if f.Final && failures.RuleFor(f.Category).Owner == failures.OwnerProvider { // it is the request's: the provider works
+			report.Outcome = failures.Neutral
+		}
 	}
 	if b.perCall && report.Outcome == failures.CountsAsFailure {
 		report.Outcome = failures.Neutral
@@ -198,17 +202,17 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f sessi
 	return report
 }
 
-// reportProvider reports immediately that the provider has failed or, without a category,
+// reportProvider reports immediately that the provider has failed or, without a failure,
 // that it has answered. It returns the breaker after the report; nil: unknown, or there was
 // nothing to report. After a failure the round needs another permit before it tries the
 // agent.
-func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
+func (b *agentBreaker) reportProvider(ctx context.Context, f *failures.Failure) *breaker.View {
 	log := b.log.get()
-	if f.Category != "" {
+	if f != nil {
 		b.log.setPermit(nil)
 	}
 	id := b.updateID("answer")
-	if f.Category != "" { // a further execution of the round may report the same failure
+	if f != nil { // a further execution of the round may report the same failure
 		id = fmt.Sprintf("%s/%d", b.activity, log.Revision)
 	}
 	report := b.outcome(id, log.Permit, f)
@@ -216,7 +220,7 @@ func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFail
 		return nil
 	}
 	view := b.send(ctx, *report)
-	if view != nil && f.Category == "" { // the report has ended the probe, and the round continues
+	if view != nil && f == nil { // the report has ended the probe, and the round continues
 		b.log.setPermit(&session.BreakerPermit{Generation: view.State.Generation})
 	}
 	return view
@@ -244,7 +248,7 @@ func (b *agentBreaker) providerBack(ctx context.Context) {
 	view, err := b.port.Read(bounded, b.settings.Name)
 	cancel()
 	if err == nil && (view.State.Failures > 0 || view.State.Open) {
-		b.reportProvider(ctx, session.AttemptFailure{})
+		b.reportProvider(ctx, nil)
 	}
 }
 
@@ -252,11 +256,7 @@ func (b *agentBreaker) providerBack(ctx context.Context) {
 // not be delivered in time, so that the session delivers it later. It also works after the
 // end of the round's context.
 func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
-	var failed session.AttemptFailure
-	if f != nil {
-		failed = session.AttemptFailure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-	}
-	report := b.outcome(b.activity, b.log.get().Permit, failed)
+	report := b.outcome(b.activity, b.log.get().Permit, f)
 	if report == nil {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker
 		b.seen = map[string]bool{}
 	}
 	b.seen[r.ID] = true
-	return b.apply(r.Breaker, breaker.Report{Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message}), nil
+	return b.apply(r.Breaker, breaker.Report{Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter}), nil
 }
 
 func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {

@@ -61,7 +61,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 	state := b.view().State
 	if f == nil {
 		if state.Failures > 0 || state.Open {
-			b.setView(b.reportProvider(b.ctx, session.AttemptFailure{}))
+			b.setView(b.reportProvider(b.ctx, nil))
 		}
 		return
 	}
@@ -73,7 +73,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 		ID: b.updateID("call"), Breaker: b.settings, Outcome: failures.CountsAsFailure,
 		// The call began after the breaker was read, which may have been long after the round began.
 		BreakerPermit: session.BreakerPermit{Generation: max(permit.Generation, state.Generation), Holder: permit.Holder},
-		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage),
+		Category:      f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage), RetryAfter: f.RetryAfter,
 	}))
 }
 

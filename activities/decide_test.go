@@ -54,8 +54,11 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		off      bool
 		permit   *session.BreakerPermit
 		category failures.Category
+		final    bool
 		want     failures.Weight
 	}{
+		"a request above every limit":     {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
+		"a final failure of the agent":    {permit: ordinary, category: failures.Unknown, final: true, want: failures.CountsAsFailure},
 		"an answer":                       {permit: ordinary, want: failures.CountsAsSuccess},
 		"a wrong answer is an answer":     {permit: ordinary, category: failures.TestFailure, want: failures.CountsAsSuccess},
 		"a failure of the provider":       {permit: ordinary, category: failures.APIError, want: failures.CountsAsFailure},
@@ -70,7 +73,11 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		if !c.off {
 			b.port = unusedBreakers{}
 		}
-		report := b.outcome("id", c.permit, session.AttemptFailure{Category: c.category, Message: "why"})
+		var failure *failures.Failure
+		if c.category != "" {
+			failure = &failures.Failure{Category: c.category, Message: "why", Final: c.final, RetryAfter: 7}
+		}
+		report := b.outcome("id", c.permit, failure)
 		if c.want == "" {
 			require.Nil(t, report, name)
 			continue
@@ -79,6 +86,7 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		require.Equal(t, c.want, report.Outcome, name)
 		require.Equal(t, *c.permit, report.BreakerPermit, name)
 		require.Equal(t, c.category, report.Category, name)
+		require.Equal(t, failure != nil, report.RetryAfter == 7, name)
 	}
 }
 

@@ -82,7 +82,7 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 		return err
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", outage.Until, "since", outage.Since)
-	view := o.breaker.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
+	view := o.breaker.reportProvider(ctx, &f)
 	if view != nil && view.State.At(o.clock()) == session.BreakerIsOpen {
 		return o.breakerOpen(ctx, view)
 	}

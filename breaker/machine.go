@@ -95,6 +95,8 @@ type Report struct {
 	// Category and Message describe how it failed.
 	Category failures.Category
 	Message  string
+	// RetryAfter is the wait that the provider states; zero: none.
+	RetryAfter textfmt.Duration
 }
 
 // Acquire requests a permission for a round: as a probe, if the breaker is half-open.
@@ -182,7 +184,7 @@ func (m *machine) report(r Report) Effect {
 	case failures.CountsAsFailure:
 		m.fail(r)
 		if m.Failures >= m.set.Threshold {
-			m.open()
+			m.open(r)
 		}
 		return Applied
 	case failures.CountsAsSuccess:
@@ -205,7 +207,7 @@ func (m *machine) probed(r Report) Effect {
 	switch r.Outcome {
 	case failures.CountsAsFailure:
 		m.fail(r)
-		m.open()
+		m.open(r)
 	case failures.CountsAsSuccess:
 		m.close()
 	default:
@@ -253,10 +255,11 @@ func (m *machine) fail(r Report) {
 	m.LastFailure = &session.AttemptFailure{Category: r.Category, Message: short(r.Message)}
 }
 
-func (m *machine) open() {
+// open opens the breaker for the cooldown, or for the wait that the provider states if that is longer.
+func (m *machine) open(r Report) {
 	m.transition()
 	m.Trips++
-	m.Open, m.OpenUntil = true, m.now.Add(m.cooldown())
+	m.Open, m.OpenUntil = true, m.now.Add(max(m.cooldown(), min(r.RetryAfter, session.MaxRetryAfter).Std()))
 }
 
 func (m *machine) close() {

@@ -132,6 +132,23 @@ func TestForcedOpeningSaysWhoAndWhy(t *testing.T) {
 	require.Equal(t, "done", s.state.Why)
 }
 
+// TestAStatedWaitIsTheCooldown if it is longer, up to the longest wait that is accepted.
+func TestAStatedWaitIsTheCooldown(t *testing.T) {
+	t.Parallel()
+	set := breaker.Settings{Threshold: 1, Cooldown: textfmt.Duration(30 * time.Second), MaxCooldown: textfmt.Duration(15 * time.Minute), Probes: 1}
+	for stated, want := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, time.Second: 30 * time.Second, 5 * time.Hour: 5 * time.Hour, 1000 * time.Hour: session.MaxRetryAfter.Std(),
+	} {
+		failure := failed(0)
+		failure.RetryAfter = textfmt.Duration(stated)
+		s := tell(set, failure)
+		require.Equal(t, epoch.Add(want), s.state.OpenUntil)
+		// A probe that fails opens it anew, for what it states.
+		s = tell(set, failure, want, acquire("a"), func() breaker.Report { f := failed(1, "a"); f.RetryAfter = textfmt.Duration(stated); return f }())
+		require.Equal(t, epoch.Add(want+max(min(stated, session.MaxRetryAfter.Std()), time.Minute)), s.state.OpenUntil)
+	}
+}
+
 func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
 	t.Parallel()
 	for _, random := range []float64{0, 0.5, 0.999} {

@@ -89,7 +89,7 @@ func (e *running) report(ctx workflow.Context, r session.BreakerReport) (Answer,
 	return e.once(ctx, r.ID, func(random float64) Effect {
 		e.Settings = r.Breaker
 		return e.apply(ctx, Report{
-			Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message,
+			Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter,
 		}, random)
 	})
 }

@@ -127,7 +127,7 @@ func (a *answer) forwardPart(part []byte) {
 		a.from.timer.Reset(a.gateway.o.Idle)
 	}
 	a.whole.Store(facts.Whole)
-	if facts.Ended && facts.Fault == nil && !a.booked {
+	if facts.Ended && a.meter.End().Fault == nil && !a.booked {
 		a.settle(facts)
 	}
 	if a.programGone || a.stopReason != nil {
@@ -174,6 +174,9 @@ func (a *answer) finish(err error) {
 		a.fail(failures.Failf(failures.APIError, "provider %s sent an answer of more than %d KB, longer than the request permits", a.provider.Name, a.size>>10))
 	}
 	facts := a.meter.Facts()
+	if err == nil {
+		facts = a.meter.End()
+	}
 	if facts.Whole && facts.Fault == nil && !a.booked {
 		a.settle(facts)
 	}
@@ -198,7 +201,11 @@ func (a *answer) finish(err error) {
 	case a.stopReason != nil:
 		a.failIfNotBooked(a.stopReason)
 	case facts.Fault != nil:
-		a.report(wire.Failure(facts.Fault, a.provider.Name, a.gateway.o.Now()))
+		failure := wire.Failure(facts.Fault, a.provider.Name, a.gateway.o.Now())
+		a.report(failure)
+		if failure.Category == failures.Auth { // as without an answer
+			a.fail(failure)
+		}
 	case !errors.Is(cause(a.r.Context(), err), context.Canceled) && a.ctx.Err() == nil:
 		a.report(failures.Failf(failures.APIError, "the answer of provider %s was incomplete: %v", a.provider.Name, err))
 	}
@@ -280,7 +287,7 @@ func (a *answer) unsettle(facts wire.Facts) {
 			spent = a.forecast.Spent(facts)
 		}
 	case facts.Bytes > 0:
-	case facts.Fault != nil && facts.ID == "":
+	case facts.Fault != nil && (facts.ID == "" || wire.Unbilled(facts.Fault)):
 		spent = cost.Usage{}
 	default:
 		spent = a.estimateUnknown(a.forecast, until)

@@ -366,7 +366,7 @@ func (p *paidCall) breakerOpenFor() time.Duration {
 // report reports an outcome to the breaker; nil: an answer. A call fails once, however often it is
 // tried. A rejected request or a refused key is no failure of the provider.
 func (p *paidCall) report(f *failures.Failure) {
-	if p.attempt.Breaker == nil || f != nil && (p.failureReported || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
+	if p.attempt.Breaker == nil || f != nil && (p.failureReported || f.Final || failures.RuleFor(f.Category).Breaker != failures.CountsAsFailure) {
 		return
 	}
 	p.failureReported = f != nil

@@ -67,7 +67,7 @@ func (q *request) send(content []byte) *upstream {
 		return u
 	}
 	response.Header = passedHeaders(response.Header)
-	if response.StatusCode != http.StatusOK {
+	if !wire.Answered(response.StatusCode) {
 		u.readFault(response, q.attempt.Mask)
 		return u
 	}

@@ -241,7 +241,7 @@ func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
 			case a.Status == session.Failed || a.Status == session.HelpIsNeeded:
 				failed = 1
 			}
-			copy(f.Numbers[len(costs):], []int64{1, done, failed, int64(a.Attempts), int64(len(a.Failures)), int64(a.LostWorkers)})
+			copy(f.Numbers[len(costs):], []int64{1, done, failed, int64(a.Attempts), int64(session.CountedAttempts(a.Failures)), int64(a.LostWorkers)})
 			facts = append(facts, f)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -113,7 +114,7 @@ func (w *stand) add(i int) session.Key {
 			if a.Status = session.Completed; p == 2 && state == session.Failed {
 				a.Status = session.Failed
 			}
-			a.Attempts, a.Failures = 1+p, make([]session.AttemptFailure, p)
+			a.Attempts, a.Failures = 1+p, append(make([]session.AttemptFailure, p), session.AttemptFailure{Category: failures.Auth}) // which does not count
 			e.Phases = append(e.Phases, session.PhaseStatus{Name: fmt.Sprintf("phase%d", p), Status: session.Completed, Assignments: []session.AssignmentStatus{a}})
 		}
 		if state == session.HelpIsNeeded {

@@ -57,7 +57,7 @@ type AssignmentOutcomes struct {
 	// Finished have their work, Failed have used up their rounds.
 	Finished int `json:"finished"`
 	Failed   int `json:"failed"`
-	// Attempts counts all counted attempts, Failures those that failed.
+	// Attempts counts all counted attempts, Failures those of them that failed.
 	Attempts    int `json:"attempts"`
 	Failures    int `json:"failures"`
 	LostWorkers int `json:"lost_workers"`

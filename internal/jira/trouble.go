@@ -255,22 +255,10 @@ func place(a answer) string {
 // retryAfter returns the wait that an answer requires; zero if it states none.
 func retryAfter(h http.Header, now time.Time) textfmt.Duration {
 	wait := retryafter.Parse(h, now)
-	if at, ok := resetTime(h.Get("X-RateLimit-Reset")); ok && wait == 0 {
-		wait = retryafter.Until(at, now)
+	if wait == 0 { // Jira does not always say what remains
+		wait = retryafter.Value(h.Get("X-RateLimit-Reset"), now)
 	}
 	return textfmt.Duration(wait)
-}
-
-func resetTime(text string) (time.Time, bool) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
-		if at, err := time.Parse(layout, text); err == nil {
-			return at, true
-		}
-	}
-	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil && seconds > 1_000_000_000 {
-		return time.Unix(seconds, 0), true
-	}
-	return time.Time{}, false
 }
 
 func waitText(wait textfmt.Duration) string {

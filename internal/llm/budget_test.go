@@ -187,3 +187,33 @@ func TestOverflowIsShrunk(t *testing.T) {
 		require.LessOrEqual(t, s.Count(), 5)
 	})
 }
+
+// TestARequestAboveALimitIsShrunk: no wait would make room for it. If nothing can be left out, nobody waits.
+func TestARequestAboveALimitIsShrunk(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"long": strings.Repeat("a line of text\n", 2500), "short": "x"}
+	inner := plays(use("read", args{"path": "long"}), use("read", args{"path": "short"}), finish())
+	above := providertest.Failing(providertest.Fault{
+		Status: 429, Type: "tokens", Code: "rate_limit_exceeded",
+		Message: "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Requested 31538. The input or output tokens must be reduced in order to run successfully.",
+	})
+	script := func(r providertest.Request) providertest.Reply {
+		if len(r.Body) > 30_000 && r.Turn() == 3 {
+			return above
+		}
+		return inner(r)
+	}
+	each(t, script, files, func(t *testing.T, b *bench, s *providertest.Server) {
+		out, err := b.run()
+		require.NoError(t, err, "%s", out.Log)
+		require.Equal(t, 4, s.Count())
+		require.Contains(t, string(s.Requests()[3].Body), "bytes omitted to save space")
+	})
+	each(t, plays(above), files, func(t *testing.T, b *bench, s *providertest.Server) {
+		_, err := b.run()
+		f := failed(t, err)
+		require.Equal(t, failures.RateLimited, f.Category)
+		require.True(t, f.Final)
+		require.Equal(t, 1, s.Count())
+	})
+}

@@ -48,6 +48,7 @@ type receiver struct {
 	usage    *cost.Usage
 	bytes    int
 	reported int
+	received Received
 	// progress is what was received of the answer's content, and idle ends the call when there is none.
 	progress int64
 	idle     *time.Timer
@@ -71,12 +72,12 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 	h.idle = time.AfterFunc(patienceFirst*r.IdleTimeout, func() { stop(errIdle) })
 	defer h.idle.Stop()
 	client := &http.Client{
-		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)]},
+		Transport: transport{wire.Transport{RoundTripper: r.Transport}, formats[wire.API(r.Kind)], &h.received},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},
 	}
-	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, OnEvent: h.onStreamEvent})
+	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Received: &h.received, OnEvent: h.onStreamEvent})
 	r.log.End()
 	if err == nil {
 		answer = r.accept(answer, h)
@@ -93,8 +94,13 @@ func (r *run) call(ctx context.Context, turn int, f wire.Forecast, limit int64, 
 		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "the provider's answer made no progress for %s (idle_timeout; before the first token %d times as long)", r.IdleTimeout, patienceFirst)
 	}
 	failed := wire.Failure(err, "", r.Now())
-	if failed.Category == failures.ContextOverflow || r.mayOverflow(err, f) {
-		return Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}, spending{}, nil
+	tooLong := Answer{Stop: Overflow, Text: r.Mask(failed.Message), Usage: h.spent(err).sum()}
+	switch {
+	case failed.Category == failures.RateLimited && failed.Final:
+		tooLong.Stop = AboveLimit
+		return tooLong, spending{}, nil
+	case failed.Category == failures.ContextOverflow, r.mayOverflow(err, f):
+		return tooLong, spending{}, nil
 	}
 	return Answer{}, h.spent(err), failed
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/wire"
 )
 
 // Provider calls a model. It only translates requests, answers and errors.
@@ -18,8 +19,9 @@ type Provider interface {
 
 // Exchange is what a provider needs for a call.
 type Exchange struct {
-	// HTTP sends the request.
-	HTTP *http.Client
+	// HTTP sends the request, and Received is what was received of its answer.
+	HTTP     *http.Client
+	Received *Received
 	// OnEvent is called for each event of the answer. If it returns an error, Ask stops and returns
 	// that error.
 	OnEvent func(Event) error
@@ -123,7 +125,23 @@ const (
 	Refused Stop = "refused"
 	// Overflow: the conversation is longer than the model's context window.
 	Overflow Stop = "overflow"
+	// AboveLimit: the conversation alone is above a limit of the provider's rate.
+	AboveLimit Stop = "above_limit"
 )
+
+// StopOf returns the reason that a provider's word stands for.
+func StopOf(word string) Stop {
+	switch wire.EndingOf(word) {
+	case wire.Filtered:
+		return Refused
+	case wire.CutOff:
+		return Truncated
+	case wire.Overflowed:
+		return Overflow
+	case wire.Complete, wire.Failed: // a failed answer has a fault
+	}
+	return Done
+}
 
 // Answer is a model's answer.
 type Answer struct {

@@ -52,8 +52,8 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	}
 	r.writeCost(turn, answer)
 	switch answer.Stop {
-	case Overflow:
-		return false, r.halve(answer.Text)
+	case Overflow, AboveLimit:
+		return false, r.halve(answer)
 	case Refused:
 		f := failures.Failf(failures.Refused, "the model declined the work")
 		f.Output = answer.Text
@@ -105,14 +105,19 @@ func (r *run) makeRoom() *failures.Failure {
 	return nil
 }
 
-// halve removes old tool results from a conversation that the provider found too long. said has the provider's words.
-func (r *run) halve(said string) error {
+// halve removes old tool results from a conversation that the provider found too long. answer has the provider's words.
+func (r *run) halve(answer Answer) error {
 	before := r.talk.forecast(0, nil).Guess()
 	r.talk.shrink(before / 2)
-	if after := r.talk.forecast(0, nil).Guess(); after >= before {
-		return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it: %s", said)
+	if after := r.talk.forecast(0, nil).Guess(); after < before {
+		return nil
 	}
-	return nil
+	if answer.Stop == AboveLimit {
+		f := failures.Failf(failures.RateLimited, "nothing can be left out of the conversation: %s", answer.Text)
+		f.Final = true
+		return f
+	}
+	return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it: %s", answer.Text)
 }
 
 // cutOff continues after an answer that was cut off. Its tool calls are not executed, and its

@@ -1,32 +1,60 @@
-// Package retryafter parses the wait that an HTTP response requires before the next request.
+// Package retryafter reads the wait that a server requires before the next request.
 package retryafter
 
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Parse returns the wait that the headers Retry-After-Ms or Retry-After state, as a number or
-// a date; zero if they state none. It is at most [session.MaxRetryAfter].
+// Parse returns the wait that the header of an HTTP answer states: in Retry-After or in milliseconds, or else until the
+// reset of a rate limit of which nothing remains; zero if it states none. It is at most [session.MaxRetryAfter].
 func Parse(header http.Header, now time.Time) time.Duration {
-	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
-		return bound(ms * float64(time.Millisecond))
+	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
+		if ms, err := strconv.ParseFloat(header.Get(name), 64); err == nil {
+			return bound(ms * float64(time.Millisecond))
+		}
 	}
-	text := header.Get("Retry-After")
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		return bound(seconds * float64(time.Second))
+	if wait := Value(header.Get("Retry-After"), now); wait > 0 {
+		return wait
 	}
-	if date, err := http.ParseTime(text); err == nil {
-		return Until(date, now)
+	wait := time.Duration(0)
+	for name := range header {
+		lower := strings.ToLower(name)
+		if strings.Contains(lower, "ratelimit") && strings.Contains(lower, "reset") && header.Get(strings.Replace(lower, "reset", "remaining", 1)) == "0" {
+			wait = max(wait, Value(header.Get(name), now))
+		}
 	}
-	return 0
+	return wait
 }
 
-// Until returns the wait until a stated time, with the same bounds.
-func Until(date, now time.Time) time.Duration { return bound(float64(date.Sub(now))) }
+// epoch is the smallest number of seconds that is a time, and not a wait.
+const epoch = 1_000_000_000
+
+// Value returns the wait that a value states: seconds, a duration like 6m0s, a date, or seconds or milliseconds since 1970.
+// It has the same bounds.
+func Value(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		switch {
+		case n >= 100*epoch:
+			n = n/1000 - float64(now.Unix())
+		case n >= epoch:
+			n -= float64(now.Unix())
+		}
+		return bound(n * float64(time.Second))
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return bound(float64(d))
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return bound(float64(date.Sub(now)))
+	}
+	return untilISO(text, now)
+}
 
 func bound(wait float64) time.Duration {
 	if !(wait > 0) { // also NaN

@@ -41,6 +41,8 @@ type BreakerReport struct {
 	// Category and Message describe how the round failed.
 	Category failures.Category `json:"category,omitempty"`
 	Message  string            `json:"message,omitempty"`
+	// RetryAfter is the wait that the provider states; zero: none.
+	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
 }
 
 // BreakerState is the state of a breaker.

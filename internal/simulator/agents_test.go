@@ -288,7 +288,7 @@ func (b breakers) Recent(ctx context.Context, name string) (breaker.View, error)
 
 func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
 	return b.ask("Breaker.Report", r.ID, r.Breaker, breaker.Report{
-		Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message,
+		Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message, RetryAfter: r.RetryAfter,
 	})
 }
 

@@ -18,7 +18,7 @@ type Breaker struct {
 	Threshold int `json:"threshold" yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=1000"`
 	// Cooldown is how long the breaker is open at first. It doubles each time a probe fails.
 	Cooldown textfmt.Duration `json:"cooldown" yaml:"cooldown,omitempty" between:"100ms 168h"`
-	// MaxCooldown is the longest cooldown.
+	// MaxCooldown is the longest cooldown, unless the provider states a longer wait.
 	MaxCooldown textfmt.Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty" between:"100ms 168h"`
 	// Probes is how many rounds may try the agent at the same time after the cooldown.
 	Probes int `json:"probes" yaml:"probes,omitempty" jsonschema:"minimum=1,maximum=10"`

@@ -58,7 +58,6 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 		m.tiers[0] = l.word()
 	case "choices[].finish_reason":
 		m.stopped(l)
-		m.failedBy(l)
 	case "choices[].native_finish_reason": // OpenRouter's word for what the provider behind it says
 		m.failedBy(l)
 	default:
@@ -66,20 +65,10 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 	}
 }
 
-// failedBy makes an answer a failed one if a word for its end says so. Unless that word is a general one, it names the
-// fault.
-func (m *Meter) failedBy(l leaf) {
-	if l.quoted && EndingOf(l.text()) == Failed {
-		if f := m.fault(); !l.is("error") {
-			f.Code = l.text()
-		}
-	}
-}
-
 // readError reads a value of an error within an answer. Some servers put it into the choice.
 func (m *Meter) readError(path string, l leaf) {
 	path = strings.TrimPrefix(path, "choices[].")
-	if !strings.HasPrefix(path, "error.") && path != "error" || !l.quoted && path != "error.code" || l.is("null") {
+	if !strings.HasPrefix(path, "error.") && (path != "error" || !l.quoted) || !l.quoted && l.is("null") {
 		return
 	}
 	m.fault().take(path, l)

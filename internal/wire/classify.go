@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/retryafter"
 )
 
 // status is the HTTP status, or the one that the error states where that is more precise: within a stream, or if a
@@ -34,6 +36,10 @@ func (f *Fault) failure(who string) *failures.Failure {
 		return failures.Failf(failures.Refused, "%s refuses the content: %v", who, f)
 	case f.unpaid():
 		return failures.Failf(failures.Auth, "%s reports a billing problem: %v", who, f)
+	case f.aboveLimit():
+		limited := failures.Failf(failures.RateLimited, "the request alone is above a limit of %s: %v", who, f)
+		limited.Final = true // no wait makes room for it
+		return limited
 	case status == http.StatusTooManyRequests, f.hasName(limitNames):
 		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
 	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500:
@@ -71,9 +77,9 @@ var endings = []struct {
 	ending Ending
 }{
 	{regexp.MustCompile(`(?i)context_window`), Overflowed},
-	{regexp.MustCompile(`(?i)content_?filter|safety|sensitive|refusal|prohibited|blocklist|recitation|^spii$`), Filtered},
+	{regexp.MustCompile(`(?i)content_?filter|guardrail|toxic|safety|sensitive|refusal|prohibited|blocklist|recitation|^spii$`), Filtered},
 	{regexp.MustCompile(`(?i)length|max_?(output_?)?tokens|truncat`), CutOff},
-	{regexp.MustCompile(`(?i)error|insufficient`), Failed},
+	{regexp.MustCompile(`(?i)error|insufficient|abort|cancel`), Failed},
 }
 
 // EndingOf returns the meaning of a word.
@@ -87,7 +93,10 @@ func EndingOf(stop string) Ending {
 }
 
 // outageStatuses are the statuses below 500 of a server that may answer later.
-var outageStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusFailedDependency, http.StatusTooEarly}
+var outageStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusFailedDependency, http.StatusTooEarly, statusCancelled}
+
+// statusCancelled is Google's status of a call that its servers have cancelled.
+const statusCancelled = 499
 
 // What the names of errors say, in types and codes. Each server has its own, of the same few words.
 var (
@@ -131,8 +140,8 @@ func (f *Fault) filtered() bool {
 }
 
 // unpaidWords match a sentence on an account without money.
-var unpaidWords = regexp.MustCompile(`(?i)\b(credits?|balance|funds|billing|payment)\b.*\b(too low|insufficient|exhausted|exceeded|depleted|required|more|expired|overdue)\b|` +
-	`\b(insufficient|more|out of|no|not enough|negative)\b.{0,20}\b(credits?|balance|funds)\b`)
+var unpaidWords = regexp.MustCompile(`(?i)\b(credits?|balance|funds|billing|payment|extra usage)\b.*\b(too low|insufficient|exhausted|exceeded|depleted|required|more|expired|overdue)\b|` +
+	`\b(insufficient|more|out of|no|not enough|negative)\b.{0,20}\b(credits?|balance|funds|extra usage)\b`)
 
 // spentWords match a sentence on a limit of money or use that the account has set. As an error of the rate it ends by
 // itself.
@@ -145,11 +154,23 @@ func (f *Fault) unpaid() bool {
 	if f.hasName(unpaidNames) || status == http.StatusPaymentRequired {
 		return true
 	}
-	if status == http.StatusBadRequest || status == http.StatusForbidden {
+	switch status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusPreconditionFailed:
 		return unpaidWords.MatchString(f.Message) || spentWords.MatchString(f.Message)
+	case http.StatusTooManyRequests:
+		endless := f.Wait == "" && f.Header.Get("Retry-After") == "" && retryafter.InText(f.Message, time.Time{}) == 0
+		return endless && unpaidWords.MatchString(f.Message)
 	}
-	endless := status == http.StatusTooManyRequests && f.Delay == 0 && f.Header.Get("Retry-After") == ""
-	return endless && unpaidWords.MatchString(f.Message)
+	return false
+}
+
+// sizes matches a limit of tokens and the size of the request, in a sentence on a rate.
+var sizes = regexp.MustCompile(`(?i)\blimit\W+(\d[\d,]*).*\brequested\W+(\d[\d,]*)`)
+
+// aboveLimit reports whether the request is larger than what a limit of the rate ever permits.
+func (f *Fault) aboveLimit() bool {
+	m := sizes.FindStringSubmatch(f.Message)
+	return m != nil && numberOf(m[2]) > numberOf(m[1])
 }
 
 // badKey reports whether a bad request is about the API key, as Gemini and xAI reject one.
@@ -170,13 +191,15 @@ var (
 	overflowExcess  = regexp.MustCompile(`(?i)too (long|large|big|many)|exceed|maximum|\bmax\b|above|over the|overflow|larger than|longer than|greater than|more than|limit|must be|should be|does(n't| not) fit|range of`)
 	overflowMeasure = regexp.MustCompile(`(?i)tokens?\b|length|\blong\b|context|window|\bsize\b|\bn_ctx\b`)
 	// otherSubject is what else can be too long or too large in a request.
-	otherSubject = regexp.MustCompile(`(?i)\b(images?|audio|video|files?|pdf|pages|tools?|functions?|schemas?|temperature|top_p|per minute|per day|tpm|rpm)\b`)
+	otherSubject = regexp.MustCompile(`(?i)\b(images?|audio|video|files?|pdf|pages|tools?|functions?|schemas?|temperature|top_p|per minute|per day|tpm|rpm|deadline|timeout)\b`)
 	// ofInput are words for parts of a prompt that are not about such a subject.
 	ofInput = regexp.MustCompile(`(?i)\b(in the functions|of (tool|image|audio|file) input)\b`)
 	// field matches the name of a field at the beginning of a message about it.
 	field = regexp.MustCompile(`^[a-z_]+[\w.\[\]-]*: `)
 	// promptField matches the names of fields whose size is that of the prompt.
 	promptField = regexp.MustCompile(`^(messages|prompt|input|contents|max_)`)
+	// nameField matches the names of fields within a prompt whose size is not that of a text.
+	nameField = regexp.MustCompile(`(\b|_)(id|name|tool_calls)$`)
 )
 
 // aboutOther reports whether the error is about a field of the request that is no part of the prompt.
@@ -185,7 +208,7 @@ func (f *Fault) aboutOther() bool {
 	if name == "" && !exceptions.MatchString(f.Message) {
 		name = field.FindString(f.Message)
 	}
-	return name != "" && !promptField.MatchString(name)
+	return name != "" && (!promptField.MatchString(name) || nameField.MatchString(name))
 }
 
 // overflow reports whether the prompt is longer than the model's context window.
@@ -194,7 +217,7 @@ func (f *Fault) overflow() bool {
 	if f.hasName(overflowNames) || status == http.StatusRequestEntityTooLarge {
 		return true
 	}
-	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 && (f.hasName(requestNames) || f.Type == "" && f.Code == "")
+	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 || status == http.StatusInternalServerError // llama.cpp, Ollama
 	said := ofInput.ReplaceAllString(f.Message, "")
 	if !rejected || f.aboutOther() {
 		return false
@@ -210,11 +233,20 @@ var numbers = regexp.MustCompile(`\d[\d,_]*`)
 func largeNumbers(said string) map[int64]bool {
 	large := map[int64]bool{}
 	for _, text := range numbers.FindAllString(said, -1) {
-		if n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "").Replace(text), 10, 64); err == nil && n >= 256 {
+		if n := numberOf(text); n >= 256 {
 			large[n] = true
 		}
 	}
 	return large
+}
+
+// numberOf returns a number as people write it; zero if it is none, or too large.
+func numberOf(text string) int64 {
+	n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "").Replace(text), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // outputBound matches the names of the bound of the answer.

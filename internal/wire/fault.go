@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,8 +31,8 @@ type Fault struct {
 	Message string
 	// Header is the header of the HTTP answer; nil: unknown.
 	Header http.Header
-	// Delay is the wait that the body asks for; zero: none.
-	Delay time.Duration
+	// Wait is the wait that the body asks for, as [retryafter.Value] reads it; empty: none.
+	Wait string
 	// Cut: the answer ended before it was complete.
 	Cut bool
 	// NoAnswer: what came is not an answer of the provider's API, but for example the page of a proxy.
@@ -44,6 +45,9 @@ func ReadFault(status int, header http.Header, body []byte) *Fault {
 	f := &Fault{Status: status, Header: header}
 	if text := bytes.TrimSpace(body); isPage(header.Get("Content-Type"), text) {
 		f.NoAnswer, f.Message = true, page(text)
+		return f
+	} else if status == http.StatusForbidden && len(text) > 0 && !strings.ContainsRune("{[\"", rune(text[0])) { // an edge's text, like Cloudflare's "error code: 1020"
+		f.NoAnswer, f.Message = true, textfmt.Shorten(string(text), session.MaxMessage)
 		return f
 	}
 	f.Names = append(f.Names, header.Get("X-Amzn-Errortype"))
@@ -59,7 +63,14 @@ func (f *Fault) read(body []byte) {
 	s := scanner{leaf: func(path string, l leaf) { f.take(path, l) }}
 	s.write(body)
 	s.end()
-	if begin := strings.IndexByte(f.Message, '{'); begin >= 0 && bytes.IndexByte(body, '{') >= 0 {
+	if bytes.IndexByte(body, '{') >= 0 {
+		f.readQuoted()
+	}
+}
+
+// readQuoted reads the document within the message.
+func (f *Fault) readQuoted() {
+	if begin := strings.IndexByte(f.Message, '{'); begin >= 0 {
 		inner := Fault{}
 		quoted := scanner{leaf: func(path string, l leaf) { inner.take(path, l) }}
 		quoted.write([]byte(f.Message[begin:]))
@@ -97,12 +108,16 @@ func (f *Fault) take(path string, l leaf) {
 		}
 	case "code", "error_code":
 		f.named(l)
-	case "details[].retryDelay":
-		if d, err := time.ParseDuration(l.text()); err == nil && d > 0 {
-			f.Delay = min(d, time.Duration(session.MaxRetryAfter))
+	default:
+		if m := waitName.FindStringSubmatch(path[strings.LastIndexByte(path, '.')+1:]); m != nil && l.number() != 0 {
+			f.Wait = l.text() + m[1]
 		}
 	}
 }
+
+// waitName matches the names of a wait or of the time of its end, with a unit that is not seconds: retryDelay,
+// retry_after, resets_in_seconds, resets_at, X-RateLimit-Reset.
+var waitName = regexp.MustCompile(`(?i)^(?:x-?ratelimit-?)?(?:retry|resets?)[_-]?(?:after|delay|in|at)?[_-]?(?:seconds?|secs?|(ms))?$`)
 
 // named reads a code, which is a name, or the status as a number or as text.
 func (f *Fault) named(l leaf) {
@@ -147,7 +162,9 @@ func Failure(err error, provider string, now time.Time) *failures.Failure {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		f := fault.failure(who)
-		f.RetryAfter = textfmt.Duration(max(fault.Delay, retryafter.Parse(fault.Header, now)))
+		if f.WaitedOut() {
+			f.RetryAfter = textfmt.Duration(max(retryafter.Value(fault.Wait, now), retryafter.Parse(fault.Header, now), retryafter.InText(fault.Message, now)))
+		}
 		return f
 	}
 	return failures.Failf(failures.APIError, "%s cannot be reached: %v", who, err)
@@ -164,12 +181,14 @@ func Broken(err error) error {
 	return err
 }
 
-// Unbilled reports whether a failed call cannot have cost anything: it is [Unsent], or the
-// provider rejected it before it began to answer.
+// Unbilled reports whether a failed call without content cannot have cost anything: it is [Unsent], or the
+// provider rejected it before it began to answer, which an answer with status 200 may say, too.
 func Unbilled(err error) bool {
 	var fault *Fault
 	if errors.As(err, &fault) {
-		return fault.Status >= 300 || fault.NoAnswer
+		said := fault.failure("").Category
+		rejected := fault.Status == http.StatusOK && said != failures.APIError && said != failures.Refused
+		return fault.Status >= 300 || fault.NoAnswer || rejected
 	}
 	var unsent Unsent
 	return errors.As(err, &unsent)

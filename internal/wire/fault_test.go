@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestFaultsOfEveryProvider is what providers and servers that are compatible
@@ -47,7 +48,8 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 		"a bound of the answer":        {Fault{Status: 400, Message: "max_tokens must be at most 8192"}, failures.InvalidRequest, true},
 		"a bound, with the context":    {Fault{Status: 400, Message: "max_tokens is too large: 100000. This model supports at most 4096 completion tokens."}, failures.InvalidRequest, true},
 		"too many tools":               {Fault{Status: 400, Message: "your input has too many tools: at most 128, length 130"}, failures.InvalidRequest, true},
-		"tokens per minute":            {Fault{Status: 429, Type: "tokens", Code: "rate_limit_exceeded", Message: "Request too large for tokens per minute: limit 30000, requested 61200"}, failures.RateLimited, false},
+		"tokens per minute":            {Fault{Status: 429, Type: "tokens", Code: "rate_limit_exceeded", Message: "Request too large for tokens per minute: limit 30000, requested 61200"}, failures.RateLimited, true},
+		"tokens of this minute":        {Fault{Status: 429, Code: "rate_limit_exceeded", Message: "on tokens per min (TPM): Limit 30000, Used 20000, Requested 15000. Please try again in 10s"}, failures.RateLimited, false},
 		"an overflow inside, a number": {Fault{Status: 200, Number: 400, Message: "the prompt is too long, its maximum context length is 32768 tokens"}, failures.ContextOverflow, false},
 		"no credits inside":            {Fault{Status: 200, Number: 402, Message: "This request requires more credits, or fewer max_tokens"}, failures.Auth, true},
 		"a limit inside, a number":     {Fault{Status: 200, Number: 429, Message: "Rate limit reached upstream"}, failures.RateLimited, false},
@@ -56,7 +58,7 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 		"DeepSeek without balance":     {Fault{Status: 402, Message: "Insufficient Balance"}, failures.Auth, true},
 		"Moonshot without quota":       {Fault{Status: 429, Type: "exceeded_current_quota_error", Message: "suspended"}, failures.Auth, true},
 		"no funds, as a bad request":   {Fault{Status: 400, Message: "You have insufficient funds on your account"}, failures.Auth, true},
-		"Gemini's quota of a minute":   {Fault{Status: 429, Type: "RESOURCE_EXHAUSTED", Delay: time.Second, Message: "You exceeded your current quota, please check your plan and billing details"}, failures.RateLimited, false},
+		"Gemini's quota of a minute":   {Fault{Status: 429, Type: "RESOURCE_EXHAUSTED", Wait: "1s", Message: "You exceeded your current quota, please check your plan and billing details"}, failures.RateLimited, false},
 		"a content filter":             {Fault{Status: 400, Code: "content_filter", Message: "The response was filtered"}, failures.Refused, false},
 		"an unknown model":             {Fault{Status: 404, Code: "model_not_found"}, failures.InvalidRequest, true},
 		"a page of a proxy":            {Fault{Status: 403, NoAnswer: true, Message: "a page"}, failures.APIError, false},
@@ -86,9 +88,9 @@ func TestWordsForTheEndOfAnAnswer(t *testing.T) {
 	for ending, words := range map[Ending][]string{
 		Complete:   {"stop", "tool_calls", "eos", "end_turn", "function_call", "function_call_filter: MALFORMED_FUNCTION_CALL", "STOP", "COMPLETE"},
 		CutOff:     {"length", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens", "repetition_truncation"},
-		Filtered:   {"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION"},
+		Filtered:   {"content_filter", "sensitive", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION", "guardrail_intervened", "ERROR_TOXIC"},
 		Overflowed: {"model_context_window_exceeded"},
-		Failed:     {"error", "network_error", "insufficient_system_resource"},
+		Failed:     {"error", "network_error", "insufficient_system_resource", "abort", "cancelled"},
 	} {
 		for _, word := range words {
 			require.Equal(t, ending, EndingOf(word), word)
@@ -116,5 +118,26 @@ func TestBodiesOfErrors(t *testing.T) {
 		`<html><head><title>Just a moment...</title></head></html>`:                                              {page, `status 400: a page with the title "Just a moment..."`},
 	} {
 		require.Equal(t, c.want, ReadFault(http.StatusBadRequest, c.header, []byte(body)).Error(), body)
+	}
+}
+
+// TestWaitsOfErrors reads the wait where a provider states it: in the header, a field of the body, or the text.
+func TestWaitsOfErrors(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for body, want := range map[string]time.Duration{
+		`{"error":{"message":"Slow down","code":"rate_limit_exceeded"}}`:                                                                                               0,
+		`{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","resets_at":1767326645,"resets_in_seconds":3600}}`:                        time.Hour,
+		`{"error":{"code":429,"message":"Quota.","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"33.5s"}]}}`:                              33500 * time.Millisecond,
+		`{"error":{"message":"Rate limit exceeded","code":429,"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1767323105000"}}}}`:              time.Minute,
+		`{"message":"You are being rate limited.","retry_after":64.5,"global":false}`:                                                                                  64500 * time.Millisecond,
+		`{"error":{"message":"Too many requests","retry_after_ms":250}}`:                                                                                               250 * time.Millisecond,
+		`{"error":{"message":"Rate limit reached on tokens per day (TPD): Limit 100000, Used 99336, Requested 1853. Please try again in 17m7.296s."}}`:                 17*time.Minute + 7296*time.Millisecond,
+		`{"error":{"code":"429","message":"Requests have exceeded token rate limit. Please retry after 8 seconds."}}`:                                                  8 * time.Second,
+		`{"error":{"message":"Too many requests","retry_after":null,"reset":"soon","retry":true}}`:                                                                     0,
+		`{"error":{"message":"Too many requests","retry_after":99999999}}`:                                                                                             session.MaxRetryAfter.Std(),
+		`{"error":{"message":"The limit of 30000 tokens is too small: Limit 30000, Requested 61200. Try again in 10s.","type":"tokens","code":"rate_limit_exceeded"}}`: 0,
+	} {
+		require.Equal(t, want, Failure(ReadFault(http.StatusTooManyRequests, nil, []byte(body)), "", now).RetryAfter.Std(), body)
 	}
 }

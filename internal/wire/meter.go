@@ -61,13 +61,12 @@ type Meter struct {
 	each     counts
 	// stated is the cost that the provider states.
 	stated statedCost
-	// loose is a possible error of Responses, whose keys occur in other events, too.
-	loose    looseError
+	// loose is an error at the top of the current document. A document with objects or lists is none.
+	loose    Fault
+	nested   bool
 	finished int64
 	progress int64
 }
-
-type looseError struct{ Code, Message string }
 
 // counts are the provider's counts, under its own names.
 type counts struct {
@@ -146,6 +145,20 @@ func (m *Meter) Facts() Facts {
 	return f
 }
 
+// End returns the facts at the regular end of the answer. A document without anything in it, or a stream that has nothing
+// but its end, is no answer.
+func (m *Meter) End() Facts {
+	if f := m.Facts(); f.empty() && (f.Ended || !m.lines.on) {
+		m.fault().NoAnswer, m.facts.Fault.Message = true, "an answer without anything in it"
+	}
+	return m.Facts()
+}
+
+// empty reports whether nothing of an answer has come yet.
+func (f Facts) empty() bool {
+	return !f.Counted && f.Bytes == 0 && f.Stop == "" && f.Fault == nil && f.ID == ""
+}
+
 // Progress is the size of the content so far: pings, comments and empty pieces are none.
 func (m *Meter) Progress() int64 {
 	if path, n := m.json.pending(); m.format.content(path) {
@@ -165,6 +178,11 @@ func (m *Meter) leaf(path string, l leaf) {
 	case "model", "message.model", "response.model", "modelVersion", "[].modelVersion":
 		m.facts.Model = l.text()
 	}
+	if !strings.ContainsAny(path, ".[") {
+		m.loose.take(path, l)
+	} else if !strings.HasPrefix(path, "detail[].") {
+		m.nested = true
+	}
 	m.format.answerValue(m, path, l)
 }
 
@@ -174,13 +192,20 @@ func (m *Meter) container(path string, _ int, _ int64, opens bool) {
 	if opens || path != "" && path != "[]" {
 		return
 	}
+	if m.loose.Message != "" && !m.nested && (m.facts.Fault == nil || m.facts.Fault.Message == m.loose.Message) {
+		*m.fault() = m.loose
+		m.facts.Fault.Status = http.StatusOK
+	}
+	if m.facts.Fault != nil {
+		m.facts.Fault.readQuoted()
+	}
 	m.facts.Whole = m.facts.Whole || m.finished >= m.choices
 	m.format.setEnded(m)
 	if m.counted && m.counts.output.n+m.counts.reasoning.n > 0 {
 		m.facts.Bytes = 0
 	}
 	m.counted = false
-	m.event, m.loose, m.searched, m.each = "", looseError{}, 0, counts{}
+	m.event, m.loose, m.nested, m.searched, m.each = "", Fault{}, false, 0, counts{}
 }
 
 func (m *Meter) countOutput(l leaf) {
@@ -194,6 +219,17 @@ func (m *Meter) stopped(l leaf) {
 	}
 	m.facts.Stop = l.text()
 	m.finished++
+	m.failedBy(l)
+}
+
+// failedBy makes an answer a failed one if a word for its end says so. Unless that word is a general one, it names the
+// fault.
+func (m *Meter) failedBy(l leaf) {
+	if l.quoted && EndingOf(l.text()) == Failed {
+		if f := m.fault(); !l.is("error") {
+			f.Code = l.text()
+		}
+	}
 }
 
 func (m *Meter) fault() *Fault {

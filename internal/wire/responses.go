@@ -66,10 +66,6 @@ func (openaiResponses) answerValue(m *Meter, path string, l leaf) {
 		if l.is("response.compaction") { // it has no status
 			m.stopped(l)
 		}
-	case "code":
-		m.loose.Code = l.text()
-	case "message":
-		m.loose.Message = l.text()
 	default:
 		m.readError(path, l)
 	}
@@ -84,9 +80,6 @@ func (openaiResponses) content(path string) bool {
 }
 
 func (openaiResponses) setEnded(m *Meter) {
-	if m.event == "error" && m.loose != (looseError{}) {
-		m.fault().Code, m.fault().Message = m.loose.Code, m.loose.Message
-	}
 	switch m.event {
 	case "response.output_item.done":
 		m.counts.searches.atLeast(m.counts.searches.n + m.searched)

@@ -144,7 +144,10 @@ func decoder(encoding string, from io.Reader) (io.Reader, error) {
 // head is how many bytes of a document are looked at to tell an answer from something else.
 const head = 512
 
-// Open reads the beginning of an answer with status 200. It returns a body with all of it, or a *[Fault] if it is
+// Answered reports whether a status is that of an answer. Some frameworks of servers answer with 201.
+func Answered(status int) bool { return status == http.StatusOK || status == http.StatusCreated }
+
+// Open reads the beginning of an answer. It returns a body with all of it, or a *[Fault] if it is
 // no answer of an API: a page of a proxy, nothing, or a short document without anything in it.
 func Open(f Format, response *http.Response) (io.Reader, error) {
 	first := make([]byte, head)
@@ -155,7 +158,7 @@ func Open(f Format, response *http.Response) (io.Reader, error) {
 		more, err = response.Body.Read(first[n:])
 		n += more
 	}
-	first = first[:n]
+	first = bytes.TrimPrefix(first[:n], []byte("\uFEFF"))
 	ended := errors.Is(err, io.EOF)
 	if err != nil && !ended {
 		return nil, err
@@ -168,7 +171,7 @@ func Open(f Format, response *http.Response) (io.Reader, error) {
 
 // stranger says what the beginning of a body is if it is no answer; empty: it may be one.
 func stranger(f Format, contentType string, first []byte, ended bool) string {
-	text := bytes.TrimSpace(bytes.TrimPrefix(first, []byte("\uFEFF")))
+	text := bytes.TrimSpace(first)
 	switch {
 	case len(text) == 0 && ended:
 		return "an empty answer"
@@ -184,8 +187,7 @@ func stranger(f Format, contentType string, first []byte, ended bool) string {
 	}
 	m := NewMeter(f, 1, contentType)
 	_, _ = m.Write(first)
-	facts := m.Facts()
-	if facts.Counted || facts.Bytes > 0 || facts.Stop != "" || facts.Fault != nil || facts.ID != "" {
+	if !m.Facts().empty() {
 		return ""
 	}
 	return fmt.Sprintf("%q instead of an answer", clip(text))

@@ -9,17 +9,30 @@ import (
 )
 
 // Providers that follow OpenAI's formats state the usage in dialects. The name of a count says what it
-// is, wherever in the usage it stands. These are the names of OpenAI, DeepSeek, Moonshot (Kimi), Qwen,
-// xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic behind an endpoint of OpenAI's format.
-var usageNames = map[string]func(*counts) *count{
+// is, wherever in the usage it stands, and whether it is written as input_tokens or as inputTokens. These are the names of
+// OpenAI, DeepSeek, Moonshot (Kimi), Qwen, xAI, OpenRouter, LiteLLM, Perplexity, vLLM, and of Anthropic, Bedrock and Gemini
+// behind an endpoint of OpenAI's format.
+var usageNames = uniform(map[string]func(*counts) *count{
 	"prompt_tokens": inputOf, "input_tokens": inputOf,
 	"cached_tokens": cacheReadOf, "prompt_cache_hit_tokens": cacheReadOf, "cache_read_tokens": cacheReadOf, "cache_read_input_tokens": cacheReadOf,
 	"cached_input_tokens": cacheReadOf, "num_cached_tokens": cacheReadOf, "cached_creation_tokens": cacheWriteOf, "created_cache_tokens": cacheWriteOf,
 	"cache_write_tokens": cacheWriteOf, "cache_creation_tokens": cacheWriteOf, "cache_creation_input_tokens": cacheWriteOf,
+	"cache_write_input_tokens": cacheWriteOf, "cached_content_token_count": cacheReadOf,
 	"ephemeral_1h_input_tokens": cacheHourOf, "web_search_requests": searchesOf,
-	"reasoning_tokens": reasoningOf,
-	"total_tokens":     totalOf,
+	"reasoning_tokens": reasoningOf, "thoughts_token_count": reasoningOf,
+	"total_tokens": totalOf,
+})
+
+// uniform makes names uniform.
+func uniform[T any](names map[string]T) map[string]T {
+	out := map[string]T{}
+	for name, value := range names {
+		out[uniformName(name)] = value
+	}
+	return out
 }
+
+func uniformName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
 
 func inputOf(c *counts) *count      { return &c.input }
 func cacheReadOf(c *counts) *count  { return &c.cacheRead }
@@ -40,10 +53,11 @@ func (m *Meter) readUsage(path string, l leaf) bool {
 			continue
 		}
 		name := rest[strings.LastIndexByte(rest, '.')+1:]
-		switch of := usageNames[name]; name {
-		case "completion_tokens", "output_tokens":
+		plain := uniformName(name)
+		switch of := usageNames[plain]; plain {
+		case "completiontokens", "outputtokens":
 			m.countOutput(l)
-		case "cache_read_input_tokens", "cache_creation_input_tokens":
+		case "cachereadinputtokens", "cachecreationinputtokens", "cachewriteinputtokens":
 			m.counts.beside = true
 			fallthrough
 		default:

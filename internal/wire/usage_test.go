@@ -79,6 +79,21 @@ func TestDialectsOfUsage(t *testing.T) {
 			cost.Usage{InputTokens: 100, OutputTokens: 5},
 			2_500_000_000, "",
 		},
+		"Bedrock's names": {
+			ChatCompletions, `"usage":{"inputTokens":10,"outputTokens":20,"totalTokens":1530,"cacheReadInputTokens":1000,"cacheWriteInputTokens":500}`,
+			cost.Usage{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 1000, CacheWriteTokens: 500},
+			0, "",
+		},
+		"Gemini's thoughts beside an empty answer": {
+			ChatCompletions, `"usage":{"prompt_tokens":21,"completion_tokens":0,"total_tokens":81,"completion_tokens_details":{"reasoning_tokens":60}}`,
+			cost.Usage{InputTokens: 21, OutputTokens: 60, ReasoningTokens: 60},
+			0, "",
+		},
+		"Gemini's thoughts in the total only": {
+			ChatCompletions, `"usage":{"prompt_tokens":20,"completion_tokens":198,"total_tokens":623}`,
+			cost.Usage{InputTokens: 20, OutputTokens: 603},
+			0, "the provider's total is 623 tokens, and its parts add up to 218",
+		},
 		"audio, predictions and nulls": {
 			ChatCompletions, `"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":4},"completion_tokens_details":{"reasoning_tokens":null,"audio_tokens":3,"accepted_prediction_tokens":1}}`,
 			cost.Usage{InputTokens: 19, OutputTokens: 10},

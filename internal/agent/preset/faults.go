@@ -4,8 +4,11 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/retryafter"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // textRule finds a category in a program's message about its provider.
@@ -81,4 +84,16 @@ func blame(f *failures.Failure, status int) bool {
 		return false
 	}
 	return true
+}
+
+// LimitReset returns the wait that a provider states: by a time in the program's event stream,
+// or in the failure's text.
+func LimitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
+	if wait := retryafter.Until(resets, now); wait > 0 {
+		return textfmt.Duration(wait)
+	}
+	if wait := retryafter.InText(f.Message, now); wait > 0 {
+		return textfmt.Duration(wait)
+	}
+	return f.RetryAfter
 }

@@ -3,7 +3,7 @@ package anthropic
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"net/http"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -31,7 +31,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	messages := sdk.NewMessageService(options...)
 	stream := messages.NewStreaming(ctx, params(request))
 	defer stream.Close() //nolint:errcheck // read to its end, or aborted
-	c := collector{inputs: map[int64]string{}, meter: wire.NewMeter(wire.Messages, 1, "")}
+	c := collector{inputs: map[int64]string{}, received: x.Received}
 	for stream.Next() {
 		news, err := c.take(stream.Current())
 		if err == nil {
@@ -41,21 +41,29 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 			return llm.Answer{}, err
 		}
 	}
-	// If the answer has its stop reason, it is complete, however the stream ends. It is paid for,
-	// so use it.
-	if c.message.StopReason != "" {
+	err := stream.Err()
+	if err == nil && x.Received.Document != nil {
+		err = json.Unmarshal(x.Received.Document, &c.message)
+	}
+	facts := x.Received.Facts()
+	if err == nil {
+		facts = x.Received.End()
+	}
+	switch {
+	case facts.Fault != nil:
+		return llm.Answer{}, facts.Fault
+	case c.message.StopReason != "": // the answer is complete, however the stream ends. It is paid for, so use it
 		return c.answer(), nil
+	case err != nil:
+		return llm.Answer{}, wire.Broken(err)
 	}
-	if err := stream.Err(); err != nil {
-		return llm.Answer{}, translate(err)
-	}
-	return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
+	return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
 }
 
 // collector assembles an answer from its events.
 type collector struct {
-	message sdk.Message
-	meter   *wire.Meter
+	message  sdk.Message
+	received *llm.Received
 	// inputs are the arguments of tool calls by their block, as received. The SDK drops arguments
 	// that are not JSON.
 	inputs map[int64]string
@@ -66,15 +74,18 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if err := c.message.Accumulate(event); err != nil {
 		return llm.Event{}, &wire.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
-	_, _ = c.meter.Write([]byte(event.RawJSON())) // never fails
 	switch event.Type {
 	case "message_start", "message_delta":
-		u := c.meter.Facts().Usage
-		return llm.Event{Usage: &u, Whole: c.message.StopReason != ""}, nil
+		facts := c.received.Facts()
+		news := llm.Event{Whole: facts.Whole}
+		if facts.Counted {
+			news.Usage = &facts.Usage
+		}
+		return news, nil
 	case "content_block_delta":
 		d := event.Delta
 		c.inputs[event.Index] += d.PartialJSON
-		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Progress: c.meter.Progress(), Text: d.Text}, nil
+		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Progress: c.received.Progress(), Text: d.Text}, nil
 	case "content_block_stop":
 		if c.message.Content[event.Index].Type == "tool_use" {
 			call := c.call(int(event.Index))
@@ -94,8 +105,8 @@ func (c *collector) call(index int) llm.Call {
 }
 
 func (c *collector) answer() llm.Answer {
-	facts := c.meter.Facts()
-	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: facts.Usage, Said: facts.Answer()}
+	facts := c.received.Facts()
+	a := llm.Answer{Stop: llm.StopOf(string(c.message.StopReason)), Usage: facts.Usage, Said: facts.Answer()}
 	a.Usage.CostUSD = facts.Cost
 	for i, block := range c.message.Content {
 		switch block.Type {
@@ -110,26 +121,4 @@ func (c *collector) answer() llm.Answer {
 		}
 	}
 	return a
-}
-
-func stop(reason sdk.StopReason) llm.Stop {
-	switch reason {
-	case sdk.StopReasonMaxTokens:
-		return llm.Truncated
-	case sdk.StopReasonRefusal:
-		return llm.Refused
-	case sdk.StopReasonModelContextWindowExceeded:
-		return llm.Overflow
-	default:
-		return llm.Done
-	}
-}
-
-// translate converts an error of a stream into a fault. It returns network errors, and faults of the transport, unchanged.
-func translate(err error) error {
-	var inStream *sdk.Error
-	if !errors.As(err, &inStream) {
-		return wire.Broken(err)
-	}
-	return wire.ReadFault(http.StatusOK, nil, []byte(inStream.RawJSON()))
 }

@@ -3,9 +3,10 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,26 +35,28 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if p.Key != "" {
 		options = append(options, option.WithAPIKey(p.Key))
 	}
-	completions := sdk.NewChatCompletionService(options...)
-	stream := completions.NewStreaming(ctx, params(request, wire.PublicOpenAI(p.BaseURL)))
-	defer stream.Close() //nolint:errcheck // read to its end, or aborted
-	c := collector{meter: wire.NewMeter(wire.ChatCompletions, 1, "")}
-	for stream.Next() {
-		if err := x.OnEvent(c.take(stream.Current())); err != nil {
-			return llm.Answer{}, err
-		}
+	client := sdk.Client{Options: options}
+	var response *http.Response
+	if err := client.Post(ctx, "chat/completions", params(request, wire.PublicOpenAI(p.BaseURL)), &response, option.WithJSONSet("stream", true)); err != nil {
+		return llm.Answer{}, err
 	}
-	err := stream.Err()
-	fault := c.meter.Facts().Fault
-	var inStream *ssestream.StreamError
+	defer response.Body.Close() //nolint:errcheck // read to its end, or aborted
+	c := collector{received: x.Received}
+	broken, err := c.read(response, x.OnEvent)
+	if err != nil {
+		return llm.Answer{}, err
+	}
+	facts := x.Received.Facts()
+	if broken == nil {
+		facts = x.Received.End()
+	}
 	switch {
-	case errors.As(err, &inStream):
-		return llm.Answer{}, wire.ReadFault(http.StatusOK, nil, inStream.Event.Data)
-	case fault != nil:
-		return llm.Answer{}, fault
+	case facts.Fault != nil:
+		return llm.Answer{}, facts.Fault
 	case c.finish != "": // the answer is complete, however the stream ends. It is paid for, so use it
-	case err != nil:
-		return llm.Answer{}, wire.Broken(err)
+	case facts.Ended && c.text.Len()+len(c.calls) > 0: // some servers do not say why
+	case broken != nil:
+		return llm.Answer{}, wire.Broken(broken)
 	default:
 		return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
 	}
@@ -70,18 +73,68 @@ type collector struct {
 	text, refusal strings.Builder
 	calls         []llm.Call
 	// places maps the index of a chunk's call to the call of the answer.
-	places map[int64]int
-	finish string
-	meter  *wire.Meter
+	places   map[int64]int
+	finish   string
+	received *llm.Received
 	// counted is the usage that was last reported.
 	counted cost.Usage
 }
 
+// read reads the answer to its end. broken is why a stream has none, and err the error of onEvent. The library's own
+// stream takes each chunk with the key error for one, also if that is null.
+func (c *collector) read(response *http.Response, onEvent func(llm.Event) error) (broken, err error) {
+	if document := c.received.Document; document != nil {
+		if c.received.Facts().Fault != nil {
+			return nil, nil
+		}
+		var whole sdk.ChatCompletion
+		if broken = json.Unmarshal(document, &whole); broken != nil {
+			return broken, nil
+		}
+		return nil, onEvent(c.take(chunkOf(whole)))
+	}
+	events := ssestream.NewDecoder(response)
+	for events.Next() {
+		data := events.Event().Data
+		if bytes.HasPrefix(data, []byte("[DONE]")) {
+			return nil, nil
+		}
+		var chunk sdk.ChatCompletionChunk
+		if broken = json.Unmarshal(data, &chunk); broken != nil {
+			return broken, nil
+		}
+		event := c.take(chunk)
+		failed := len(chunk.Choices) == 0 && c.received.Facts().Fault != nil
+		if !failed || event.Usage != nil {
+			err = onEvent(event)
+		}
+		if failed || err != nil { // the server may not close the connection
+			return nil, err
+		}
+	}
+	return events.Err(), nil
+}
+
+// chunkOf converts an answer that is no stream to the chunk of a stream that has all of it.
+func chunkOf(whole sdk.ChatCompletion) (out sdk.ChatCompletionChunk) {
+	for _, choice := range whole.Choices {
+		one := sdk.ChatCompletionChunkChoice{Index: choice.Index, FinishReason: choice.FinishReason}
+		one.Delta.Content, one.Delta.Refusal = choice.Message.Content, choice.Message.Refusal
+		for i, call := range choice.Message.ToolCalls {
+			one.Delta.ToolCalls = append(one.Delta.ToolCalls, sdk.ChatCompletionChunkChoiceDeltaToolCall{
+				Index: int64(i), ID: call.ID, Function: sdk.ChatCompletionChunkChoiceDeltaToolCallFunction{Name: call.Function.Name, Arguments: call.Function.Arguments},
+			})
+		}
+		out.Choices = append(out.Choices, one)
+	}
+	return out
+}
+
 // take adds a chunk, and returns what is new in it.
 func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
-	event := llm.Event{}
-	_, _ = c.meter.Write([]byte(chunk.RawJSON())) // never fails
-	if facts := c.meter.Facts(); facts.Counted && facts.Usage != c.counted {
+	facts := c.received.Facts()
+	event := llm.Event{Progress: c.received.Progress(), Whole: facts.Whole}
+	if facts.Counted && facts.Usage != c.counted {
 		c.counted = facts.Usage
 		event.Usage = &facts.Usage
 	}
@@ -101,20 +154,21 @@ func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
 			c.finish = choice.FinishReason
 		}
 	}
-	event.Whole, event.Progress = c.finish != "", c.meter.Progress()
 	return event
 }
 
-// call adds a part of a tool call. Some servers give every call the same index, or none. A part with another id than the
-// call at its index, or with a name where that call has its arguments already, begins a call; a part with a known id
-// continues that call.
+// call adds a part of a tool call. Servers give every call the same index, or none, or the same id, or each part an id of
+// its own. A part without a name continues the call with its id, or else the one at its index. A part with a name continues
+// a call only if nothing tells the two apart.
 func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 	place, ok := c.places[part.Index]
-	if known := slices.IndexFunc(c.calls, func(call llm.Call) bool { return part.ID != "" && call.ID == part.ID }); known >= 0 {
+	known := slices.IndexFunc(c.calls, func(call llm.Call) bool { return part.ID != "" && call.ID == part.ID })
+	switch {
+	case known >= 0 && (part.Function.Name == "" || ok && place == known):
 		place, ok = known, true
-	} else if ok {
+	case ok && part.Function.Name != "":
 		last := c.calls[place]
-		ok = (part.ID == "" || last.ID == "") && (part.Function.Name == "" || last.Name == "" || part.Function.Name == last.Name && last.Arguments == "" && part.ID == "")
+		ok = (part.ID == "" || last.ID == "") && (last.Name == "" || part.Function.Name == last.Name && last.Arguments == "" && part.ID == "")
 	}
 	if !ok {
 		place = len(c.calls)
@@ -131,18 +185,9 @@ func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
 }
 
 func (c *collector) answer() llm.Answer {
-	facts := c.meter.Facts()
-	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: facts.Usage, Said: facts.Answer()}
+	facts := c.received.Facts()
+	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.StopOf(c.finish), Usage: facts.Usage, Said: facts.Answer()}
 	a.Usage.CostUSD = facts.Cost
-	switch wire.EndingOf(c.finish) {
-	case wire.Filtered:
-		a.Stop = llm.Refused
-	case wire.CutOff:
-		a.Stop = llm.Truncated
-	case wire.Overflowed:
-		a.Stop = llm.Overflow
-	case wire.Complete, wire.Failed: // a failed answer has a fault
-	}
 	if c.refusal.Len() > 0 {
 		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
 	}

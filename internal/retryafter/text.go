@@ -1,4 +1,4 @@
-package preset
+package retryafter
 
 import (
 	"cmp"
@@ -8,9 +8,7 @@ import (
 	"time"
 	_ "time/tzdata" // the zones that programs name, also where the host has none
 
-	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The bounds of a wait that a program states.
@@ -24,9 +22,9 @@ const (
 )
 
 var (
-	// resetIn finds a wait: "try again in 2 hours 10 minutes", "retry in 36.5s",
+	// resetIn finds a wait: "try again in 2 hours 10 minutes", "retry in 36.5s", "wait 42 seconds",
 	// "will reset after 17h28m49s".
-	resetIn = regexp.MustCompile(`(?i)(?:try again in|retry (?:in|after)|resets? (?:in|after)|"retryDelay"\s*:\s*")\s*((?:\d{1,9}(?:\.\d{1,9})?\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b?[\s,]*(?:and\s+)?)+)`)
+	resetIn = regexp.MustCompile(`(?i)(?:try again (?:in|after)|retry (?:in|after)|resets? (?:in|after)|wait(?: for)?(?: at least)?|"retryDelay"\s*:\s*")\s*((?:\d{1,9}(?:\.\d{1,9})?\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b?[\s,]*(?:and\s+)?)+)`)
 	// resetPart is a part of such a wait.
 	resetPart = regexp.MustCompile(`(?i)([\d.]+)\s*([a-z]+)`)
 	// resetEpoch finds a time in seconds since 1970: "usage limit reached|1795359600".
@@ -49,9 +47,9 @@ var zoneNames = map[string]string{
 	"cst": "America/Chicago", "cdt": "America/Chicago", "est": "America/New_York", "edt": "America/New_York",
 }
 
-// resetWait returns the wait until a limit's reset that a text states; zero if it states none, or
+// InText returns the wait until a limit's reset that a text states; zero if it states none, or
 // an invalid one. A time without a zone is in the zone of now. The wait is at most [maxReset].
-func resetWait(text string, now time.Time) time.Duration {
+func InText(text string, now time.Time) time.Duration {
 	text = strings.Join(strings.Fields(text), " ") // spaces come in many kinds
 	if m := resetIn.FindStringSubmatch(text); m != nil {
 		return boundedWait(sumOf(m[1]))
@@ -69,6 +67,9 @@ func resetWait(text string, now time.Time) time.Duration {
 	}
 	return 0
 }
+
+// Until returns the wait until a stated time, bounded; zero if that time is over, absurd, or not stated.
+func Until(at, now time.Time) time.Duration { return boundedWait(at.Sub(now)) }
 
 // boundedWait returns a valid wait, bounded; zero for an invalid one.
 func boundedWait(wait time.Duration) time.Duration {
@@ -214,16 +215,4 @@ func zoneOf(name string, host *time.Location) *time.Location {
 		return zone
 	}
 	return host
-}
-
-// LimitReset returns the wait that a provider states: by a time in the program's event stream,
-// or in the failure's text.
-func LimitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
-	if wait := boundedWait(resets.Sub(now)); !resets.IsZero() && wait > 0 {
-		return textfmt.Duration(wait)
-	}
-	if wait := resetWait(f.Message, now); wait > 0 {
-		return textfmt.Duration(wait)
-	}
-	return f.RetryAfter
 }

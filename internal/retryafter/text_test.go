@@ -1,4 +1,4 @@
-package preset
+package retryafter
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestResetWait(t *testing.T) {
+func TestInText(t *testing.T) {
 	t.Parallel()
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
@@ -68,16 +68,21 @@ func TestResetWait(t *testing.T) {
 		"limit reached|0000000001":               0,
 		"the page resets the form; nothing else": 0,
 		"":                                       0,
+		// APIs
+		"Please retry after 8 seconds. Please go here: https://aka.ms/oai/quotaincrease": 8 * time.Second,
+		"request reached organization max RPM: 3, please try again after 1 seconds":      time.Second,
+		"Rate limit of 2 per 60s exceeded. Please wait 42 seconds before retrying.":      42 * time.Second,
+		"Too many tokens, please wait before trying again.":                              0,
 	} {
-		require.Equal(t, want, resetWait(text, now), text)
+		require.Equal(t, want, InText(text, now), text)
 	}
 	spring := time.Date(2027, time.March, 27, 22, 0, 0, 0, berlin) // an hour is left out that night
-	require.Equal(t, 9*time.Hour, resetWait("resets 8am (Europe/Berlin)", spring))
+	require.Equal(t, 9*time.Hour, InText("resets 8am (Europe/Berlin)", spring))
 	newYear := time.Date(2026, time.December, 31, 12, 0, 0, 0, time.UTC)
-	require.Equal(t, 3*day, resetWait("resets Jan 3, 12pm (UTC)", newYear))
+	require.Equal(t, 3*day, InText("resets Jan 3, 12pm (UTC)", newYear))
 }
 
-func FuzzResetWait(f *testing.F) {
+func FuzzInText(f *testing.F) {
 	for _, text := range []string{
 		"resets Nov 24, 3:30pm (Asia/Kolkata)", "try again in 2 days 3 hours", "limit reached|1795359600", "resets at 2026-11-22T15:20:00+01:00",
 		"try again at Nov 24th, 2026 3:05 PM", `"retryDelay":"17.5s"`, "resets Sunday, 1pm",
@@ -86,8 +91,8 @@ func FuzzResetWait(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, at int64) {
 		now := time.Unix(at%(1<<35), 0).UTC()
-		wait := resetWait(text, now)
+		wait := InText(text, now)
 		require.True(t, 0 <= wait && wait <= maxReset, "%s", wait)
-		require.Equal(t, wait, resetWait(text, now))
+		require.Equal(t, wait, InText(text, now))
 	})
 }
