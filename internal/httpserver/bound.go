@@ -3,6 +3,7 @@ package httpserver
 import (
 	"math"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // Bounds are how many connections of a listener may be open. Further ones are closed at once.
 type Bounds struct {
-	// All is their number, and Peer that of one address.
+	// All is their number, and Peer that of one [Network].
 	All, Peer int
 	// Reserved: they do not count against the share of the process, so that they can be made
 	// when other listeners have used it up.
@@ -84,7 +85,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOf is the address of a connection's peer, without the port.
+// peerOf is the [Network] of a connection's peer.
 func peerOf(c net.Conn) string {
 	addr := c.RemoteAddr()
 	if addr == nil {
@@ -94,7 +95,24 @@ func peerOf(c net.Conn) string {
 	if err != nil { // a socket without addresses
 		return addr.Network()
 	}
-	return host
+	return Network(host)
+}
+
+// Network is what one client is likely to have at its disposal: all addresses of this host's loopback device, an IPv4
+// address, or a network of 64 bits of IPv6.
+func Network(client string) string {
+	addr, err := netip.ParseAddr(client)
+	if err != nil {
+		return client
+	}
+	addr = addr.Unmap()
+	switch {
+	case addr.IsLoopback():
+		return "loopback"
+	case addr.Is4():
+		return addr.String()
+	}
+	return netip.PrefixFrom(addr.WithZone(""), 64).Masked().String()
 }
 
 func (l *boundListener) begin(peer string) bool {

@@ -63,12 +63,35 @@ func TestAPeerCannotTakeTheConnectionsOfOthers(t *testing.T) {
 	require.NotNil(t, first)
 	require.NotNil(t, b.dial(t, "127.0.0.1"))
 	require.Nil(t, b.dial(t, "127.0.0.1"), "it has two")
-	require.NotNil(t, b.dial(t, "127.0.0.2"))
-	require.Nil(t, b.dial(t, "127.0.0.3"), "there are three")
+	require.Nil(t, b.dial(t, "127.0.0.2"), "it is of the same host")
 	require.NoError(t, first.Close())
 	_ = first.Close() // counts once
 	require.NotNil(t, b.dial(t, "127.0.0.3"))
 	require.Nil(t, b.dial(t, "127.0.0.3"))
+}
+
+// TestAllPeersTogetherAreBounded has peers of several networks.
+func TestAllPeersTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	l := Bound(nil, Bounds{All: 3, Peer: 2}).(*boundListener) //nolint:forcetypeassert // it is
+	require.True(t, l.begin("a"))
+	require.True(t, l.begin("b"))
+	require.True(t, l.begin("c"))
+	require.False(t, l.begin("d"))
+	l.end("a")
+	require.True(t, l.begin("d"))
+}
+
+// TestWhatOneClientHasIsOneNetwork: a client chooses among its addresses.
+func TestWhatOneClientHasIsOneNetwork(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "::ffff:127.0.0.2": "loopback",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:2": "2001:db8::/64",
+		"2001:db8:0:1::1": "2001:db8:0:1::/64", "fe80::1%eth0": "fe80::/64", "pipe": "pipe",
+	} {
+		require.Equal(t, want, Network(address), address)
+	}
 }
 
 // TestProbesAreAnsweredWhenTheShareIsUsedUp: other servers of the process have no connection left.
