@@ -74,12 +74,37 @@ func TestAPeerCannotTakeTheConnectionsOfOthers(t *testing.T) {
 func TestAllPeersTogetherAreBounded(t *testing.T) {
 	t.Parallel()
 	l := Bound(nil, Bounds{All: 3, Peer: 2}).(*boundListener) //nolint:forcetypeassert // it is
-	require.True(t, l.begin("a"))
-	require.True(t, l.begin("b"))
-	require.True(t, l.begin("c"))
-	require.False(t, l.begin("d"))
-	l.end("a")
-	require.True(t, l.begin("d"))
+	from := func(peer string) *boundConn {
+		other, conn := net.Pipe()
+		t.Cleanup(func() { _, _ = other.Close(), conn.Close() })
+		return &boundConn{Conn: conn, of: l, peer: peer}
+	}
+	first := from("a")
+	require.True(t, l.begin(first))
+	require.True(t, l.begin(from("b")))
+	require.True(t, l.begin(from("c")))
+	require.False(t, l.begin(from("d")))
+	require.NoError(t, first.Close())
+	require.True(t, l.begin(from("d")))
+
+	// An idle connection makes room: the oldest of the peer, or of the peer with the most, and none that is answered.
+	l.bounds = Bounds{All: 4, Peer: 2, Replaced: true}
+	old, busy := from("b"), from("e")
+	require.True(t, l.begin(old))
+	require.True(t, l.begin(busy))
+	require.Len(t, l.peers["b"], 1, "b had the most")
+	require.Same(t, old, l.peers["b"][0], "and lost the older one")
+	busy.answering.Store(true)
+	second := from("e")
+	require.True(t, l.begin(second))
+	require.Len(t, l.peers, 3, "another peer has none any more")
+	third := from("e")
+	require.True(t, l.begin(third))
+	require.Equal(t, []*boundConn{busy, third}, l.peers["e"])
+	_, err := second.Write([]byte("x"))
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	third.answering.Store(true)
+	require.False(t, l.begin(from("e")), "both are answered")
 }
 
 // TestWhatOneClientHasIsOneNetwork: a client chooses among its addresses.
