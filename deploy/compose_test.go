@@ -108,10 +108,35 @@ func newComposition(t *testing.T) *composition {
 	return c
 }
 
+// closed returns what is said of a checkout under umask 077, before and after its files were opened as it says.
+func (c *composition) closed() (before, after string) {
+	c.t.Helper()
+	checkout := filepath.Join(c.t.TempDir(), "checkout")
+	require.NoError(c.t, os.Mkdir(checkout, 0o755)) //nolint:gosec // what is above a mount does not matter
+	tried(c.t, time.Minute, "cp", "-r", "docker-compose.yml", "deploy", "examples", checkout)
+	tried(c.t, time.Minute, "chmod", "-R", "go-rwx", checkout)
+	closed := composition{c.t, c.project + "-closed", []string{"--project-directory", checkout, "--file", filepath.Join(checkout, "docker-compose.yml")}}
+	c.t.Cleanup(func() {
+		out, err := command(context.Background(), withinUp, closed.compose("down", "--volumes")...)
+		require.NoError(c.t, err, out)
+	})
+	said, err := command(c.t.Context(), withinUp, closed.compose("up", "--detach", "--wait", "postgresql")...)
+	require.Error(c.t, err)
+	require.Contains(c.t, said, `service "mounts" didn't complete successfully`)
+	before = tried(c.t, time.Minute, closed.compose("logs", "mounts")...)
+	tried(c.t, time.Minute, "sh", "-c", "cd "+checkout+" && chmod -R go+rX deploy examples/shortener")
+	return before, tried(c.t, withinUp, closed.compose("run", "--rm", "mounts")...)
+}
+
 // TestComposeDelivers does what docs/deployment.md tells people to do: a start, sessions, the loss of a worker, an upgrade of
 // the services, and stops of everything, after which sessions are delivered as soon as the services are healthy.
 func TestComposeDelivers(t *testing.T) {
 	c := newComposition(t)
+	before, after := c.closed()
+	for _, file := range []string{"./deploy/temporal/schema.sh", "./deploy/temporal/dynamicconfig.yaml", "./deploy/prometheus", "./examples/shortener", "chmod -R go+rX deploy examples/shortener"} {
+		require.Contains(t, before, file)
+		require.NotContains(t, after, file)
+	}
 	c.up()
 	tried(t, withinSession, c.compose("exec", "-T", "worker-1", "maestro", "agents")...)
 	for _, service := range []string{"dashboard", "worker-1"} {

@@ -5,6 +5,7 @@
 package validation
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,29 @@ func TestDependenciesCanBeMet(t *testing.T) {
 			default:
 				require.Fail(t, "whether it has been started says nothing", "%s on %s", name, on)
 			}
+		}
+	}
+}
+
+// TestMountsAreLookedAtFirst: `mounts` sees each file of the checkout that a service does, and no service starts before it.
+func TestMountsAreLookedAtFirst(t *testing.T) {
+	t.Parallel()
+	p := project(t)
+	seen := map[string]bool{}
+	for _, v := range p.Services["mounts"].Volumes {
+		seen[v.Source] = true
+	}
+	for name, service := range p.Services {
+		for _, v := range service.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			require.True(t, seen[v.Source] || seen[filepath.Dir(v.Source)], "%s mounts %s", name, v.Source)
+		}
+		for on := name; on != "mounts"; {
+			before := p.Services[on].DependsOn
+			require.NotEmpty(t, before, "%s does not wait for mounts", name)
+			on = slices.Sorted(maps.Keys(before))[0]
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/httpserver"
 )
 
 const (
@@ -47,7 +49,7 @@ func newFailures(audit *Audit, now func() time.Time) *failures {
 // note records a failure of a client, and returns how long the client is to wait; zero: it may
 // try again.
 func (f *failures) note(ctx context.Context, v visit, action, detail string) time.Duration {
-	from := network(v.client)
+	from := httpserver.Network(v.client)
 	if f.recorded(from) {
 		if n := f.skipped.Swap(0); n > 0 {
 			detail = fmt.Sprintf("%s; %d more failures before it", detail, n)

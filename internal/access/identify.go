@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/httpserver"
 )
 
 // credential is the credential of a request.
@@ -96,7 +98,7 @@ var errBusy = &RefusedError{Status: http.StatusServiceUnavailable, Title: "Too m
 
 // identifySigned returns who has signed a call, and the request that goes on.
 func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) (credential, *http.Request, error) {
-	done, own := g.unverified.Begin(network(v.client))
+	done, own := g.unverified.Begin(httpserver.Network(v.client))
 	switch {
 	case own:
 		return credential{}, r, errTooMany

@@ -142,17 +142,3 @@ func addressOf(address string) netip.Addr {
 	}
 	return addr.Unmap().WithZone("")
 }
-
-// network is what one client is likely to have at its disposal: an IPv4 address, or a network
-// of 64 bits of IPv6.
-func network(client string) string {
-	addr, err := netip.ParseAddr(client)
-	if err != nil || addr.Is4() {
-		return client
-	}
-	prefix, err := addr.Prefix(64)
-	if err != nil {
-		return client
-	}
-	return prefix.String()
-}

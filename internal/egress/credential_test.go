@@ -89,6 +89,8 @@ func TestCredentialsAreAddedOutsideOfTheRoom(t *testing.T) {
 		{"POST", "/echo", "X-Http-Method"},
 		{"POST", "/echo", "X-Method-Override"},
 		{"POST", "/echo?a=b&_method=TRACE"},
+		{"POST", "/echo?a=b;_method=TRACE"},
+		{"POST", "/echo?a=%zz;b=%&%5Fmethod=%54race"},
 	} {
 		answer, body := get(echo[0], "https://git.test:TLS"+echo[1], echo[2:]...)
 		require.Equal(t, http.StatusForbidden, answer.StatusCode, echo)

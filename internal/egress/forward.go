@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -35,7 +36,14 @@ func (r *roomProxy) handleTunnelled(w http.ResponseWriter, q *http.Request) {
 // methods returns the methods that a server may take for that of a request: servers differ in whether
 // a header or a parameter overrides it, and many read an underscore in a header's name as a hyphen.
 func methods(q *http.Request) []string {
-	all := append([]string{q.Method}, q.URL.Query()["_method"]...)
+	all := []string{q.Method}
+	// Servers differ in what separates parameters, and in what they do with one that is wrongly encoded.
+	for _, part := range strings.FieldsFunc(q.URL.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(part, "=")
+		if strings.EqualFold(decoded(name), "_method") {
+			all = append(all, decoded(value))
+		}
+	}
 	for name, values := range q.Header {
 		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") {
 		case "x-http-method-override", "x-http-method", "x-method-override":
@@ -43,6 +51,14 @@ func methods(q *http.Request) []string {
 		}
 	}
 	return all
+}
+
+// decoded is a part of a query, as it is if it is wrongly encoded.
+func decoded(part string) string {
+	if text, err := url.QueryUnescape(part); err == nil {
+		return text
+	}
+	return part
 }
 
 // isEcho reports whether a text names a method that has the server return the request's headers.

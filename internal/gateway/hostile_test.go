@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -228,6 +230,59 @@ func TestAKeyIsNotToldInAnAnswer(t *testing.T) {
 					require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 30}, settled)
 				}
 			})
+		}
+	}
+}
+
+// TestAKeyIsNotToldInPieces: a provider writes its key as a model writes an answer, a few letters in each event. The
+// program gets no end, and less than it could guess the key from. It gets in full what only begins like the key.
+func TestAKeyIsNotToldInPieces(t *testing.T) {
+	t.Parallel()
+	const delta, ended = `{"type":"content_block_delta","index":0,"delta":{"type":"x",FIELD:%q}}`, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":9,"output_tokens":9}}`
+	const choice, stop = `{"id":"a","choices":[{"index":0,"delta":{FIELD}}]}`, `{"id":"a","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":9}}`
+	for name, c := range map[string]struct{ format, piece, field, end string }{
+		"content":        {"chat", choice, `"content":%q`, stop},
+		"tool_calls":     {"chat", choice, `"tool_calls":[{"index":0,"function":{"arguments":%q}}]`, stop},
+		"text_delta":     {"messages", delta, `"text"`, ended},
+		"partial_json":   {"messages", delta, `"partial_json"`, ended},
+		"output_text":    {"responses", `{"type":"response.output_text.delta","delta":%q}`, "", `{"type":"response.completed","response":{"id":"a","usage":{"input_tokens":9,"output_tokens":9}}}`},
+		"parts of lines": {"gemini", `{"candidates":[{"content":{"parts":[{"text":%q}]}}]}`, "", `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":9}}`},
+	} {
+		for _, size := range []int{1, 7} {
+			for _, told := range []string{"so: " + theKey, "so: " + theKey[:12] + "er"} {
+				t.Run(fmt.Sprint(name, size, told), func(t *testing.T) {
+					t.Parallel()
+					server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Type", "text/event-stream")
+						for piece := range slices.Chunk([]byte(told), size) {
+							_, _ = fmt.Fprintf(w, "data: "+strings.Replace(c.piece, "FIELD", c.field, 1)+"\n\n", piece)
+							_ = http.NewResponseController(w).Flush()
+						}
+						_, _ = io.WriteString(w, "data: "+c.end+"\n\n")
+					}))
+					defer server.Close()
+					b := newBench(t, say("unused"), -1, func(o *gateway.Options, p []gateway.Provider) {
+						o.Patience = time.Millisecond
+						for i := range p {
+							p[i].BaseURL = server.URL
+						}
+					})
+					_, body, err := b.ask(t.Context(), t, formats[c.format], true, "x")
+					got := ""
+					for _, m := range regexp.MustCompile(`"(?:content|arguments|text|partial_json|delta)":"([^"]*)"`).FindAllStringSubmatch(body, -1) {
+						got += m[1]
+					}
+					if !strings.Contains(told, theKey) {
+						require.NoError(t, err)
+						require.Equal(t, told, got)
+						return
+					}
+					if err == nil { // all of it came at once
+						require.Contains(t, body, "it repeats the provider's key")
+					}
+					require.Less(t, len(got), len("so: ")+4, got)
+				})
+			}
 		}
 	}
 }

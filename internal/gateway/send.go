@@ -61,7 +61,8 @@ func (q *request) send(content []byte) *upstream {
 		u.err = wire.Unsent{Err: failures.Failf(failures.Auth, "provider %s: %v", q.provider.Name, err)}
 		return u
 	}
-	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: q.provider.secret(u.key)}.RoundTrip(request)
+	key := q.provider.secret(u.key)
+	response, err := wire.Transport{RoundTripper: q.gateway.o.Transport, Key: key}.RoundTrip(request)
 	if err != nil {
 		u.err = cause(ctx, err)
 		return u
@@ -74,7 +75,7 @@ func (q *request) send(content []byte) *upstream {
 	opened, err := wire.Open(q.route.Format, response)
 	n := 0
 	if err == nil {
-		response.Body = body{opened, response.Body}
+		response.Body = body{wire.WithoutKey(q.route.Format, response, key, opened), response.Body}
 		u.response, u.first = response, make([]byte, 32<<10)
 		n, err = io.ReadAtLeast(response.Body, u.first, 1)
 		u.first = u.first[:n]

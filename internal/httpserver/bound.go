@@ -3,19 +3,25 @@ package httpserver
 import (
 	"math"
 	"net"
+	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Bounds are how many connections of a listener may be open. Further ones are closed at once.
+// Bounds are how many connections of a listener may be open. Further ones are closed at once, or replace others.
 type Bounds struct {
-	// All is their number, and Peer that of one address.
+	// All is their number, and Peer that of one [Network].
 	All, Peer int
 	// Reserved: they do not count against the share of the process, so that they can be made
 	// when other listeners have used it up.
 	Reserved bool
+	// Replaced: a further connection closes the oldest one of its peer, or else of the peer with the most, that waits for
+	// a request, so that idle ones keep nobody out. [Server] says which wait.
+	Replaced bool
 	// Full is called for each connection that is closed because too many are open; nil: nothing is.
 	Full func()
 }
@@ -24,9 +30,9 @@ var (
 	// roomBounds are those of a listener that serves one room or attempt.
 	roomBounds = Bounds{All: 256, Peer: 256}
 	// serverBounds are those of a server for people and programs.
-	serverBounds = Bounds{All: 4096, Peer: 1024}
+	serverBounds = Bounds{All: 4096, Peer: 1024, Replaced: true}
 	// probeBounds are those of a server of health and metrics.
-	probeBounds = Bounds{All: 48, Peer: 16, Reserved: true}
+	probeBounds = Bounds{All: 48, Peer: 16, Reserved: true, Replaced: true}
 )
 
 // share counts the connections of all listeners of the process. They may use half of its
@@ -54,7 +60,7 @@ func ForRoom(l net.Listener, full func()) net.Listener {
 
 // Bound bounds the connections of a listener.
 func Bound(l net.Listener, b Bounds) net.Listener {
-	return &boundListener{Listener: l, bounds: b, limit: shareLimit(), peers: map[string]int{}}
+	return &boundListener{Listener: l, bounds: b, limit: shareLimit(), peers: map[string][]*boundConn{}}
 }
 
 type boundListener struct {
@@ -63,7 +69,8 @@ type boundListener struct {
 	limit  int
 	mu     sync.Mutex
 	open   int
-	peers  map[string]int
+	// peers has the connections of each peer, the oldest first.
+	peers map[string][]*boundConn
 }
 
 // Accept waits for the next connection within the bounds.
@@ -73,9 +80,9 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		peer := peerOf(c)
-		if l.begin(peer) {
-			return &boundConn{Conn: c, done: sync.OnceFunc(func() { l.end(peer) })}, nil
+		bound := &boundConn{Conn: c, of: l, peer: peerOf(c)}
+		if l.begin(bound) {
+			return bound, nil
 		}
 		_ = c.Close()
 		if l.bounds.Full != nil {
@@ -84,7 +91,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOf is the address of a connection's peer, without the port.
+// peerOf is the [Network] of a connection's peer.
 func peerOf(c net.Conn) string {
 	addr := c.RemoteAddr()
 	if addr == nil {
@@ -94,18 +101,63 @@ func peerOf(c net.Conn) string {
 	if err != nil { // a socket without addresses
 		return addr.Network()
 	}
-	return host
+	return Network(host)
 }
 
-func (l *boundListener) begin(peer string) bool {
+// Network is what one client is likely to have at its disposal: all addresses of this host's loopback device, an IPv4
+// address, or a network of 64 bits of IPv6.
+func Network(client string) string {
+	addr, err := netip.ParseAddr(client)
+	if err != nil {
+		return client
+	}
+	addr = addr.Unmap()
+	switch {
+	case addr.IsLoopback():
+		return "loopback"
+	case addr.Is4():
+		return addr.String()
+	}
+	return netip.PrefixFrom(addr.WithZone(""), 64).Masked().String()
+}
+
+// begin counts a connection. It may close another one for it.
+func (l *boundListener) begin(c *boundConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open >= l.bounds.All || l.peers[peer] >= l.bounds.Peer || !l.takeShare() {
-		return false
+	if !l.admits(c.peer) {
+		old := l.replaceable(c.peer)
+		if old == nil {
+			return false
+		}
+		l.remove(old)
+		_ = old.Conn.Close() // whoever serves it finds it closed
+		if !l.admits(c.peer) {
+			return false
+		}
 	}
 	l.open++
-	l.peers[peer]++
+	l.peers[c.peer] = append(l.peers[c.peer], c)
 	return true
+}
+
+// admits counts one more connection in the share, if there may be one of a peer.
+func (l *boundListener) admits(peer string) bool {
+	return l.open < l.bounds.All && len(l.peers[peer]) < l.bounds.Peer && l.takeShare()
+}
+
+// replaceable returns the connection that makes room for one of a peer; nil: none does.
+func (l *boundListener) replaceable(peer string) (found *boundConn) {
+	most, own := 0, len(l.peers[peer]) >= l.bounds.Peer
+	for of, conns := range l.peers {
+		if !l.bounds.Replaced || own && of != peer || len(conns) <= most {
+			continue
+		}
+		if i := slices.IndexFunc(conns, func(c *boundConn) bool { return !c.answering.Load() }); i >= 0 {
+			found, most = conns[i], len(conns)
+		}
+	}
+	return found
 }
 
 // takeShare counts one more connection of the process, if there may be one.
@@ -122,13 +174,16 @@ func (l *boundListener) takeShare() bool {
 	return true
 }
 
-func (l *boundListener) end(peer string) {
-	l.mu.Lock()
-	l.open--
-	if l.peers[peer]--; l.peers[peer] == 0 {
-		delete(l.peers, peer)
+// remove ends the count of a connection, once.
+func (l *boundListener) remove(c *boundConn) {
+	i := slices.Index(l.peers[c.peer], c)
+	if i < 0 {
+		return
 	}
-	l.mu.Unlock()
+	l.open--
+	if l.peers[c.peer] = slices.Delete(l.peers[c.peer], i, i+1); len(l.peers[c.peer]) == 0 {
+		delete(l.peers, c.peer)
+	}
 	if !l.bounds.Reserved {
 		share.Lock()
 		share.open--
@@ -147,7 +202,10 @@ const (
 // boundConn is a connection that counts until it is closed.
 type boundConn struct {
 	net.Conn
-	done func()
+	of   *boundListener
+	peer string
+	// answering: a handler has a request of it.
+	answering atomic.Bool
 
 	mu sync.Mutex
 	// deadline: the server has set its own.
@@ -189,7 +247,9 @@ func (c *boundConn) SetDeadline(at time.Time) error {
 // Close closes the connection.
 func (c *boundConn) Close() error {
 	err := c.Conn.Close()
-	c.done()
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.remove(c)
 	return err
 }
 

@@ -63,12 +63,60 @@ func TestAPeerCannotTakeTheConnectionsOfOthers(t *testing.T) {
 	require.NotNil(t, first)
 	require.NotNil(t, b.dial(t, "127.0.0.1"))
 	require.Nil(t, b.dial(t, "127.0.0.1"), "it has two")
-	require.NotNil(t, b.dial(t, "127.0.0.2"))
-	require.Nil(t, b.dial(t, "127.0.0.3"), "there are three")
+	require.Nil(t, b.dial(t, "127.0.0.2"), "it is of the same host")
 	require.NoError(t, first.Close())
 	_ = first.Close() // counts once
 	require.NotNil(t, b.dial(t, "127.0.0.3"))
 	require.Nil(t, b.dial(t, "127.0.0.3"))
+}
+
+// TestAllPeersTogetherAreBounded has peers of several networks.
+func TestAllPeersTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	l := Bound(nil, Bounds{All: 3, Peer: 2}).(*boundListener) //nolint:forcetypeassert // it is
+	from := func(peer string) *boundConn {
+		other, conn := net.Pipe()
+		t.Cleanup(func() { _, _ = other.Close(), conn.Close() })
+		return &boundConn{Conn: conn, of: l, peer: peer}
+	}
+	first := from("a")
+	require.True(t, l.begin(first))
+	require.True(t, l.begin(from("b")))
+	require.True(t, l.begin(from("c")))
+	require.False(t, l.begin(from("d")))
+	require.NoError(t, first.Close())
+	require.True(t, l.begin(from("d")))
+
+	// An idle connection makes room: the oldest of the peer, or of the peer with the most, and none that is answered.
+	l.bounds = Bounds{All: 4, Peer: 2, Replaced: true}
+	old, busy := from("b"), from("e")
+	require.True(t, l.begin(old))
+	require.True(t, l.begin(busy))
+	require.Len(t, l.peers["b"], 1, "b had the most")
+	require.Same(t, old, l.peers["b"][0], "and lost the older one")
+	busy.answering.Store(true)
+	second := from("e")
+	require.True(t, l.begin(second))
+	require.Len(t, l.peers, 3, "another peer has none any more")
+	third := from("e")
+	require.True(t, l.begin(third))
+	require.Equal(t, []*boundConn{busy, third}, l.peers["e"])
+	_, err := second.Write([]byte("x"))
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	third.answering.Store(true)
+	require.False(t, l.begin(from("e")), "both are answered")
+}
+
+// TestWhatOneClientHasIsOneNetwork: a client chooses among its addresses.
+func TestWhatOneClientHasIsOneNetwork(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "::ffff:127.0.0.2": "loopback",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:2": "2001:db8::/64",
+		"2001:db8:0:1::1": "2001:db8:0:1::/64", "fe80::1%eth0": "fe80::/64", "pipe": "pipe",
+	} {
+		require.Equal(t, want, Network(address), address)
+	}
 }
 
 // TestProbesAreAnsweredWhenTheShareIsUsedUp: other servers of the process have no connection left.

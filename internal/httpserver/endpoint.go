@@ -60,7 +60,10 @@ func serve(listener net.Listener) *Server {
 	mux := http.NewServeMux()
 	s := &Server{
 		address: listener.Addr().(*net.TCPAddr), mux: mux, ended: make(chan struct{}),
-		http: &http.Server{ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader},
+		http: &http.Server{
+			ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader,
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		},
 	}
 	s.http.Handler = http.HandlerFunc(s.answer)
 	go func() {
@@ -76,7 +79,14 @@ func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, 
 // HandleAll has a handler answer every request, whatever its path, and nothing else.
 func (s *Server) HandleAll(h http.Handler) { s.whole.Store(&h) }
 
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*boundConn); ok {
+		c.answering.Store(true)
+		defer c.answering.Store(false)
+	}
 	if h := s.whole.Load(); h != nil {
 		(*h).ServeHTTP(w, r)
 		return

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -51,4 +52,35 @@ func TestAnIdleConnectionIsClosed(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 		require.Equal(t, idleLimit, time.Since(answered))
 	})
+}
+
+// TestIdleConnectionsKeepNobodyOut: one peer has as many as it may, and asks nothing. A request of the same peer is
+// answered, and so is the one that was under way.
+func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	s, err := ListenForProbes(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close(context.Background())) }()
+	begun, on := make(chan struct{}), make(chan struct{})
+	s.Handle("/long", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(begun); <-on }))
+	answered := make(chan int)
+	ask := func(path string) {
+		status := 0
+		if got, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + s.Address() + path); err == nil {
+			status = got.StatusCode
+			_ = got.Body.Close()
+		}
+		answered <- status
+	}
+	go ask("/long")
+	<-begun
+	for range 2 * probeBounds.All {
+		idle, err := net.Dial("tcp", s.Address())
+		require.NoError(t, err)
+		defer idle.Close()
+	}
+	go ask("/")
+	require.Equal(t, http.StatusNotFound, <-answered)
+	close(on)
+	require.Equal(t, http.StatusOK, <-answered)
 }

@@ -198,6 +198,9 @@ func (s *Set) Scanner() *Scanner { return &Scanner{set: s} }
 // Found reports whether a secret has been written, and the name of the first.
 func (s *Scanner) Found() (name string, found bool) { return s.name, s.found }
 
+// Pending is how many bytes at the end of what has been written may be the beginning of a secret.
+func (s *Scanner) Pending() int { return len(s.rest) }
+
 // Write never fails.
 func (s *Scanner) Write(data []byte) (int, error) {
 	n, first := len(data), &s.set.matcher.first

@@ -110,8 +110,13 @@ func isContent(of string) bool {
 	}, func(end string) bool { return strings.HasSuffix(of, end) })
 }
 
-// isAddress reports whether a text is an address in the web. Gemini's own files have one, too.
+// isAddress reports whether a text is an address that a provider may look up, whatever its scheme: a bucket's owner sees who
+// reads what. Data that the request contains itself and Gemini's own files are written like addresses, too.
 func isAddress(text string) bool {
 	text = strings.ToLower(strings.TrimSpace(text))
-	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "https://generativelanguage.googleapis.com/")
+	scheme, _, found := strings.Cut(text, ":")
+	if strings.HasPrefix(text, "https://generativelanguage.googleapis.com/") || scheme == "data" {
+		return false
+	}
+	return found || strings.HasPrefix(text, "//")
 }
