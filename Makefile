@@ -7,10 +7,10 @@ export CGO_ENABLED := 0
 # Without it programs and their tests would be compiled from two sets of packages.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 GOBUILD := $(GO) build -buildvcs=auto -ldflags='-s -w'
-MODULES := . server deploy/validation
+MODULES := . server deploy/validation .ci/size
 # deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile,
 # so make test-system tests it.
-TESTED := . server
+TESTED := . server .ci/size
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
@@ -122,6 +122,11 @@ lint: bin/golangci-lint ## hold the code against .golangci.yml
 	@for m in $(TESTED); do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 {print "  " $$2 ": " $$1 " lines"}'); \
 		if [ -n "$$long" ]; then echo "files over 500 lines:"; echo "$$long"; exit 1; fi
+	@$(GO) -C .ci/size run . -check -root ../..
+
+.PHONY: size
+size: ## print the lines of product code by folder; make lint fails above the figure in SIZE
+	@$(GO) -C .ci/size run . -root ../..
 
 .PHONY: workflowcheck
 workflowcheck: bin/workflowcheck ## look for what would break a workflow's replay
