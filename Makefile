@@ -7,10 +7,10 @@ export CGO_ENABLED := 0
 # Without it programs and their tests would be compiled from two sets of packages.
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 GOBUILD := $(GO) build -buildvcs=auto -ldflags='-s -w'
-MODULES := . server deploy/validation
+MODULES := . server deploy/validation .ci/bench .ci/size
 # deploy/validation needs the packages of Kubernetes, Compose and BuildKit to compile,
 # so make test-system tests it.
-TESTED := . server
+TESTED := . server .ci/bench .ci/size
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
@@ -108,13 +108,13 @@ LARGEST ?= 1000000
 
 .PHONY: bench
 bench: build ## compare a session with bare Temporal (AT, ROUNDS), and the store with cp -r
-	@$(GOBUILD) -o bin/bench ./internal/bench # beside the shim that it starts, and with the same flags
+	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench . # beside the shim that it starts, and with the same flags
 	@bin/bench -at $(AT) -rounds $(ROUNDS)
 	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
 
 .PHONY: bench-growth
 bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each
-	@$(GOBUILD) -o bin/bench ./internal/bench
+	@cd .ci/bench && $(GOBUILD) -o ../../bin/bench .
 	@bin/bench -growth all -largest $(LARGEST)
 
 .PHONY: lint
@@ -122,6 +122,11 @@ lint: bin/golangci-lint ## hold the code against .golangci.yml
 	@for m in $(TESTED); do (cd $$m && $(CURDIR)/bin/golangci-lint run --allow-parallel-runners ./...) || exit 1; done
 	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 {print "  " $$2 ": " $$1 " lines"}'); \
 		if [ -n "$$long" ]; then echo "files over 500 lines:"; echo "$$long"; exit 1; fi
+	@$(GO) -C .ci/size run . -check -root ../..
+
+.PHONY: size
+size: ## print the lines of product code by folder; make lint fails above the figure in SIZE
+	@$(GO) -C .ci/size run . -root ../..
 
 .PHONY: workflowcheck
 workflowcheck: bin/workflowcheck ## look for what would break a workflow's replay

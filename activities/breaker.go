@@ -22,9 +22,6 @@ type Breakers interface {
 	// Read returns a breaker after its last acknowledged change; a closed one
 	// if there is none.
 	Read(ctx context.Context, name string) (breaker.View, error)
-	// Recent is Read for a round that begins or ends. What other workers have reported within
-	// [breaker.QuietFor] may be missing.
-	Recent(ctx context.Context, name string) (breaker.View, error)
 	// Report delivers the outcome of a round. It is idempotent by the report's id.
 	Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error)
 	// Acquire requests a lease to try an agent whose breaker is half-open, or
@@ -121,7 +118,7 @@ func (b *agentBreaker) read(ctx context.Context) (breaker.View, error) {
 	unread := "breaker " + b.settings.Name + " cannot be read"
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		view, err := b.port.Recent(bounded, b.settings.Name)
+		view, err := b.port.Read(bounded, b.settings.Name)
 		cancel()
 		if err == nil {
 			return view, nil
@@ -280,7 +277,7 @@ func (b *agentBreaker) giveBack(ctx context.Context) {
 // breaker that has counted failures, or that is being probed.
 func deliver(ctx context.Context, breakers Breakers, report session.BreakerReport) error {
 	if report.Outcome == failures.CountsAsSuccess && report.Holder == "" {
-		view, err := breakers.Recent(ctx, report.Breaker.Name)
+		view, err := breakers.Read(ctx, report.Breaker.Name)
 		if err != nil {
 			return err
 		}

@@ -43,10 +43,6 @@ func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
 	return breaker.View{Name: name, State: b.state}, nil
 }
 
-func (b *breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
-	return b.Read(ctx, name)
-}
-
 func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

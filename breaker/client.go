@@ -18,24 +18,11 @@ import (
 type Client struct {
 	Temporal client.Client
 	Store    string
-
-	reads reads
 }
 
 // Read returns the breaker as of its last acknowledged update, without a worker and without an
-// event in its history. A breaker that does not run is closed. Concurrent callers share a read that
-// begins after their calls.
+// event in its history. A breaker that does not run is closed.
 func (c *Client) Read(ctx context.Context, name string) (View, error) {
-	return c.reads.read(ctx, name, c.read)
-}
-
-// Recent is Read for a round that begins or ends. If the breaker was closed without a counted
-// failure, the answer may be [QuietFor] old. This client's own updates are in it.
-func (c *Client) Recent(ctx context.Context, name string) (View, error) {
-	return c.reads.recent(ctx, name, c.read)
-}
-
-func (c *Client) read(ctx context.Context, name string) (View, error) {
 	view := View{Name: name}
 	if _, err := entityworkflow.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
 		return view, fmt.Errorf("read breaker %s: %w", name, err)
@@ -106,7 +93,6 @@ func (c *Client) update(ctx context.Context, name string, b spec.Breaker, id str
 		ID: WorkflowID(c.Store, name), Queue: spec.WorkflowQueue(c.Store), Name: WorkflowName,
 		Input: Input{Store: c.Store, View: View{Name: name, Settings: b}}, Summary: "circuit breaker " + name,
 	}, id, string(update), arg, &answer)
-	c.reads.changed(name) // also where no answer has come
 	if err != nil {
 		return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, err)
 	}

@@ -64,9 +64,6 @@ type State struct {
 	LastFailure *session.AttemptFailure `json:"last_failure,omitempty"`
 }
 
-// quiet reports whether no round has to wait for the breaker, and a success would change nothing.
-func (s State) quiet() bool { return !s.Open && s.Failures == 0 }
-
 // HalfOpen reports whether the breaker is open and its cooldown is over.
 func (s State) HalfOpen(now time.Time) bool {
 	return s.Open && !s.OpenUntil.IsZero() && !now.Before(s.OpenUntil)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -165,13 +166,16 @@ func TestWatchTellsOfRequests(t *testing.T) {
 	asked.Help[0].Ticket = nil
 	ticketed := session.NewStatus("s", crew())
 	ticketed.Status, ticketed.Help = session.Running, []session.Request{forHelp()}
+	var out bytes.Buffer
+	lines := newLines(&out, time.Unix(1_000_000, 0))
+	require.Equal(t, []string{"session s of team crew: running"}, said(t, &out, lines, running))
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
-	}, said(changes(terminal.Palette{}, running, asked, history{})))
+	}, said(t, &out, lines, asked))
 	require.Equal(t, []string{
-		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, occurrence 3 of this failure", "design: continues",
-	}, said(changes(terminal.Palette{}, asked, ticketed, history{})))
-	require.Equal(t, []string{"build/dev: continues"}, said(changes(terminal.Palette{}, ticketed, running, history{})))
+		"design: continues", "build/dev: ticket MD-7, https://jira.example/browse/MD-7, occurrence 3 of this failure",
+	}, said(t, &out, lines, ticketed))
+	require.Equal(t, []string{"build/dev: continues"}, said(t, &out, lines, running))
 }
 
 func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {

@@ -144,14 +144,13 @@ func track(ctx context.Context, w *lookout, to observer, over func(session.State
 	}
 }
 
-// lineObserver prints a line for each change.
+// lineObserver prints a line for each event, once.
 type lineObserver struct {
 	*console
-	detail *sessionDetail
-	before session.Status
-	// sentBack counts, at the last update, how often each phase's work was sent back.
-	sentBack       map[string]int
-	printedNotes   []string // of the last update
+	detail         *sessionDetail
+	printed        map[string]bool // by the keys of events
+	before         session.Status  // of the last update
+	notes          []string        // of the last update
 	printedAt      time.Time
 	shownAt        time.Time // the time in the last line
 	connectionLost bool
@@ -163,44 +162,78 @@ func newLineObserver(out *console, w *lookout) *lineObserver {
 		progress.stdout = out.stderr
 		out = &progress
 	}
-	return &lineObserver{console: out, detail: &sessionDetail{lookout: w}, sentBack: map[string]int{}}
+	return &lineObserver{console: out, detail: &sessionDetail{lookout: w}, printed: map[string]bool{}}
 }
 
-// update prints changes and new notes.
-func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
+// update prints new events and notes.
+func (l *lineObserver) update(ctx context.Context, v sessionstatus.Session) {
 	if l.connectionLost {
 		l.printErr("reconnected")
 		l.connectionLost = false
 	}
-	l.detail.followOutput(ctx, now)
-	passes := l.detail.passes(ctx, now)
-	l.resetSentBack(now.Phases)
-	known := history{passes: passes, work: l.detail.times(now), now: l.detail.now()}
-	first := l.before.Session == ""
-	all := changes(l.palette, l.before, now.Status, known)
-	for _, c := range all {
-		switch {
-		case c.at.After(known.now): // by the clock of another host
-			c.at = known.now
-		case !first && c.at.Before(l.shownAt): // it was noticed later than what is printed already
-			c.at = l.shownAt
+	l.detail.followOutput(ctx, v)
+	now, first := l.detail.now(), l.before.Session == ""
+	passes := l.detail.passes(ctx, v)
+	for _, e := range append(l.continued(v.Status), events{v.Status, l.palette, passes, l.detail.times(v), !first}.all()...) {
+		if l.printed[e.key] {
+			continue
 		}
-		l.shownAt = c.at
-		l.print("%s  %s", l.palette.Paint(terminal.Dim, timestamp(c.at, known.now, first)), c.text)
+		l.printed[e.key] = true
+		at := e.at
+		if !first {
+			at = e.place()
+		}
+		l.line(at, now, first, e.text)
 	}
-	notes := notesOf(now)
-	for _, note := range notes {
-		if !slices.Contains(l.printedNotes, note) {
+	switch {
+	case first:
+		l.line(now, now, false, fmt.Sprintf("session %s of team %s: %s", v.Session, terminal.Dash(v.Team), l.palette.State(v.Status.Status)))
+	case l.before.Status != v.Status.Status:
+		l.line(timeOf(v.ClosedAt), now, false, fmt.Sprintf("session %s: %s", v.Session, l.palette.State(v.Status.Status)))
+	}
+	if v.Status.Status == session.WaitingForBreaker && l.before.Reason != v.Reason {
+		l.line(now, now, false, safetext.Line(v.Reason))
+	}
+	for _, note := range notesOf(v) {
+		if !slices.Contains(l.notes, note) {
 			l.printErr("%s", safetext.Line(note))
 		}
 	}
-	if len(all) > 0 || known.now.Sub(l.printedAt) >= stillRunningAfter {
-		l.printedAt = known.now
-		if working := atWork(now.Status); len(all) == 0 && len(working) > 0 {
-			l.print("%s  still running: %s", l.palette.Paint(terminal.Dim, timestamp(known.now, known.now, false)), strings.Join(working, ", "))
+	if working := atWork(v.Status); len(working) > 0 && now.Sub(l.printedAt) >= stillRunningAfter {
+		l.line(now, now, false, "still running: "+strings.Join(working, ", "))
+	}
+	l.before, l.notes = v.Status, notesOf(v)
+}
+
+// line prints a line. Times do not go back: what is noticed late, or dated by the clock of another host, gets the nearest time that fits. In the
+// first update, an event without a time may be old and gets none.
+func (l *lineObserver) line(at, now time.Time, first bool, text string) {
+	l.printedAt = now
+	if first && at.IsZero() {
+		l.print("%s  %s", strings.Repeat(" ", len(time.TimeOnly)), text)
+		return
+	}
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	if at.Before(l.shownAt) {
+		at = l.shownAt
+	}
+	l.shownAt = at
+	l.print("%s  %s", l.palette.Paint(terminal.Dim, timestamp(at, now)), text)
+}
+
+// continued lists the requests that are no longer open.
+func (l *lineObserver) continued(now session.Status) (all []event) {
+	if now.Status.Closed() {
+		return nil
+	}
+	for _, h := range l.before.Help {
+		if !slices.ContainsFunc(now.Help, func(o session.Request) bool { return o.ID == h.ID }) {
+			all = append(all, event{key: h.ID + " continues", text: h.Subject() + ": continues"})
 		}
 	}
-	l.before, l.printedNotes = now.Status, notes
+	return all
 }
 
 // atWork lists the running assignments, and the phases whose work is merged and checked.
@@ -225,37 +258,13 @@ func merging(p session.PhaseStatus) bool {
 	return p.Status == session.Running && len(p.Assignments) > 1 && !slices.ContainsFunc(p.Assignments, unfinished)
 }
 
-// resetSentBack sets phases whose work was sent back since the last update to pending: they
-// may already be as far as they were. What was counted and told of their assignments stays.
-func (l *lineObserver) resetSentBack(phases []session.PhaseStatus) {
-	for _, p := range phases {
-		times := l.detail.checkpoint.SentBack(p.Name, time.Time{})
-		if i := slices.IndexFunc(l.before.Phases, func(b session.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
-			again := session.PhaseStatus{Name: p.Name, Status: session.Pending, Assignments: slices.Clone(l.before.Phases[i].Assignments)}
-			for j := range again.Assignments {
-				a := &again.Assignments[j]
-				a.Status, a.Summary, a.Progress = session.Pending, "", ""
-			}
-			l.before.Phases[i] = again
-		}
-		l.sentBack[p.Name] = times
-	}
-}
-
 func (l *lineObserver) disconnected(why string) {
 	l.connectionLost = true
 	l.printErr("%s", why)
 }
 
-// timestamp formats the time of a change. A change without a recorded time gets the current
-// one; in the first update, where it may be old, it gets none.
-func timestamp(at, now time.Time, first bool) string {
-	switch {
-	case at.IsZero() && first:
-		return strings.Repeat(" ", len(time.TimeOnly))
-	case at.IsZero():
-		at = now
-	}
+// timestamp formats a time, with its date if that is not today's.
+func timestamp(at, now time.Time) string {
 	if at, now = at.Local(), now.Local(); at.Format(time.DateOnly) != now.Format(time.DateOnly) {
 		return at.Format(time.DateTime)
 	}

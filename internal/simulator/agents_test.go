@@ -249,12 +249,6 @@ func (w *world) outage(what string) error {
 	return nil
 }
 
-// quietBreaker is a closed breaker without a failure, and until when it was that.
-type quietBreaker struct {
-	state breaker.State
-	until time.Time
-}
-
 // breakers are the circuit breakers of the store: the real machine, reached through
 // Temporal.
 type breakers struct{ p *process }
@@ -272,18 +266,6 @@ func (b breakers) ask(op, id string, set spec.Breaker, e breaker.Event) (breaker
 func (b breakers) Read(_ context.Context, name string) (breaker.View, error) {
 	answer, err := b.ask("Breaker.Read", "", spec.Breaker{}.For(name), nil)
 	return answer.View, err
-}
-
-// Recent is as old as it may be.
-func (b breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
-	view, err := b.Read(ctx, name)
-	w := b.p.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if last := w.quiet[name]; time.Since(last.until) < breaker.QuietFor && time.Since(b.p.changed[name]) >= breaker.QuietFor {
-		view.State = last.state
-	}
-	return view, err
 }
 
 func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
@@ -316,10 +298,6 @@ func (p *process) applyBreaker(id string, set spec.Breaker, e breaker.Event) bre
 	before := state
 	answer.State, answer.Effect = breaker.Apply(state, breaker.SettingsOf(set), e, time.Now(), 0.5)
 	w.breakers[set.Name], w.answered[id] = answer.State, answer
-	p.changed[set.Name] = time.Now()
-	if !before.Open && before.Failures == 0 {
-		w.quiet[set.Name] = quietBreaker{before, time.Now()}
-	}
 	w.watchBreaker(set.Name, before, answer, e)
 	return answer
 }

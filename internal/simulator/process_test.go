@@ -41,8 +41,6 @@ type process struct {
 	reports    *activities.Reports
 	notices    *activities.Notices
 	budgets    *activities.BudgetWaits
-	// changed is when the process last changed a breaker.
-	changed map[string]time.Time
 }
 
 // lostLimit is the number of lost workers in a row that end a round.
@@ -54,7 +52,7 @@ func (w *world) newProcess() *process {
 		panic(err)
 	}
 	w.processes++
-	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}, changed: map[string]time.Time{}}
+	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
 	fs, ss, ls := files{s.Content, p}, sessions{s, p}, ledgers{s, p}
 	ws := workDirs{workdir.New(workdir.Options{Root: filepath.Join(w.dir, "hosts", strconv.Itoa(p.id%max(w.plan.Hosts, 1))), MaxWritten: 10e9, Acquire: p.acquire}), p}
 	bs, as := breakers{p}, agents{p: p}

@@ -55,7 +55,6 @@ type world struct {
 	// spent are the faults that have happened.
 	spent    map[string]bool
 	breakers map[string]breaker.State
-	quiet    map[string]quietBreaker
 	answered map[string]breaker.Answer
 
 	// current is the incarnation at work, and since when; holders are those that have
@@ -242,7 +241,7 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	defer os.RemoveAll(dir)
 	var r result
 	synctest.Test(t, func(*testing.T) {
-		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, quiet: map[string]quietBreaker{}, answered: map[string]breaker.Answer{}, began: time.Now()}
+		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, answered: map[string]breaker.Answer{}, began: time.Now()}
 		w.watch = watch{
 			world: w, results: map[session.RoundKey]bool{}, newest: map[spec.AssignmentID]*task{},
 			startedBy: map[spec.AssignmentID]*process{}, losses: map[spec.AssignmentID]int{},

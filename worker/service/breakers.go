@@ -23,15 +23,7 @@ type breakers struct {
 
 // Read returns a breaker after its last acknowledged change.
 func (b *breakers) Read(ctx context.Context, name string) (breaker.View, error) {
-	return b.record(b.Client.Read(ctx, name))
-}
-
-// Recent is Read with a cache: see [breaker.Client.Recent].
-func (b *breakers) Recent(ctx context.Context, name string) (breaker.View, error) {
-	return b.record(b.Client.Recent(ctx, name))
-}
-
-func (b *breakers) record(view breaker.View, err error) (breaker.View, error) {
+	view, err := b.Client.Read(ctx, name)
 	if err == nil && b.recorder != nil {
 		b.recorder.Breaker(view.Status())
 	}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 func crew() spec.Team {
@@ -22,12 +24,20 @@ func crew() spec.Team {
 	}.Resolved()
 }
 
-// said are the texts of changes.
-func said(all []change) (texts []string) {
-	for _, c := range all {
-		texts = append(texts, c.text)
+// said are the lines that an observer prints, without their times.
+func said(t *testing.T, out *bytes.Buffer, lines *lineObserver, s session.Status) (texts []string) {
+	t.Helper()
+	out.Reset()
+	lines.update(t.Context(), sessionstatus.Session{Status: s})
+	for line := range strings.Lines(out.String()) {
+		texts = append(texts, strings.TrimSpace(line[len(time.TimeOnly):]))
 	}
 	return texts
+}
+
+func newLines(out *bytes.Buffer, now time.Time) *lineObserver {
+	a := newApp(Env{Stdout: out, Stderr: out, Now: func() time.Time { return now }})
+	return newLineObserver(a.console, &lookout{session: "s", now: func() time.Time { return now }})
 }
 
 func TestChangesTellEachThingOnce(t *testing.T) {
@@ -64,11 +74,11 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 			s.Status = session.WasCancelled
 		}), []string{"session s: cancelled"}},
 	}
-	var before session.Status
+	var out bytes.Buffer
+	lines := newLines(&out, time.Unix(1_000_000, 0))
 	for _, s := range steps {
-		require.Equal(t, s.want, said(changes(terminal.Palette{}, before, s.now, history{})))
-		require.Empty(t, said(changes(terminal.Palette{}, s.now, s.now, history{})))
-		before = s.now
+		require.Equal(t, s.want, said(t, &out, lines, s.now))
+		require.Empty(t, said(t, &out, lines, s.now))
 	}
 }
 
@@ -87,37 +97,29 @@ func TestOutcomesHaveTheirCodes(t *testing.T) {
 func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	ago := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
 	s := session.NewStatus("s", crew())
 	s.Status, s.Usage = session.Running, cost.Usage{InputTokens: 12345}
 	for i := range s.Phases {
 		s.Phases[i].Status, s.Phases[i].Assignments[0].Status = session.Completed, session.Completed
 	}
 	s.Phases[0].Assignments[0].Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
-	failed := func(attempt int, before time.Duration) control.Attempt {
-		ended := ago(before)
-		return control.Attempt{AttemptRef: control.AttemptRef{Attempt: attempt}, EndedAt: &ended}
-	}
-	known := history{now: now, work: map[spec.AssignmentID]workDone{
-		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []control.Attempt{failed(1, 25*time.Hour), failed(2, 2*time.Hour)}, done: ago(time.Hour)},
+	var out bytes.Buffer
+	lines := newLines(&out, now)
+	lines.detail.progress.Work = []control.AssignmentProgress{{
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Pass: 1, Round: 1, Finished: true, Attempts: []control.Attempt{
+			{AttemptRef: control.AttemptRef{Pass: 1, Round: 1, Attempt: 1}, Status: session.Failed, StartedAt: *ago(26 * time.Hour), EndedAt: ago(25 * time.Hour)},
+			{AttemptRef: control.AttemptRef{Pass: 1, Round: 1, Attempt: 2}, Status: session.Completed, StartedAt: *ago(2 * time.Hour), EndedAt: ago(time.Hour)},
+		},
 	}}
-	all := changes(terminal.Palette{}, session.Status{}, s, known)
-	var lines []string
-	for _, c := range all {
-		lines = append(lines, timestamp(c.at, now, true)+" "+c.text)
-	}
-	require.Equal(t, []string{
-		"09:00:00 build: started", "10:00:00 build/dev: attempt 2 failed: syntax: bad",
-		"11:00:00 build/dev: completed", "11:00:00 build: completed",
-		"         ship: started", "         ship/dev: completed", "         ship: completed",
-		"12:00:00 session s of team crew: running",
-	}, lines)
-	require.Equal(t, "2026-11-20 11:00:00", timestamp(ago(25*time.Hour), now, true))
-	require.Equal(t, "12:00:00", timestamp(time.Time{}, now, false))
-
-	before := session.NewStatus("s", crew())
-	known.work[spec.AssignmentID{Phase: "ship", Persona: "dev"}] = workDone{done: ago(time.Second)}
-	texts := said(changes(terminal.Palette{}, before, s, known))
-	require.Contains(t, texts, "build: completed", "it is from an hour ago")
-	require.Contains(t, texts, "ship: completed, 12,345 tokens so far")
+	lines.update(t.Context(), sessionstatus.Session{Status: s})
+	require.Equal(t, `2026-11-20 10:00:00  build: started
+2026-11-20 11:00:00  build/dev: attempt 1 failed: syntax: bad
+11:00:00  build/dev: completed
+11:00:00  build: completed
+          ship: started
+          ship/dev: completed
+          ship: completed
+12:00:00  session s of team crew: running
+`, out.String())
 }

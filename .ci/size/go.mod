@@ -1,0 +1,3 @@
+module github.com/maestro-hive/maestro/size
+
+go 1.26.3
