@@ -1,0 +1,183 @@
+package state
+
+import (
+	"database/sql"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+)
+
+// Session identifies a session: its Temporal namespace and its workflow id.
+type Session struct{ Namespace, Name string }
+
+// Assignment identifies an assignment of a session.
+type Assignment struct {
+	Session
+	Phase, Persona string
+}
+
+// CallKey identifies a call of an assignment. Call 0 is a whole attempt of a program whose calls nobody sees.
+type CallKey struct {
+	Assignment
+	Pass, Round, Attempt, Call int64
+}
+
+// CallState is the state of a call.
+type CallState string
+
+// The states of a call. Only a begun call holds a reservation.
+const (
+	CallBegun CallState = "begun"
+	// CallAnswered: the answer is stored, and its cost is known.
+	CallAnswered CallState = "answered"
+	// CallFailed: there is no answer, and the cost is known.
+	CallFailed CallState = "failed"
+	// CallUnsettled: the cost is not known in full. Its estimate counts as spent.
+	CallUnsettled CallState = "unsettled"
+	// CallClosed: a person has stated the rest of an unsettled call's cost, or has written it off.
+	CallClosed CallState = "closed"
+)
+
+// Call is a row of calls; schema.sql describes the columns.
+type Call struct {
+	ID string
+	CallKey
+	Run                    int64
+	Team, Day              string
+	Agent, Provider, Model string
+	State                  CallState
+	Request, Answer, Tools string
+	Delivered              bool
+	Reserved               cost.Amount
+	Usage                  cost.Usage
+	Stated                 sql.Null[int64]
+	Differs                string
+	Estimated              cost.Amount
+	ClosedBy, ClosedNote   string
+	BegunAt                int64
+	EndedAt, ClosedAt      sql.Null[int64]
+}
+
+// Spent is what the call takes from budgets for good: its known cost, and the estimate of an unsettled one.
+func (c *Call) Spent() cost.Amount {
+	if c.State == CallUnsettled {
+		return c.Usage.Amount().Add(c.Estimated)
+	}
+	return c.Usage.Amount()
+}
+
+// columns lists the columns of calls but the digest. tokens is the sum that budgets count.
+func (c *Call) columns(tokens *int64) columns {
+	u := &c.Usage
+	return columns{
+		{"id", &c.ID},
+		{"namespace", &c.Namespace},
+		{"session", &c.Name},
+		{"phase", &c.Phase},
+		{"persona", &c.Persona},
+		{"pass", &c.Pass},
+		{"round", &c.Round},
+		{"attempt", &c.Attempt},
+		{"call", &c.Call},
+		{"run", &c.Run},
+		{"team", &c.Team},
+		{"day", &c.Day},
+		{"agent", &c.Agent},
+		{"provider", &c.Provider},
+		{"model", &c.Model},
+		{"state", &c.State},
+		{"request", &c.Request},
+		{"answer", &c.Answer},
+		{"delivered", &c.Delivered},
+		{"tools", &c.Tools},
+		{"reserved_tokens", &c.Reserved.Tokens},
+		{"reserved_nano_usd", &c.Reserved.USD},
+		{"input_tokens", &u.InputTokens},
+		{"output_tokens", &u.OutputTokens},
+		{"reasoning_tokens", &u.ReasoningTokens},
+		{"cache_read_tokens", &u.CacheReadTokens},
+		{"cache_write_tokens", &u.CacheWriteTokens},
+		{"cache_write_1h_tokens", &u.CacheWrite1hTokens},
+		{"web_searches", &u.WebSearches},
+		{"tokens", tokens},
+		{"nano_usd", &u.CostUSD},
+		{"stated_nano_usd", &c.Stated},
+		{"differs", &c.Differs},
+		{"estimated_tokens", &c.Estimated.Tokens},
+		{"estimated_nano_usd", &c.Estimated.USD},
+		{"closed_by", &c.ClosedBy},
+		{"closed_note", &c.ClosedNote},
+		{"begun_at", &c.BegunAt},
+		{"ended_at", &c.EndedAt},
+		{"closed_at", &c.ClosedAt},
+	}
+}
+
+// call reads a call. lock ends the query. The error is [ErrNotFound] if there is none.
+func (t *Tx) call(id, lock string) (Call, error) {
+	var c Call
+	var tokens int64
+	var digest string
+	all := c.columns(&tokens)
+	err := t.row("select "+all.names()+", digest from calls where id = $1"+lock, id).Scan(append(all.fields(), &digest)...)
+	if err != nil {
+		return c, fmt.Errorf("call %s: %w", id, err)
+	}
+	if all.digest() != digest {
+		return c, fmt.Errorf("call %s: its row differs from its digest: %w", id, ErrDamaged)
+	}
+	return c, nil
+}
+
+// insertCall writes a new call and adds it to the totals.
+func (t *Tx) insertCall(c Call) error {
+	tokens := c.Usage.Tokens()
+	all := c.columns(&tokens)
+	digest := all.digest()
+	all = append(all, column{"digest", &digest})
+	if _, err := t.exec("insert into calls ("+all.names()+") values ("+all.places()+")", all.values()...); err != nil {
+		return err
+	}
+	return t.addToTotals(Call{}, c)
+}
+
+// updateCall writes a call that was read as before, and changes the totals by the difference.
+func (t *Tx) updateCall(before, c Call) error {
+	tokens := c.Usage.Tokens()
+	all := c.columns(&tokens)
+	digest := all.digest()
+	all = append(all, column{"digest", &digest})
+	changed, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...)
+	if err != nil {
+		return err
+	}
+	if changed != 1 {
+		return fmt.Errorf("call %s: %w", c.ID, ErrNotFound)
+	}
+	return t.addToTotals(before, c)
+}
+
+// addToTotals changes the totals of a call's team, day, agent and model by what it has changed. before is zero for a new
+// call.
+func (t *Tx) addToTotals(before, c Call) error {
+	was, is, largest := before.Spent(), c.Spent(), cost.Amount{}
+	if c.State == CallAnswered {
+		largest = c.Usage.Amount()
+	}
+	calls := int64(0)
+	if before.ID == "" {
+		calls = 1
+	}
+	_, err := t.exec(`insert into totals (team, day, agent, model, calls, tokens, nano_usd, reserved_tokens, reserved_nano_usd, largest_tokens, largest_nano_usd)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		on conflict (team, day, agent, model) do update set
+			calls = totals.calls + excluded.calls,
+			tokens = totals.tokens + excluded.tokens, nano_usd = totals.nano_usd + excluded.nano_usd,
+			reserved_tokens = totals.reserved_tokens + excluded.reserved_tokens,
+			reserved_nano_usd = totals.reserved_nano_usd + excluded.reserved_nano_usd,
+			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens else totals.largest_tokens end,
+			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd else totals.largest_nano_usd end`,
+		c.Team, c.Day, c.Agent, c.Model, calls, is.Tokens-was.Tokens, int64(is.USD-was.USD),
+		c.Reserved.Tokens-before.Reserved.Tokens, int64(c.Reserved.USD-before.Reserved.USD), largest.Tokens, int64(largest.USD))
+	return err
+}

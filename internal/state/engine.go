@@ -1,0 +1,124 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"golang.org/x/sys/unix"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// FileName is the name of a SQLite database in the state directory.
+const FileName = "state.db"
+
+// busyTimeout is how long a statement waits for another process that writes the same SQLite file.
+const busyTimeout = 10 * time.Second
+
+// readers is how many connections read at a time.
+const readers = 8
+
+// engine is what differs between the databases.
+type engine struct {
+	// lockRows ends a query whose rows the transaction will change: SQLite has one writer at a time.
+	lockRows string
+	// shareRows ends a query whose rows must not change until the transaction ends.
+	shareRows string
+	// lockSchema begins the transaction that migrates; empty if every transaction that writes excludes others.
+	lockSchema string
+	// now is the query of the database's clock in microseconds; empty: the process's own clock.
+	now string
+}
+
+var (
+	sqliteEngine   = engine{}
+	postgresEngine = engine{
+		lockRows:   " for update",
+		shareRows:  " for share",
+		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+	}
+)
+
+// Options are those of [OpenSQLite].
+type Options struct {
+	// Now is the clock.
+	Now func() time.Time
+	// FreeReserve frees disk space that is kept for a full disk, and reports whether there was any; nil: none is.
+	FreeReserve func() bool
+}
+
+// OpenSQLite opens the database in a state directory, and makes or migrates its tables.
+func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
+	if err := checkFileSystem(dir); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, FileName)
+	// The driver would make it readable for everybody whom the umask lets.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	write, err := sql.Open("sqlite", sqliteURL(path, url.Values{"_txlock": {"immediate"}}))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	write.SetMaxOpenConns(1)
+	read, err := sql.Open("sqlite", sqliteURL(path, url.Values{"_pragma": {"query_only(1)"}}))
+	if err != nil {
+		_ = write.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	read.SetMaxOpenConns(readers)
+	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o})
+}
+
+// sqliteURL has what every connection needs: a write-ahead log that is flushed at each commit.
+func sqliteURL(path string, more url.Values) string {
+	values := url.Values{"_pragma": append([]string{
+		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
+		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)",
+	}, more["_pragma"]...)}
+	if lock := more.Get("_txlock"); lock != "" {
+		values.Set("_txlock", lock)
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String()
+}
+
+// OpenPostgres opens a PostgreSQL database by its connection URL, and makes or migrates its tables.
+func OpenPostgres(ctx context.Context, address string) (*DB, error) {
+	pool, err := sql.Open("pgx", address)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	pool.SetMaxOpenConns(2 * readers)
+	return open(ctx, &DB{engine: postgresEngine, write: pool, read: pool})
+}
+
+// fileSystems are those on which SQLite's locks and shared memory work, by the kernel's magic number. An overlay is as
+// good as what it lies on, which is a local file system.
+var fileSystems = map[int64]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", 0x2fc12fc1: "zfs",
+	unix.F2FS_SUPER_MAGIC: "f2fs", unix.TMPFS_MAGIC: "tmpfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay",
+}
+
+func checkFileSystem(dir string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return fmt.Errorf("find the file system of %s: %w", dir, err)
+	}
+	if _, ok := fileSystems[int64(fs.Type)]; !ok { //nolint:unconvert // it has other sizes elsewhere
+		return fmt.Errorf("%s is on a file system of type %#x, on which SQLite is not safe; use a state directory on ext4, xfs, btrfs, zfs, f2fs or tmpfs, "+
+			"or a PostgreSQL database for several hosts", dir, fs.Type)
+	}
+	return nil
+}

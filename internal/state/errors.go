@@ -1,0 +1,79 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// The errors that callers tell apart. Each wraps its cause.
+var (
+	// ErrUnavailable means that the database cannot be reached, is busy, or has no space. Callers wait
+	// and try again. The outcome of a transaction whose commit failed this way is not known.
+	ErrUnavailable = errors.New("the database is not available")
+	// ErrDamaged means that the database file is damaged. Nothing is written any more; `maestro restore` brings a backup back.
+	ErrDamaged = errors.New("the database is damaged; stop all processes and run `maestro restore`")
+	// ErrFenced means that a later run, or a later holder of the lease, has taken over. Nothing was changed.
+	ErrFenced = errors.New("another execution has taken over")
+	// ErrNotFound means that there is no such row.
+	ErrNotFound = errors.New("not found")
+)
+
+// classed is an error with its class.
+type classed struct{ class, cause error }
+
+func (e *classed) Error() string   { return e.class.Error() + ": " + e.cause.Error() }
+func (e *classed) Unwrap() []error { return []error{e.class, e.cause} }
+
+// classify wraps an error of a driver with its class.
+func classify(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.Is(err, sql.ErrNoRows):
+		return &classed{ErrNotFound, err}
+	}
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		switch lite.Code() & 0xff { // the rest is an extended code
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY:
+			return &classed{ErrUnavailable, err}
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			return &classed{ErrDamaged, err}
+		}
+		return err
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code[:2] {
+		case "08", "53", "57", "58": // connection, resources, operator, system
+			return &classed{ErrUnavailable, err}
+		case "XX": // internal: among others a damaged page
+			return &classed{ErrDamaged, err}
+		}
+		return err
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	if errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err) {
+		return &classed{ErrUnavailable, err}
+	}
+	return err
+}
+
+// conflicts reports whether PostgreSQL has ended the transaction for the sake of another one: it can be repeated.
+func conflicts(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+}
+
+// full reports whether the disk of a SQLite database is full.
+func full(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_FULL
+}

@@ -1,0 +1,61 @@
+package state
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"errors"
+	"fmt"
+)
+
+// schema is the first migration.
+//
+//go:embed schema.sql
+var schema string
+
+// migrations make and change the tables, in this order. Before the first release schema.sql is changed in place;
+// afterwards a change is one more file here.
+var migrations = []string{schema}
+
+// ErrNewerSchema means that a newer program has migrated the database. Callers wait until they are replaced.
+var ErrNewerSchema = errors.New("the database was made by a newer version of Maestro; update this program")
+
+// migrate applies the migrations that the database has not, in one transaction that excludes other processes.
+func (d *DB) migrate(ctx context.Context) error {
+	version := 0
+	err := d.Read(ctx, func(t *Tx) error { return t.row(`select max(version) from migrations`).Scan(&version) })
+	if err == nil && version == len(migrations) {
+		return nil
+	}
+	return d.Write(ctx, func(t *Tx) error {
+		if d.lockSchema != "" {
+			if _, err := t.exec(d.lockSchema); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(`create table if not exists migrations (version bigint primary key, at bigint not null)`); err != nil {
+			return err
+		}
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		var version int
+		if err := t.row(`select coalesce(max(version), 0) from migrations`).Scan(&version); err != nil {
+			return err
+		}
+		if version > len(migrations) {
+			return fmt.Errorf("schema %d, not %d: %w", version, len(migrations), ErrNewerSchema)
+		}
+		for i, m := range migrations[version:] {
+			if _, err := t.exec(m); err != nil {
+				return fmt.Errorf("migration %d: %w", version+i+1, err)
+			}
+			if _, err := t.exec(`insert into migrations values ($1, $2)`, version+i+1, now); err != nil {
+				return err
+			}
+		}
+		_, err = t.exec(`insert into installation values (1, $1, 1, $2) on conflict do nothing`, rand.Text(), now)
+		return err
+	})
+}

@@ -1,0 +1,624 @@
+-- The state of a Maestro installation, as rows. Read it from top to bottom: what was started, what was done, what it
+-- cost, whom it waits for, who works, who may do what, what is kept.
+--
+-- The same file makes a SQLite database and a PostgreSQL database. Conventions:
+--
+--   times       bigint, microseconds since 1970 (UTC); null if it has not happened
+--   money       bigint, billionths of a US dollar
+--   digests     text, SHA-256 in hex; the content with this digest is a blob in blobs/
+--   flags       integer, 0 or 1
+--   json        text, for what no statement looks into
+--   empty text  "none", where a column is not null
+--
+-- A session is identified by (namespace, session): its Temporal namespace and its workflow id.
+--
+-- Five counters number everything that happens again, and there are no others:
+--
+--   run      a Temporal run of the session: resume, continue-as-new, reset. Only the newest may write
+--   pass     an order of an assignment's work: at the start, sent back, rejected, retried, forced, its inputs changed
+--   round    what one activity does for an assignment; starts at 1 in each pass
+--   attempt  one try inside a round; starts at 1 in each round
+--   call     one paid request to a provider inside an attempt; 0 is a whole attempt of a program whose calls nobody sees
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- The installation
+
+-- One row. A restored backup gets the next generation: processes of an earlier one change nothing.
+create table installation (
+  one        integer primary key check (one = 1),
+  id         text    not null,         -- random; names the task queues and is stated in every checkpoint
+  generation bigint  not null,
+  created_at bigint  not null
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- What was started
+
+create table sessions (
+  namespace     text   not null,
+  session       text   not null,
+  team          text   not null,       -- the team's name
+  requirement   text   not null,
+  workspace     text   not null,       -- manifest of the files that the session started from; empty if there were none
+  source        text   not null,       -- json: host, directory, commit, patterns and what was left out of the workspace
+  given         text   not null,       -- json: decisions made before the session, by name
+  status        text   not null check (status in ('admitted', 'running', 'waiting_breaker', 'help_needed',
+                                                  'awaiting_approval', 'completed', 'failed', 'cancelled')),
+  reason        text   not null,       -- one sentence: why it failed, or what it waits for
+  run           bigint not null,       -- the newest run, the only one that may write
+  boundary_at   bigint not null,       -- workflow time of the newest boundary; an earlier boundary changes nothing
+  forked_from   text   not null,       -- digest of the checkpoint that it was forked from
+  report_to     text   not null,       -- key of the ticket that the requirement came from
+  started_by    text   not null,       -- a person's name
+  started_by_id text   not null,       -- the same person by id, where the name alone does not identify
+  via           text   not null,       -- cli, api, dashboard, mcp, hook: through what it was started
+  started_at    bigint not null,
+  ended_at      bigint,
+  primary key (namespace, session)
+);
+create index sessions_newest on sessions (started_at desc, session);
+create index sessions_open on sessions (status, started_at desc) where ended_at is null;
+create index sessions_of_team on sessions (team, started_at desc);
+
+create table session_labels (
+  namespace text not null,
+  session   text not null,
+  name      text not null,
+  value     text not null,
+  primary key (namespace, session, name),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create index session_labels_by_value on session_labels (name, value);
+
+-- One row for each Temporal run. An admission inserts it and raises sessions.run in one transaction; a repeated
+-- admission finds its own row by temporal_run. A Temporal reset is a run that the table does not know.
+create table runs (
+  namespace    text   not null,
+  session      text   not null,
+  run          bigint not null,
+  temporal_run text   not null,
+  base         text   not null,        -- digest of the checkpoint that it continues; empty for the first run
+  team_digest  text   not null,        -- digest of the team as it was resolved
+  team_file    text   not null,        -- blob of the team file as it was written
+  selection    text   not null,        -- json: phases to run, to pause after, to force, supplied work
+  plan         text   not null,        -- json: what was restored, runs, is supplied or left, each with its reason
+  started_by   text   not null,
+  started_at   bigint not null,
+  ended_at     bigint,
+  primary key (namespace, session, run),
+  unique (namespace, temporal_run),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- What was done
+
+create table phases (
+  namespace  text    not null,
+  session    text    not null,
+  phase      text    not null,
+  position   integer not null,         -- in the team file, from 0
+  state      text    not null check (state in ('pending', 'running', 'help_needed', 'awaiting_approval', 'completed',
+                                               'restored', 'supplied', 'skipped', 'failed')),
+  input      text    not null,         -- manifest that its assignments start from; empty until they do
+  output     text    not null,         -- manifest of the merged result; empty until there is one
+  started_at bigint,
+  ended_at   bigint,
+  primary key (namespace, session, phase),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- One order of one persona's work in one phase.
+create table assignments (
+  namespace          text    not null,
+  session            text    not null,
+  phase              text    not null,
+  persona            text    not null,
+  pass               bigint  not null,
+  run                bigint  not null, -- the run that ordered it
+  ordered_by         text    not null, -- the activity that ordered it: a repeated order finds its own row
+  ordered_because    text    not null check (ordered_because in ('start', 'sent_back', 'rejected', 'retried', 'forced',
+                                                                 'inputs_changed', 'conflict', 'resumed')),
+  answers_from       bigint  not null, -- the first pass whose stored answers this one may use
+  state              text    not null check (state in ('pending', 'running', 'waiting', 'help_needed', 'completed',
+                                                       'restored', 'supplied', 'skipped', 'failed')),
+  stale              integer not null, -- 1: its work was undone; the row stays for its cost and its log
+  restored_from      text    not null, -- digest of the checkpoint whose work it has; empty if it was done here
+  supplied_by        text    not null, -- the person whose files are its work
+  agent              text    not null, -- the agent that worked, which may be a fallback
+  -- What the work depends on. Work is reused while all six are unchanged.
+  basis_persona      text    not null,
+  basis_agent        text    not null,
+  basis_instructions text    not null,
+  basis_requirement  text    not null,
+  basis_input        text    not null, -- the manifest that the work started from
+  basis_decisions    text    not null,
+  delta              text    not null, -- blob of what it changed; empty until it is done
+  integrated         text    not null, -- json: deltas, decisions and kept versions of its rounds on the merged tree
+  summary            text    not null, -- the agent's own
+  left_out           text    not null, -- json: sentences on what the result does not have of the agent's files
+  sends_back         text    not null, -- json: reasons for which it sends an earlier phase's work back
+  started_at         bigint,
+  ended_at           bigint,
+  primary key (namespace, session, phase, persona, pass),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create unique index assignments_ordered on assignments (namespace, session, phase, persona, run, ordered_by);
+
+create table rounds (
+  namespace        text    not null,
+  session          text    not null,
+  phase            text    not null,
+  persona          text    not null,
+  pass             bigint  not null,
+  round            bigint  not null,
+  run              bigint  not null,   -- the run whose activity it is
+  activity         text    not null,   -- its id there: a repeated execution finds its own round
+  integrating      integer not null,   -- 1: it fixes the phase's merged tree
+  outcome          text    not null check (outcome in ('', 'succeeded', 'failed', 'failed_for_good')),
+                                       -- failed: another round follows by itself; failed_for_good: none does
+  lost             integer not null,   -- workers lost after the agent was started
+  lost_at_progress integer not null,   -- lost at the last progress; the difference is the losses in a row
+  permit           text    not null,   -- json: the breaker's permission; empty if it has given none yet
+  outage           text    not null,   -- json: the outage that it waits out; empty if there is none
+  primary key (namespace, session, phase, persona, pass, round),
+  foreign key (namespace, session, phase, persona, pass) references assignments on delete cascade
+);
+
+-- Each step of an attempt is durable before the next begins. After a crash the work continues at the last step.
+create table attempts (
+  namespace      text    not null,
+  session        text    not null,
+  phase          text    not null,
+  persona        text    not null,
+  pass           bigint  not null,
+  round          bigint  not null,
+  attempt        bigint  not null,
+  state          text    not null check (state in ('started', 'agent_ended', 'collected', 'checked', 'recorded',
+                                                   'failed', 'interrupted')),
+  counted        integer not null,     -- 1: a failure that counts towards attempts and rounds
+  host           text    not null,     -- id of the host that has its files
+  directory      text    not null,     -- where they are there; empty once they are removed
+  agent          text    not null,
+  starts_from    text    not null check (starts_from in ('input', 'files', 'conversation')),
+  feedback       text    not null,     -- blob: what the agent was told of earlier failures
+  result         text    not null,     -- json: what the agent said at its end, from state agent_ended on
+  files          text    not null,     -- manifest of what it left, from state collected on
+  diff           text    not null,     -- blob of the difference from its start, of a failed attempt
+  transcript     text    not null,     -- blob
+  category       text    not null,     -- of its failure; empty if it has not failed
+  message        text    not null,
+  left_out       text    not null,     -- json: what was not taken of its files, with reasons
+  started_at     bigint  not null,
+  agent_ended_at bigint,
+  ended_at       bigint,
+  primary key (namespace, session, phase, persona, pass, round, attempt),
+  foreign key (namespace, session, phase, persona, pass, round) references rounds on delete cascade
+);
+create index attempts_on_host on attempts (host) where directory <> '';
+
+-- The newest conversation of an agent program, with which a later attempt may go on, also on another host.
+create table conversations (
+  namespace    text   not null,
+  session      text   not null,
+  phase        text   not null,
+  persona      text   not null,
+  preset       text   not null,        -- the kind of program
+  conversation text   not null,        -- the program's own id
+  booked       text   not null,        -- json: usage at the end of its earlier runs
+  home         text   not null,        -- manifest of its files below HOME
+  files        text   not null,        -- manifest of the assignment's tree at that time
+  primary key (namespace, session, phase, persona),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- The result of a check. persona is empty for checks of a phase's merged tree; then pass, round and attempt are 0.
+create table checks (
+  namespace text    not null,
+  session   text    not null,
+  phase     text    not null,
+  persona   text    not null,
+  pass      bigint  not null,
+  round     bigint  not null,
+  attempt   bigint  not null,
+  name      text    not null,
+  tree      text    not null,          -- manifest that it looked at
+  passed    integer not null,
+  output    text    not null,          -- blob
+  took      bigint  not null,          -- microseconds
+  primary key (namespace, session, phase, persona, pass, round, attempt, name),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+create table decisions (
+  namespace text   not null,
+  session   text   not null,
+  phase     text   not null,
+  persona   text   not null,
+  pass      bigint not null,
+  name      text   not null,
+  value     text   not null,
+  primary key (namespace, session, phase, persona, pass, name),
+  foreign key (namespace, session, phase, persona, pass) references assignments on delete cascade
+);
+
+-- Work that a phase or a person has sent back.
+create table reworks (
+  namespace    text   not null,
+  session      text   not null,
+  rework       bigint not null,        -- counts from 1
+  to_phase     text   not null,
+  from_phase   text   not null,        -- empty if a person sent it back
+  from_persona text   not null,
+  by_person    text   not null,
+  reasons      text   not null,        -- json
+  undone       text   not null,        -- json: assignments and passes whose work it made stale
+  at           bigint not null,
+  primary key (namespace, session, rework),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- The one document among the rows: made from them in a boundary's transaction, mirrored as checkpoint_<phase>.json.
+create table checkpoints (
+  namespace   text   not null,
+  session     text   not null,
+  run         bigint not null,
+  boundary_at bigint not null,         -- workflow time: every executor of one boundary writes the same
+  phase       text   not null,         -- the phase that it was taken after; init for the first
+  digest      text   not null,         -- of the document, a blob
+  previous    text   not null,         -- digest of the one before; empty for the first
+  tree        text   not null,         -- manifest of all work so far
+  mirrored_at bigint,                  -- null: the mirror has yet to get it
+  pruned_at   bigint,                  -- null: its document is kept
+  primary key (namespace, session, run, boundary_at),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create index checkpoints_by_digest on checkpoints (digest);
+create index checkpoints_to_mirror on checkpoints (namespace, session) where mirrored_at is null;
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- What it cost
+
+-- Each paid call: the only book. Spent and reserved are sums over it, inside the transaction that reserves.
+-- A session's calls outlive its other rows until the retention of usage ends.
+create table calls (
+  id                 text    primary key,  -- random, made before the call: a repeated insert changes nothing
+  namespace          text    not null,
+  session            text    not null,
+  phase              text    not null,
+  persona            text    not null,
+  pass               bigint  not null,
+  round              bigint  not null,
+  attempt            bigint  not null,
+  call               bigint  not null,
+  run                bigint  not null,     -- the run that pays
+  team               text    not null,
+  day                text    not null,     -- UTC day of begun_at, like 2026-11-26; it does not change
+  agent              text    not null,
+  provider           text    not null,
+  model              text    not null,
+  state              text    not null check (state in ('begun', 'answered', 'failed', 'unsettled', 'closed')),
+                                           -- failed: no answer, and its cost is known; unsettled: its cost is not known
+                                           -- in full; closed: a person has stated or written off an unsettled one
+  request            text    not null,     -- digest of all that the answer depends on; empty for a whole attempt
+  answer             text    not null,     -- blob; empty until state answered
+  delivered          integer not null,     -- 1: the agent has received the answer, so another equal request pays anew
+  tools              text    not null,     -- blob: what the tools did after the answer
+  -- What is held for it while it is begun; 0 afterwards. It grows where a program's report exceeds it.
+  reserved_tokens    bigint  not null,
+  reserved_nano_usd  bigint  not null,
+  -- What is known of its cost. A program reports it while the call is begun.
+  input_tokens       bigint  not null,
+  output_tokens      bigint  not null,
+  reasoning_tokens   bigint  not null,     -- part of output_tokens
+  cache_read_tokens  bigint  not null,
+  cache_write_tokens bigint  not null,
+  cache_write_1h_tokens bigint not null,   -- part of cache_write_tokens
+  web_searches       bigint  not null,
+  tokens             bigint  not null,     -- the sum that budgets count
+  nano_usd           bigint  not null,
+  stated_nano_usd    bigint,               -- what the provider itself states; null if it states nothing
+  differs            text    not null,     -- how the provider's total differs from its counts; the higher figure counts
+  -- The rest of an unsettled call. It counts as spent until a person closes the call.
+  estimated_tokens   bigint  not null,
+  estimated_nano_usd bigint  not null,
+  closed_by          text    not null,
+  closed_note        text    not null,
+  begun_at           bigint  not null,
+  ended_at           bigint,
+  closed_at          bigint,
+  digest             text    not null      -- of the row's other columns, to find damage
+);
+create unique index calls_once on calls (namespace, session, phase, persona, pass, round, attempt, call);
+create index calls_answered on calls (namespace, session, phase, persona, request, pass) where state = 'answered';
+create index calls_of_session on calls (namespace, session, state);
+create index calls_of_day on calls (team, day);
+create index calls_unsettled on calls (team, day) where state in ('begun', 'unsettled');
+
+-- A budget's limit. A reservation locks the rows of every budget that it counts against, in the order of the primary
+-- key. Raises are added to it; a budget without a row has no limit.
+create table caps (
+  namespace     text   not null,       -- empty for a team's day
+  session       text   not null,       -- empty for a team's day
+  scope         text   not null check (scope in ('day', 'session', 'phase', 'persona')),
+  name          text   not null,       -- of the phase, the persona or the team; empty for a session
+  tokens        bigint not null,       -- 0: tokens are not limited
+  nano_usd      bigint not null,       -- 0: money is not limited
+  warned        text   not null,       -- json: fractions of the cap of which people were warned
+  primary key (namespace, session, scope, name)
+);
+
+-- What a person has added to a budget. day is empty but for a team's day.
+create table raises (
+  id        text   primary key,        -- of the change: a repeated raise changes nothing
+  namespace text   not null,
+  session   text   not null,
+  scope     text   not null,
+  name      text   not null,
+  day       text   not null,
+  tokens    bigint not null,
+  nano_usd  bigint not null,
+  by_person text   not null,
+  via       text   not null,           -- cli, api, dashboard, mcp, web_ui
+  note      text   not null,
+  at        bigint not null,
+  digest    text   not null
+);
+create index raises_of_budget on raises (namespace, session, scope, name, day);
+
+-- Sums of calls, changed in the transaction that changes the call: for pages, and for days of very many calls.
+-- Verify compares them with the calls.
+create table totals (
+  team               text   not null,
+  day                text   not null,
+  agent              text   not null,
+  model              text   not null,
+  calls              bigint not null,
+  tokens             bigint not null,  -- spent: known, and estimates of unsettled calls
+  nano_usd           bigint not null,
+  reserved_tokens    bigint not null,
+  reserved_nano_usd  bigint not null,
+  largest_tokens     bigint not null,  -- of one answered call: the guess for the next one
+  largest_nano_usd   bigint not null,
+  primary key (team, day, agent, model)
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- Whom it waits for
+
+-- A question to a person. One cause is one request, for as many personas as it stops; an answer is for all of them.
+create table requests (
+  id          text   primary key,
+  namespace   text   not null,
+  session     text   not null,
+  run         bigint not null,         -- the run that waits: a reset makes new requests
+  kind        text   not null check (kind in ('help', 'approval', 'budget', 'outage')),
+  phase       text   not null,
+  personas    text   not null,         -- json; empty list for an approval
+  category    text   not null,         -- of the failure; empty for an approval
+  message     text   not null,
+  actions     text   not null,         -- json: the answers that it takes, the most common first
+  raise_scope text   not null,         -- the budget that it is about; empty if none
+  raise_name  text   not null,
+  raise_least_tokens   bigint not null,
+  raise_least_nano_usd bigint not null,
+  quorum      text   not null,         -- json: how many, of which groups, who started; empty if one person decides
+  work        text   not null,         -- digest of the work that an approval is about; replaced work needs a new one
+  fingerprint text   not null,         -- of the failure, over the sessions of a team: one ticket each
+  opened_at   bigint not null,
+  until_at    bigint,                  -- when the session stops waiting
+  closed_at   bigint,
+  closed_as   text   not null,         -- answered, withdrawn, expired, session_ended; empty while it is open
+  foreign key (namespace, session) references sessions on delete cascade
+);
+create index requests_open on requests (opened_at desc) where closed_at is null;
+create index requests_of_session on requests (namespace, session, opened_at);
+
+-- Every answer, also one that came too late. Written by the activity with which the workflow applies it.
+create table answers (
+  id          text   primary key,      -- of the sender's change: a repeated answer changes nothing
+  request     text   not null references requests on delete cascade,
+  action      text   not null,
+  note        text   not null,
+  files       text   not null,         -- manifest of supplied files
+  whole       integer not null,        -- 1: they replace the input
+  person      text   not null,         -- who is responsible
+  person_id   text   not null,
+  group_name  text   not null,         -- the group for which it counts; empty if none is needed
+  via         text   not null,         -- cli, api, dashboard, mcp, link, web_ui
+  agent_of    text   not null,         -- the person for whom a program answers; empty if a person does
+  work        text   not null,         -- digest of the approved work
+  outcome     text   not null check (outcome in ('counted', 'counted_towards_quorum', 'late', 'refused')),
+  at          bigint not null,
+  digest      text   not null
+);
+create index answers_to on answers (request, at);
+
+-- A rule of a team file whose threshold was reached, once for each session or day.
+create table alerts (
+  namespace text   not null,
+  session   text   not null,
+  rule      text   not null,
+  text      text   not null,
+  at        bigint not null,
+  sent_at   bigint,                    -- null: the webhook has yet to get it
+  primary key (namespace, session, rule),
+  foreign key (namespace, session) references sessions on delete cascade
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- Who works, what is shared
+
+-- The right to work on something: an assignment, a boundary, a migration. Whoever takes it raises the epoch, and each
+-- writing statement of the holder names the epoch.
+create table leases (
+  name       text   primary key,
+  holder     text   not null,          -- one execution of an activity, or a process
+  host       text   not null,          -- id of the host
+  epoch      bigint not null,
+  expires_at bigint not null           -- by the database's clock
+);
+
+-- What a worker offers, renewed while it runs.
+create table workers (
+  id         text   primary key,
+  host       text   not null,
+  version    text   not null,
+  offer      text   not null,          -- json: agents, checks, isolation, limits
+  started_at bigint not null,
+  renewed_at bigint not null
+);
+
+create table teams (
+  team      text   not null,
+  digest    text   not null,           -- of the resolved team, as sessions record it
+  file      text   not null,           -- blob of the team file as it was written
+  by_person text   not null,
+  at        bigint not null,           -- the newest version is in force
+  primary key (team, digest)
+);
+
+-- The state of the circuit breakers for an empty Temporal cluster. Their entity workflows have the truth.
+create table breakers (
+  name       text   primary key,
+  revision   bigint not null,
+  since      bigint not null,          -- when its entity was made; a later one replaces an earlier one
+  state      text   not null check (state in ('closed', 'open')),
+  failures   integer not null,         -- counted ones in a row
+  generation bigint not null,          -- counts changes between closed and open
+  trips      integer not null,         -- openings without a closing between them
+  open_until bigint,                   -- end of the cooldown; null if it is closed, or open until it is reset
+  probes     text   not null,          -- json: leases of the rounds that test the agent
+  forced     text   not null,          -- json: who opened it by hand, and why
+  last_category text not null,         -- of the last counted failure
+  last_message  text not null,
+  settings   text   not null,          -- json
+  changed_by text   not null,
+  why        text   not null,
+  changed_at bigint not null
+);
+
+-- The state of tickets while their entity workflows do not run.
+create table tickets (
+  name      text   primary key,        -- fingerprint of the failure, or the key of a ticket that existed before
+  key       text   not null,           -- in the ticket system; empty until it is made
+  revision  bigint not null,
+  ticket    text   not null,           -- json: url, state, occurrences
+  trouble   text   not null,           -- kind of the last failed call; empty if it worked
+  deleted   text   not null,           -- key of an earlier ticket that somebody deleted
+  followers text   not null,           -- json: sessions and requests that wait because of the failure
+  seen      text   not null            -- json: short hashes of accepted notices
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- Who may, and who did
+
+create table tokens (
+  hash       text   primary key,       -- the secret itself is not kept
+  id         text   not null unique,
+  name       text   not null,
+  roles      text   not null,          -- json: role by team
+  groups     text   not null,          -- json
+  by_person  text   not null,
+  by_id      text   not null,
+  created_at bigint not null,
+  expires_at bigint,
+  last_used  text   not null,          -- UTC day
+  revoked_at bigint,
+  revoked_by text   not null
+);
+
+-- Browsers that are signed in.
+create table browsers (
+  hash       text   primary key,       -- of the cookie
+  name       text   not null,
+  person_id  text   not null,
+  owner      text   not null,          -- who made the one-time link
+  via        text   not null,          -- oidc, link
+  groups     text   not null,          -- json
+  roles      text   not null,          -- json: those of a one-time link
+  created_at bigint not null,
+  seen_at    bigint not null,
+  expires_at bigint not null
+);
+
+-- Links that sign in once.
+create table links (
+  hash       text   primary key,
+  id         text   not null unique,   -- named in the audit
+  owner      text   not null,
+  roles      text   not null,          -- json
+  expires_at bigint not null,
+  used_at    bigint
+);
+
+-- Calls from outside that start sessions.
+create table hooks (
+  name       text   primary key,
+  kind       text   not null,
+  team       text   not null,
+  settings   text   not null,          -- json: directory, labels, map, events
+  key        text   not null,          -- part of the ids of its sessions; stays when the secret changes
+  secrets    text   not null,          -- json: those that sign, the newest first; a signature needs the secret itself
+  by_person  text   not null,
+  created_at bigint not null
+);
+
+-- Every change by a person or a program. Written before the change, and completed with its outcome after it.
+create table audit (
+  id      bigint  primary key,         -- counts up
+  at      bigint  not null,
+  actor   text    not null,            -- a person's name, or a token's
+  actor_id text   not null,
+  agent_of text   not null,            -- the person for whom a program acts
+  via     text    not null,            -- cli, api, dashboard, mcp, link, hook
+  address text    not null,            -- of the client
+  action  text    not null,            -- of the table of operations
+  team    text    not null,
+  subject text    not null,            -- what was changed
+  detail  text    not null,
+  outcome text    not null,            -- done, denied, failed; empty: it did not come back
+  failure text    not null
+);
+create index audit_of_subject on audit (subject, at);
+create index audit_of_team on audit (team, at);
+
+-- The answer to a change that a client may repeat, kept for a day.
+create table idempotency (
+  key     text   not null,
+  person  text   not null,
+  request text   not null,             -- digest: another request with the same key is refused
+  status  integer not null,            -- of HTTP; 0 while it is at work
+  answer  text   not null,
+  at      bigint not null,
+  primary key (key, person)
+);
+
+-- ------------------------------------------------------------------------------------------------------------------
+-- What is kept
+
+-- Content that rows name directly. Trees below it are found by reading it. What nothing reaches is deleted after a
+-- grace that is longer than the oldest open session's age and a day.
+create table blobs (
+  digest  text   primary key,
+  size    bigint not null,
+  state   text   not null check (state in ('live', 'deleting')),
+  used_at bigint not null
+);
+
+-- Content that a person of a team may name when a session starts: a digest is not a permission.
+create table uploads (
+  digest text   not null references blobs on delete cascade,
+  team   text   not null,
+  by_person text not null,
+  at     bigint not null,
+  primary key (digest, team)
+);
+
+-- What has changed, for live pages: readers ask for what came after the last number that they saw. Trimmed after an hour.
+create table changes (
+  id    bigint primary key,            -- counts up; taken under a lock, so that no smaller one appears later
+  topic text   not null,               -- session, inbox, breaker, team, worker
+  name  text   not null,
+  at    bigint not null
+);

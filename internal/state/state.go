@@ -1,0 +1,177 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DB is the database of an installation. It is safe for concurrent use.
+type DB struct {
+	engine
+	write, read *sql.DB
+	// turn is held by the transaction that writes: SQLite has one writer at a time, and its own queue is unfair. Nil where
+	// the database has many.
+	turn    chan struct{}
+	options Options
+}
+
+// Tx is a transaction, which the function that got it must not keep.
+type Tx struct {
+	*engine
+	ctx   context.Context //nolint:containedctx // that of the transaction, which ends with it
+	tx    *sql.Tx
+	clock func() time.Time
+	now   int64
+}
+
+// maxConflicts is how often PostgreSQL may end a transaction for the sake of another one.
+const maxConflicts = 10
+
+func open(ctx context.Context, d *DB) (*DB, error) {
+	if err := d.migrate(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close closes all connections.
+func (d *DB) Close() error {
+	if d.read == d.write {
+		return d.write.Close()
+	}
+	return errors.Join(d.read.Close(), d.write.Close())
+}
+
+// Write runs a function in a transaction, and commits unless it returns an error. The function may run more than once, and
+// must not wait for anything but the database. The outcome is not known if the commit itself fails, so every change has
+// to be one that can be repeated.
+func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
+	if d.turn != nil {
+		select {
+		case d.turn <- struct{}{}:
+			defer func() { <-d.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	freed := false
+	for tries := 1; ; tries++ {
+		err := d.run(ctx, d.write, nil, do)
+		switch {
+		case conflicts(err) && tries < maxConflicts:
+			continue
+		case full(err) && !freed && d.options.FreeReserve != nil && d.options.FreeReserve():
+			freed = true
+			continue
+		}
+		return classify(ctx, err)
+	}
+}
+
+// Read runs a function in a transaction that sees one state of the database and changes nothing.
+func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
+	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))
+}
+
+// snapshot is the isolation at which all statements of a transaction see one state.
+func (d *DB) snapshot() sql.IsolationLevel {
+	if d.turn != nil {
+		return sql.LevelDefault
+	}
+	return sql.LevelRepeatableRead
+}
+
+func (d *DB) run(ctx context.Context, on *sql.DB, options *sql.TxOptions, do func(*Tx) error) error {
+	tx, err := on.BeginTx(ctx, options)
+	if err != nil {
+		return err
+	}
+	if err := do(&Tx{engine: &d.engine, ctx: ctx, tx: tx, clock: d.options.Now}); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	return tx.Commit()
+}
+
+// ignoreDone drops the error of a rollback after the transaction has ended by itself.
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// Now is the database's time in microseconds, the same in the whole transaction.
+func (t *Tx) Now() (int64, error) {
+	if t.now != 0 {
+		return t.now, nil
+	}
+	if t.engine.now == "" {
+		t.now = t.clock().UnixMicro()
+		return t.now, nil
+	}
+	err := t.tx.QueryRowContext(t.ctx, t.engine.now).Scan(&t.now)
+	return t.now, err
+}
+
+// exec runs a statement, and returns how many rows it has changed.
+func (t *Tx) exec(statement string, args ...any) (changed int64, err error) {
+	result, err := t.tx.ExecContext(t.ctx, statement, cleaned(args)...)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", firstLine(statement), err)
+	}
+	return result.RowsAffected()
+}
+
+// row reads one row.
+func (t *Tx) row(query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(t.ctx, query, cleaned(args)...)
+}
+
+// each reads rows one by one.
+func (t *Tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := t.tx.QueryContext(t.ctx, query, cleaned(args)...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", firstLine(query), err)
+	}
+	defer rows.Close() //nolint:errcheck // Err has it
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// cleaned makes texts valid: a database refuses what is not UTF-8, and PostgreSQL a NUL.
+func cleaned(args []any) []any {
+	for i, a := range args {
+		if text, ok := a.(string); ok {
+			args[i] = strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "�"), "�")
+		}
+	}
+	return args
+}
+
+func firstLine(statement string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(statement), "\n")
+	return line
+}
+
+// Check looks at the pages of a SQLite file. The error is [ErrDamaged], with what it has found. PostgreSQL has tools of
+// its own for that.
+func (d *DB) Check(ctx context.Context) error {
+	if d.turn == nil {
+		return nil
+	}
+	return d.Read(ctx, func(t *Tx) error {
+		var found string
+		if err := t.row(`pragma quick_check(1)`).Scan(&found); err != nil || found == "ok" {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrDamaged, found)
+	})
+}

@@ -1,0 +1,453 @@
+// Package statetest is the suite that every engine of package state has to pass.
+package statetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/state"
+)
+
+// Clock is a clock that a test sets. Databases with a clock of their own do not ask it.
+type Clock struct{ micros atomic.Int64 }
+
+// Now is its time.
+func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()) }
+
+// Pass lets time pass.
+func (c *Clock) Pass(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+// Open opens an empty database for a test. Its clock is the given one, or the database's own.
+type Open func(t *testing.T, clock *Clock) *state.DB
+
+// Run runs the suite.
+func Run(t *testing.T, open Open) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, *bench){
+		"a reservation never exceeds a cap":                      reservationsFit,
+		"what can never fit is refused, the rest waits":          refusedOrWaits,
+		"the end of a call frees its reservation everywhere":     endsFree,
+		"a repeated call and a repeated end count once":          repetitionsCountOnce,
+		"the cost of a lost call counts as estimated":            lostCallsCount,
+		"a raise adds to one budget, once":                       raisesAdd,
+		"an earlier run reserves nothing and books its answers":  earlierRunsAreFenced,
+		"a lease has one holder":                                 leasesHaveOneHolder,
+		"a stored answer is found in the passes that may use it": answersAreFound,
+		"an answer is delivered once":                            answersAreDeliveredOnce,
+		"a report raises a reservation within the caps":          reportsRaise,
+		"a repeated admission finds its run":                     admissionsAreRepeated,
+		"texts of any bytes are stored":                          textsAreStored,
+		"callers see one order of reservations and ends":         linearizable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := &Clock{}
+			clock.micros.Store(time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC).UnixMicro())
+			test(t, &bench{DB: open(t, clock), clock: clock})
+		})
+	}
+}
+
+// bench is a database with a session.
+type bench struct {
+	*state.DB
+	clock *Clock
+	calls atomic.Int64
+}
+
+const team = "web"
+
+func sessionOf(name string) state.Session { return state.Session{Namespace: "default", Name: name} }
+
+// admit admits a session with these caps, and returns its run.
+func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...state.Cap) int64 {
+	t.Helper()
+	run, err := b.Admit(t.Context(), state.Admission{
+		Session: sessionOf(session), TemporalRun: temporalRun, Team: team, Requirement: "a shop",
+		Source: "{}", Given: "{}", Selection: "{}", Plan: "[]", StartedBy: "ana", Via: "cli", Caps: caps,
+	})
+	require.NoError(t, err)
+	return run
+}
+
+// dev and lead are assignments of a session.
+func dev(session string) state.Assignment {
+	return state.Assignment{Session: sessionOf(session), Phase: "build", Persona: "dev"}
+}
+
+func lead(session string) state.Assignment {
+	return state.Assignment{Session: sessionOf(session), Phase: "plan", Persona: "lead"}
+}
+
+// call is a new call of an assignment that costs at most so many tokens.
+func (b *bench) call(a state.Assignment, run, tokens int64) state.NewCall {
+	n := b.calls.Add(1)
+	return state.NewCall{
+		ID: fmt.Sprintf("call-%d", n), CallKey: state.CallKey{Assignment: a, Pass: 1, Round: 1, Attempt: 1, Call: n}, Fence: state.Fence{Run: run},
+		Team: team, Agent: "coder", Provider: "anthropic", Model: "m", Request: fmt.Sprintf("request-%d", n),
+		Want: cost.Amount{Tokens: tokens}, Least: cost.Amount{Tokens: tokens}, Estimated: cost.Amount{Tokens: tokens / 2},
+	}
+}
+
+// begin begins a call that is granted.
+func (b *bench) begin(t *testing.T, n state.NewCall) state.NewCall {
+	t.Helper()
+	v, err := b.Begin(t.Context(), n)
+	require.NoError(t, err)
+	require.Nil(t, v.Refused)
+	require.Equal(t, n.Want, v.Granted)
+	return n
+}
+
+func answered(tokens int64) state.CallEnd {
+	return state.CallEnd{State: state.CallAnswered, Answer: "answer", Usage: cost.Usage{OutputTokens: tokens, CostUSD: cost.USD(tokens)}}
+}
+
+// budget is one of the budgets of an assignment.
+func (b *bench) budget(t *testing.T, a state.Assignment, scope state.Scope) state.Budget {
+	t.Helper()
+	budgets, err := b.Budgets(t.Context(), a, team)
+	require.NoError(t, err)
+	for _, budget := range budgets {
+		if budget.Scope == scope {
+			return budget
+		}
+	}
+	require.Failf(t, "no such budget", "%s", scope)
+	return state.Budget{}
+}
+
+func tokens(n int64) cost.Amount { return cost.Amount{Tokens: n} }
+
+func capOf(scope state.Scope, name string, n int64) state.Cap {
+	return state.Cap{Scope: scope, Name: name, Limit: tokens(n)}
+}
+
+// reservationsFit has many callers in two sessions draw from one day, and looks at the sums after each.
+func reservationsFit(t *testing.T, b *bench) {
+	const limit, each = 1000, 90
+	for _, s := range []string{"one", "two"} {
+		b.admit(t, s, s, capOf(state.OfDay, team, limit), capOf(state.OfPersona, "dev", limit-200))
+	}
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			a := dev([]string{"one", "two"}[i%2])
+			for range 10 {
+				n := b.call(a, 1, each)
+				v, err := b.Begin(t.Context(), n)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				budgets, err := b.Budgets(t.Context(), a, team)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, budget := range budgets {
+					if used := budget.Spent.Tokens + budget.Reserved.Tokens; used > budget.Cap.Tokens {
+						t.Errorf("%s has %d of %d", budget.Scope, used, budget.Cap.Tokens)
+					}
+				}
+				if v.Granted != (cost.Amount{}) {
+					if err := b.End(t.Context(), n.ID, answered(10)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	callers.Wait()
+	day := b.budget(t, dev("one"), state.OfDay)
+	require.Zero(t, day.Reserved)
+	require.Equal(t, day.Spent.Tokens, b.budget(t, dev("one"), state.OfPersona).Spent.Tokens+b.budget(t, dev("two"), state.OfPersona).Spent.Tokens)
+}
+
+func refusedOrWaits(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 80))
+	first := b.begin(t, b.call(dev("s"), 1, 60))
+
+	v, err := b.Begin(t.Context(), b.call(dev("s"), 1, 30))
+	require.NoError(t, err)
+	require.True(t, v.Wait, "the first call may need less")
+	require.Equal(t, state.OfPhase, v.Refused.Scope)
+
+	v, err = b.Begin(t.Context(), b.call(dev("s"), 1, 81))
+	require.NoError(t, err)
+	require.False(t, v.Wait)
+	require.Equal(t, state.OfPhase, v.Refused.Scope)
+
+	b.begin(t, b.call(lead("s"), 1, 40)) // another phase
+	require.NoError(t, b.End(t.Context(), first.ID, answered(20)))
+	n := b.call(dev("s"), 1, 30)
+	n.Want = tokens(1000)
+	v, err = b.Begin(t.Context(), n)
+	require.NoError(t, err)
+	require.True(t, v.Wait, "the session's other call may need less than 40")
+	require.Equal(t, state.OfSession, v.Refused.Scope)
+}
+
+func endsFree(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 90), capOf(state.OfPersona, "dev", 80), capOf(state.OfDay, team, 200))
+	for _, ended := range []state.CallState{state.CallAnswered, state.CallFailed, state.CallUnsettled} {
+		n := b.begin(t, b.call(dev("s"), 1, 20))
+		end := answered(4)
+		end.State = ended
+		require.NoError(t, b.End(t.Context(), n.ID, end))
+	}
+	for _, scope := range []state.Scope{state.OfSession, state.OfPhase, state.OfPersona, state.OfDay} {
+		budget := b.budget(t, dev("s"), scope)
+		require.Zero(t, budget.Reserved, scope)
+		require.EqualValues(t, 4+4+4+10, budget.Spent.Tokens, scope)
+	}
+	n := b.begin(t, b.call(lead("s"), 1, 20))
+	require.NoError(t, b.End(t.Context(), n.ID, answered(3)))
+	for scope, spent := range map[state.Scope]int64{state.OfSession: 25, state.OfPhase: 22, state.OfPersona: 22, state.OfDay: 25} {
+		require.Equal(t, spent, b.budget(t, dev("s"), scope).Spent.Tokens, scope)
+	}
+}
+
+func repetitionsCountOnce(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100))
+	n := b.begin(t, b.call(dev("s"), 1, 60))
+	b.begin(t, n) // its first answer was lost
+	require.Equal(t, tokens(60), b.budget(t, dev("s"), state.OfSession).Reserved)
+	for range 2 {
+		require.NoError(t, b.End(t.Context(), n.ID, answered(50)))
+	}
+	late := answered(1)
+	late.State, late.Answer = state.CallFailed, "another"
+	require.NoError(t, b.End(t.Context(), n.ID, late))
+	c, err := b.Stored(t.Context(), n.CallKey, 1, n.Request)
+	require.NoError(t, err)
+	require.Equal(t, "answer", c.Answer)
+	budget := b.budget(t, dev("s"), state.OfSession)
+	require.EqualValues(t, 50, budget.Spent.Tokens)
+	require.Zero(t, budget.Reserved)
+}
+
+func lostCallsCount(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfDay, team, 100))
+	n := b.begin(t, b.call(dev("s"), 1, 60))
+	begun, err := b.Begun(t.Context(), dev("s"))
+	require.NoError(t, err)
+	require.Equal(t, []string{n.ID}, begun)
+	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallUnsettled}))
+	begun, err = b.Begun(t.Context(), dev("s"))
+	require.NoError(t, err)
+	require.Empty(t, begun)
+	for _, scope := range []state.Scope{state.OfSession, state.OfDay} {
+		require.Equal(t, tokens(30), b.budget(t, dev("s"), scope).Spent)
+	}
+	require.NoError(t, b.CloseCall(t.Context(), n.ID, cost.Usage{OutputTokens: 7}, "ana", "from the invoice"))
+	require.ErrorIs(t, b.CloseCall(t.Context(), n.ID, cost.Usage{}, "ana", ""), state.ErrNotUnsettled)
+	for _, scope := range []state.Scope{state.OfSession, state.OfDay} {
+		require.Equal(t, tokens(7), b.budget(t, dev("s"), scope).Spent)
+	}
+
+	known := b.begin(t, b.call(dev("s"), 1, 40))
+	require.NoError(t, b.End(t.Context(), known.ID, state.CallEnd{State: state.CallUnsettled}))
+	require.NoError(t, b.End(t.Context(), known.ID, answered(5)), "its executor lives")
+	require.EqualValues(t, 12, b.budget(t, dev("s"), state.OfSession).Spent.Tokens)
+}
+
+func raisesAdd(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 50), capOf(state.OfDay, team, 100))
+	raise := state.Raise{ID: "1", Session: sessionOf("s"), Scope: state.OfPhase, Name: "build", Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana", Via: "cli"}
+	for range 2 {
+		require.NoError(t, b.AddRaise(t.Context(), raise))
+	}
+	require.NoError(t, b.AddRaise(t.Context(), state.Raise{ID: "2", Scope: state.OfDay, Name: team, Day: "2000-01-01", Added: tokens(1)}))
+	require.Equal(t, tokens(75), b.budget(t, dev("s"), state.OfPhase).Cap, "money is not limited by a raise")
+	require.Equal(t, tokens(100), b.budget(t, dev("s"), state.OfSession).Cap)
+	require.Equal(t, tokens(100), b.budget(t, dev("s"), state.OfDay).Cap, "another day's")
+	b.admit(t, "s", "resumed", capOf(state.OfPhase, "build", 60))
+	require.Equal(t, tokens(85), b.budget(t, dev("s"), state.OfPhase).Cap)
+}
+
+func earlierRunsAreFenced(t *testing.T, b *bench) {
+	first := b.admit(t, "s", "r1", capOf(state.OfSession, "", 100))
+	n := b.begin(t, b.call(dev("s"), first, 60))
+	second := b.admit(t, "s", "r2", capOf(state.OfSession, "", 100))
+	require.Equal(t, first+1, second)
+
+	_, err := b.Begin(t.Context(), b.call(dev("s"), first, 10))
+	require.ErrorIs(t, err, state.ErrFenced)
+	require.NoError(t, b.End(t.Context(), n.ID, answered(50)), "what was paid is booked")
+	require.EqualValues(t, 50, b.budget(t, dev("s"), state.OfSession).Spent.Tokens)
+
+	held := b.call(dev("s"), second, 10)
+	lease, _, err := b.Take(t.Context(), "s/build/dev", "one", "host", time.Minute, nil)
+	require.NoError(t, err)
+	held.Lease, held.Epoch = lease.Name, lease.Epoch
+	b.begin(t, held)
+	require.NoError(t, b.Release(t.Context(), lease))
+	_, _, err = b.Take(t.Context(), "s/build/dev", "two", "host", time.Minute, nil)
+	require.NoError(t, err)
+	late := b.call(dev("s"), second, 10)
+	late.Lease, late.Epoch = lease.Name, lease.Epoch
+	_, err = b.Begin(t.Context(), late)
+	require.ErrorIs(t, err, state.ErrFenced, "an earlier epoch of the lease")
+	_, err = b.Renew(t.Context(), lease, time.Minute)
+	require.ErrorIs(t, err, state.ErrFenced)
+}
+
+func leasesHaveOneHolder(t *testing.T, b *bench) {
+	var holders sync.WaitGroup
+	var got atomic.Int64
+	for i := range 8 {
+		holders.Go(func() {
+			_, held, err := b.Take(t.Context(), "l", fmt.Sprint(i), "host", time.Hour, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if held == nil {
+				got.Add(1)
+			}
+		})
+	}
+	holders.Wait()
+	require.EqualValues(t, 1, got.Load())
+
+	_, held, err := b.Take(t.Context(), "l", "other host", "host 2", time.Hour, func(state.Lease) bool { return true })
+	require.NoError(t, err)
+	require.NotNil(t, held, "only the host of a holder can tell that it has ended")
+	next, held, err := b.Take(t.Context(), "l", "next", "host", time.Nanosecond, func(state.Lease) bool { return true })
+	require.NoError(t, err)
+	require.Nil(t, held)
+	require.EqualValues(t, 2, next.Epoch)
+	after, held, err := b.Take(t.Context(), "l", "after", "host 2", time.Hour, nil)
+	require.NoError(t, err)
+	require.Nil(t, held, "it has expired")
+	require.EqualValues(t, 3, after.Epoch)
+	again, held, err := b.Take(t.Context(), "l", "after", "host 2", time.Hour, nil)
+	require.NoError(t, err)
+	require.Nil(t, held)
+	require.EqualValues(t, 3, again.Epoch, "a repetition")
+}
+
+func answersAreFound(t *testing.T, b *bench) {
+	b.admit(t, "s", "r")
+	n := b.begin(t, b.call(dev("s"), 1, 10))
+	find := func(pass, from int64, request string) error {
+		key := n.CallKey
+		key.Pass = pass
+		c, err := b.Stored(t.Context(), key, from, request)
+		if err == nil {
+			require.Equal(t, n.ID, c.ID)
+			require.Equal(t, "answer", c.Answer)
+		}
+		return err
+	}
+	require.ErrorIs(t, find(1, 1, n.Request), state.ErrNotFound, "it is in progress")
+	require.NoError(t, b.End(t.Context(), n.ID, answered(5)))
+	require.NoError(t, find(1, 1, n.Request))
+	require.NoError(t, find(3, 1, n.Request), "a later pass that inherits")
+	require.ErrorIs(t, find(3, 2, n.Request), state.ErrNotFound, "one that pays anew")
+	require.ErrorIs(t, find(1, 1, "another"), state.ErrNotFound)
+	failed := b.begin(t, b.call(dev("s"), 1, 10))
+	require.NoError(t, b.End(t.Context(), failed.ID, state.CallEnd{State: state.CallFailed, Answer: "half of it"}))
+	_, err := b.Stored(t.Context(), failed.CallKey, 1, failed.Request)
+	require.ErrorIs(t, err, state.ErrNotFound)
+	require.NoError(t, b.KeepTools(t.Context(), n.ID, "tools"))
+	c, err := b.Stored(t.Context(), n.CallKey, 1, n.Request)
+	require.NoError(t, err)
+	require.Equal(t, "tools", c.Tools)
+}
+
+func answersAreDeliveredOnce(t *testing.T, b *bench) {
+	b.admit(t, "s", "r")
+	n := b.begin(t, b.call(dev("s"), 1, 10))
+	require.NoError(t, b.End(t.Context(), n.ID, answered(5)))
+	other := b.call(dev("s"), 1, 10)
+	c, err := b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
+	require.NoError(t, err)
+	require.Equal(t, n.ID, c.ID)
+	_, err = b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
+	require.ErrorIs(t, err, state.ErrNotFound, "a second equal request pays")
+	require.NoError(t, b.Deliver(t.Context(), n.ID, false))
+	_, err = b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
+	require.NoError(t, err)
+}
+
+func reportsRaise(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(state.OfSession, "", 100))
+	n := b.begin(t, b.call(dev("s"), 1, 40))
+	sums := func(spent, reserved int64) {
+		t.Helper()
+		budget := b.budget(t, dev("s"), state.OfSession)
+		require.Equal(t, [2]int64{spent, reserved}, [2]int64{budget.Spent.Tokens, budget.Reserved.Tokens})
+	}
+	report := func(used, estimated int64) *state.Budget {
+		t.Helper()
+		refused, err := b.Report(t.Context(), n.ID, cost.Usage{OutputTokens: used}, tokens(estimated))
+		require.NoError(t, err)
+		return refused
+	}
+	require.Nil(t, report(30, 5))
+	sums(30, 10)
+	require.Nil(t, report(60, 20), "more than was reserved, and within the cap")
+	sums(60, 20)
+	require.NotNil(t, report(70, 50))
+	sums(70, 10)
+	require.NotNil(t, report(130, 0), "it is spent nevertheless")
+	sums(130, 0)
+	require.Nil(t, report(20, 0), "an older report")
+	sums(130, 0)
+	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallAnswered, Usage: cost.Usage{OutputTokens: 90}}))
+	sums(130, 0)
+	largest, ok, err := b.Largest(t.Context(), sessionOf("s"), team, "coder")
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, tokens(130), largest)
+	largest, ok, err = b.Largest(t.Context(), sessionOf("new"), team, "coder")
+	require.NoError(t, err)
+	require.True(t, ok, "that of the team's day")
+	require.Equal(t, tokens(130), largest)
+}
+
+func admissionsAreRepeated(t *testing.T, b *bench) {
+	var runs sync.WaitGroup
+	got := make([]int64, 8)
+	for i := range got {
+		runs.Go(func() {
+			run, err := b.Admit(t.Context(), state.Admission{Session: sessionOf("s"), TemporalRun: "r", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = run
+		})
+	}
+	runs.Wait()
+	for _, run := range got {
+		require.EqualValues(t, 1, run)
+	}
+	for i := range got {
+		runs.Go(func() {
+			var err error
+			got[i], err = b.Admit(t.Context(), state.Admission{Session: sessionOf("t"), TemporalRun: fmt.Sprint("t", i), Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	runs.Wait()
+	require.ElementsMatch(t, []int64{1, 2, 3, 4, 5, 6, 7, 8}, got)
+	require.EqualValues(t, 2, b.admit(t, "s", "r2"))
+	_, err := b.Admit(t.Context(), state.Admission{Session: sessionOf("s"), TemporalRun: "r", Team: team})
+	require.ErrorIs(t, err, state.ErrFenced)
+}
+
+func textsAreStored(t *testing.T, b *bench) {
+	b.admit(t, "s", "r")
+	n := b.call(dev("s"), 1, 10)
+	n.Model = "a\x00b\xff'; drop table calls; --"
+	b.begin(t, n)
+	require.NoError(t, b.End(t.Context(), n.ID, answered(5)), "its digest is that of what is stored")
+}
