@@ -283,4 +283,4 @@ func (instant) Isolation() spec.Isolation                    { return spec.Isola
 func (instant) Keep(string) []string                         { return nil }
 func (instant) FillsCaches(string, string, spec.Digest) bool { return false }
 func (instant) Mask(text string) string                      { return text }
-func (instant) Secrets() *secrets.Set                        { return nil }
+func (instant) Secrets() *secrets.Set                        { return secrets.New(nil) }
