@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -50,7 +49,7 @@ func TestAnAgentIsNoPersonOfAQuorum(t *testing.T) {
 			answer = session.Answer{Request: "one.approval.1", Action: action, Note: "x"}
 			_, err = Requests{b}.identify(ctx, w, &answer)
 			var denied *access.DeniedError
-			require.True(t, errors.As(err, &denied), "%v", err)
+			require.ErrorAs(t, err, &denied)
 			require.ErrorContains(t, err, "(a program, over MCP) may not approve here")
 			require.Empty(t, answer.Person)
 		}
