@@ -156,7 +156,7 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 		return "", err
 	}
 	r.status.Status, r.status.StartedAt, r.status.Checkpoint = session.Running, &r.in.At, head
-	r.status.StartedBy, r.status.StartedByID = r.in.StartedBy, r.in.StartedByID
+	r.status.Starter = r.in.Starter
 	_, err = writeStatus(a.Sessions, info, Boundary{
 		At: r.in.At, Status: r.status, Course: r.in.Course, OriginalRun: r.in.OriginalRun, FirstRun: r.in.FirstRun,
 	})

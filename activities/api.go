@@ -69,10 +69,7 @@ type AdmitInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// Labels are the session's, by key.
 	Labels map[string]string `json:"labels,omitempty"`
-	// StartedBy is the person who started the session.
-	StartedBy string `json:"started_by,omitempty"`
-	// StartedByID identifies this person under another name; empty: only the name does.
-	StartedByID string `json:"started_by_id,omitempty"`
+	session.Starter
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new.

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -23,6 +24,8 @@ type AwaitBudgetInput struct {
 	Team  string `json:"team"`
 	// Date is the day of a team's daily budget; empty: it is another budget.
 	Date string `json:"date,omitempty"`
+	// Since is when the session began to wait.
+	Since time.Time `json:"since,omitzero"`
 	// Least is what the call needs.
 	Least cost.Amount `json:"least"`
 }
@@ -38,7 +41,8 @@ type BudgetWaits struct {
 // Await returns when the budget may permit the call: it was raised, a reservation was
 // released, an unsettled call was settled, or the day has ended. The duration of the wait
 // adds almost no events to the session's history. A stopping worker hands the wait over.
-// It needs the store only.
+// It needs the store only. Raises of the team's day during the wait are noted in the session's ledger, where they
+// change no budget: people see there what let the session go on.
 func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
@@ -75,5 +79,23 @@ func (w *BudgetWaits) pays(key session.Key, in AwaitBudgetInput) (bool, error) {
 	if errors.Is(err, session.ErrNotFound) { // the daily budget was removed
 		return true, nil
 	}
-	return err == nil && day.MayPay(in.Least), err
+	if err != nil || !day.MayPay(in.Least) {
+		return false, err
+	}
+	err = w.note(key, day.Raises, in.Since)
+	return err == nil, err
+}
+
+// note records raises of the day since a time in the session's ledger.
+func (w *BudgetWaits) note(key session.Key, raises []budget.Raise, since time.Time) error {
+	raises = slices.DeleteFunc(slices.Clone(raises), func(r budget.Raise) bool { return r.When.Before(since) })
+	if len(raises) == 0 {
+		return nil
+	}
+	return w.Ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
+		for _, r := range raises {
+			l.Raise(r)
+		}
+		return nil
+	})
 }

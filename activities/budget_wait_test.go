@@ -102,6 +102,12 @@ type money struct {
 	ledger budget.Ledger
 }
 
+func (m *money) UpdateLedger(_ session.Key, change func(*budget.Ledger) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return change(&m.ledger)
+}
+
 func (m *money) Day(string, string) (budget.Day, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,19 +126,22 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	spent := budget.DayRow{Spent: cost.Amount{Tokens: 100}}
 	id := spec.AssignmentID{Phase: "build", Persona: "dev"}
 	unsettled := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: cost.Usage{OutputTokens: 60}}}}
+	before := budget.Raise{ID: "before", Scope: budget.DayScope, When: noon.Add(-time.Hour)}
+	raise := budget.Raise{ID: "raise", Scope: budget.DayScope, By: "ann", Added: cost.Amount{Tokens: 60}, When: noon.Add(time.Minute)}
 	for name, c := range map[string]struct {
 		date   string
 		change func(now *time.Time, m *money)
+		noted  []budget.Raise
 	}{
-		"midnight":    {"2026-01-31", func(now *time.Time, _ *money) { *now = noon.Add(12 * time.Hour) }},
-		"a raise":     {"2026-01-31", func(_ *time.Time, m *money) { m.day.Raise(budget.Raise{Added: cost.Amount{Tokens: 60}}) }},
-		"a return":    {"2026-01-31", func(_ *time.Time, m *money) { m.day.Rows = nil }},
-		"a write-off": {"", func(_ *time.Time, m *money) { m.ledger.Rows = nil }},
+		"midnight":    {"2026-01-31", func(now *time.Time, _ *money) { *now = noon.Add(12 * time.Hour) }, nil},
+		"a raise":     {"2026-01-31", func(_ *time.Time, m *money) { m.day.Raise(raise) }, []budget.Raise{raise}},
+		"a return":    {"2026-01-31", func(_ *time.Time, m *money) { m.day.Rows = nil }, nil},
+		"a write-off": {"", func(_ *time.Time, m *money) { m.ledger.Rows = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now, scope := noon, budget.SessionScope
-			m := &money{day: budget.Day{Date: "2026-01-31", Cap: spec.Cap{Tokens: 100}, Rows: map[string]budget.DayRow{"s": spent}}}
+			m := &money{day: budget.Day{Date: "2026-01-31", Cap: spec.Cap{Tokens: 100}, Rows: map[string]budget.DayRow{"s": spent}, Raises: []budget.Raise{before}}}
 			m.ledger.Limits.Session.Tokens = 100
 			m.ledger.Rows = map[string]budget.Row{id.String(): unsettled}
 			if c.date != "" {
@@ -156,9 +165,10 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			env.RegisterActivity(waits.Await)
 			_, err := env.ExecuteActivity(waits.Await, activities.AwaitBudgetInput{
-				AssignmentID: id, Scope: scope, Team: "t", Date: c.date, Least: cost.Amount{Tokens: 60},
+				AssignmentID: id, Scope: scope, Team: "t", Date: c.date, Since: noon, Least: cost.Amount{Tokens: 60},
 			})
 			require.NoError(t, err)
+			require.Equal(t, c.noted, m.ledger.Raises, "people see what let the session go on")
 			require.GreaterOrEqual(t, looks, 2, "the spent budget was waited for")
 		})
 	}

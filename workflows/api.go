@@ -59,10 +59,7 @@ type SessionInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// Labels are the session's, by key.
 	Labels map[string]string `json:"labels,omitempty"`
-	// StartedBy is the person who started the session; empty: unknown.
-	StartedBy string `json:"started_by,omitempty"`
-	// StartedByID identifies this person under another name; empty: only the name does.
-	StartedByID string `json:"started_by_id,omitempty"`
+	session.Starter
 	// Continued is set when a run continues an earlier one as new.
 	Continued *Continued `json:"continued,omitempty"`
 }

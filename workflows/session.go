@@ -139,7 +139,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		At:    workflow.Now(ctx).UTC(),
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
-		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, StartedBy: s.in.StartedBy, StartedByID: s.in.StartedByID, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
+		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, Labels: s.in.Labels, Starter: s.in.Starter, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
 		Continues: s.in.Continued != nil, Status: s.status.Clone(),
 	})
 	if err == nil && a.Large != nil {
@@ -165,7 +165,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	s.status.Decisions = nil // the store has them: they may become large
 	started := info.WorkflowStartTime.UTC()
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
-	s.status.StartedBy, s.status.StartedByID, s.status.Alerts = s.in.StartedBy, s.in.StartedByID, a.Alerts
+	s.status.Starter, s.status.Alerts = s.in.Starter, a.Alerts
 	s.status.Incarnation, s.status.Origin, s.status.Plan, s.status.Labels = a.Incarnation, a.Origin, a.Plan, s.in.Labels
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Dropped = a.Phases, a.Dropped

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Via is how an actor was authenticated.
@@ -54,17 +55,18 @@ func Local(name string) Actor {
 // ProgramMCP is the program of an actor whose rights an agent uses over MCP.
 const ProgramMCP = "mcp"
 
-// String names the actor in records: who made a link, and that a program acted.
+// String names the actor in records: whose token it is, who made a link, and that a program acted.
 func (a Actor) String() string { return describe(a.Name, a.Owner, a.Program, a.Via) }
 
 func describe(name, owner, program string, via Via) string {
-	if via == ViaLink && owner != "" { // nobody knows who has followed it
+	switch {
+	case owner == "":
+	case via == ViaLink: // nobody knows who has followed it
 		name += ", made by " + owner
+	case via == ViaToken:
+		name += ", a token of " + owner
 	}
-	if program != "" {
-		name += " (a program, over " + strings.ToUpper(program) + ")"
-	}
-	return name
+	return textfmt.Over(name, program)
 }
 
 // Person returns the name of the person of an actor: the owner of a token or a link, otherwise the
@@ -106,6 +108,8 @@ type DeniedError struct {
 	ReadOnly bool
 	// Groups are the groups of which a member is needed, besides the roles.
 	Groups []string
+	// Person: only a person may do it, and the actor is a program.
+	Person bool
 }
 
 // Error says which role is missing.
@@ -124,6 +128,9 @@ func (e *DeniedError) Error() string {
 	switch {
 	case e.Actor == "":
 		return ErrNotSignedIn.Error() + "; sign in, or send a token"
+	case e.Person:
+		return fmt.Sprintf("%s may not %s here: the approvals of persons count, so a person has to answer in the dashboard or with `maestro %s`",
+			safetext.Clip(e.Actor, 80), e.Permission, e.Permission)
 	case len(e.Groups) > 0:
 		return fmt.Sprintf("%s may not %s here: a member of %s is needed", safetext.Clip(e.Actor, 80), e.Permission, safetext.Clip(strings.Join(e.Groups, " or "), 300))
 	case e.ReadOnly:

@@ -242,14 +242,12 @@ func (p *oidcProvider) whyNoRole(groups []string, claims map[string]json.RawMess
 	claim := p.options.GroupsClaim
 	elsewhere := map[string]json.RawMessage{}
 	_ = json.Unmarshal(claims["_claim_names"], &elsewhere)
-	var hasGroups bool
-	_ = json.Unmarshal(claims["hasgroups"], &hasGroups)
 	const admin = "; an admin of this server can "
 	switch {
 	case len(groups) > 0:
 		return fmt.Sprintf(" is in no group that has a role here (the provider names %s)"+admin+"give one of them a role",
 			textfmt.Count(len(groups), "group"))
-	case elsewhere[claim] != nil || hasGroups:
+	case elsewhere[claim] != nil || isTrue(claims["hasgroups"]):
 		return " is in too many groups for the provider's token, which leaves all of them out" + admin +
 			"let the provider state only the groups that are assigned to this application, or state app roles" +
 			" (in Entra the claim roles, with --oidc-groups-claim roles)"
@@ -299,9 +297,7 @@ func nameOf(subject string, claims map[string]json.RawMessage) string {
 		_ = json.Unmarshal(claims[claim], &s)
 		return s
 	}
-	// Cognito and Apple state it as a string.
-	verified := text("email_verified") == "true" || string(claims["email_verified"]) == "true"
-	if mail := text("email"); mail != "" && verified {
+	if mail := text("email"); mail != "" && isTrue(claims["email_verified"]) {
 		return mail
 	}
 	if name := text("preferred_username"); name != "" {
@@ -309,6 +305,9 @@ func nameOf(subject string, claims map[string]json.RawMessage) string {
 	}
 	return subject
 }
+
+// isTrue reports whether a claim is true. Cognito and Apple state truth as a string.
+func isTrue(claim json.RawMessage) bool { return strings.Trim(string(claim), `"`) == "true" }
 
 // isNull reports whether a claim is stated without a value, which says as little as no claim.
 func isNull(_ string, claim json.RawMessage) bool { return string(claim) == "null" }

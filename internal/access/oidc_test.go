@@ -137,6 +137,7 @@ func TestWhoHasNoRoleIsToldWhy(t *testing.T) {
 		"an empty claim":                {map[string]any{"groups": []string{}}, `claim "groups" is empty`},
 		"too many, a distributed claim": {map[string]any{"_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example/me"}}}, "is in too many groups"},
 		"too many, by a mark":           {map[string]any{"hasgroups": true}, "is in too many groups"},
+		"too many, by a mark as text":   {map[string]any{"hasgroups": "true"}, "is in too many groups"},
 	} {
 		c.person["sub"] = "s"
 		p.set(func() { p.person, p.info = c.person, map[string]any{"sub": "s"} })

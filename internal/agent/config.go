@@ -38,7 +38,7 @@ type Config struct {
 	// name.
 	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"maxProperties=1000"`
 	// Secrets names variables of the worker's environment whose values are masked in all captured
-	// text. Variables with KEY, TOKEN, SECRET or PASSWORD in their names are always masked.
+	// text. Variables that agents or checks get, with names that end in KEY, TOKEN, SECRET or PASSWORD, are always masked.
 	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty" jsonschema:"format=variable,uniqueItems=true"`
 	// Isolation says whether agents and checks run in rooms: their own namespaces, in which they
 	// see the system's programs, their workspace, HOME and TMPDIR, and nothing else of the host.

@@ -155,7 +155,7 @@ func TestCommandsPrintTheSameWithAServer(t *testing.T) {
 	var answered control.Answered
 	far.json(&answered, "approve", "waits", "--note", "Agreed.")
 	require.True(t, answered.Taken)
-	require.Equal(t, "test", answered.Answer.By, "who answers is who the token is of")
+	require.Equal(t, "test, a token of root@desk", answered.Answer.By, "who answers is who the token is of")
 	again := far.run("approve", "waits", "think", "--request", answered.Answer.Request)
 	require.Equal(t, 1, again.code)
 	require.Regexp(t, "no open request|no request is open", again.stderr.String())

@@ -64,19 +64,13 @@ func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) er
 		for _, note := range notesOf(v) {
 			c.printErr("%s", safetext.Line(note))
 		}
-		return c.printJSON(statusDocument{v.Status, append([]sessionstatus.Intervention{}, v.Interventions...)})
+		return c.printJSON(v.Document())
 	}
 	writeStatus(c.guide, v)
 	if at := p.sessions.Dashboard(sessionID); at != "" {
 		c.print("dashboard: %s", at)
 	}
 	return nil
-}
-
-// statusDocument is the document of `status -o json`.
-type statusDocument struct {
-	session.Status
-	Interventions []sessionstatus.Intervention `json:"interventions"`
 }
 
 // notesOf lists sentences that a person should know about a session besides its
@@ -140,7 +134,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
 		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
 	if v.StartedBy != "" {
-		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.StartedBy))
+		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.Starter.Describe()))
 	}
 	if v.ClosedAt != nil {
 		_, _ = fmt.Fprintf(out, ", ended %s", terminal.Moment(v.ClosedAt))

@@ -73,6 +73,10 @@ func decode[T any](src *source, want, other format) (T, *document) {
 		d.add(place{}, "$", "is %s, not %s of Maestro; `maestro init` writes files to start from", name, want.name)
 		return out, d
 	}
+	if d.broken["$"] {
+		d.root = nil
+		return out, d
+	}
 	if slices.ContainsFunc(other.marks, has) && !slices.ContainsFunc(want.marks, has) {
 		d.add(place{}, "$", "is %s where %s is needed; name the other file", other.name, want.name)
 		return out, d
@@ -104,6 +108,8 @@ func read(src *source) *document {
 	if problem != nil {
 		d.problems = append(d.problems, *problem)
 		d.broken["$"] = true
+	}
+	if root == nil {
 		return d
 	}
 	ast.Walk(anchorCollector{d}, root)

@@ -26,6 +26,7 @@ var foreigners = []foreign{
 	{name: "a file of tasks of CrewAI", below: []string{"description", "expected_output"}},
 	{name: "a workflow of GitHub Actions", top: []string{"jobs", "on"}},
 	{name: "a Compose file", top: []string{"services"}},
+	{name: "a manifest of Kubernetes", top: []string{"apiVersion", "kind"}},
 }
 
 // matches reports whether a file's content has the fields of the format.

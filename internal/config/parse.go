@@ -14,7 +14,8 @@ import (
 // maxNesting limits the nesting of values, because the parser is recursive.
 const maxNesting = 50
 
-// parse returns the root of the file's one document, or the reason why there is none.
+// parse returns the root of the file's one document, or the reason why there is none. Of several documents it returns the
+// first one and a problem.
 func (s *source) parse() (root ast.Node, problem *Problem) {
 	refuse := func(at place, format string, args ...any) (ast.Node, *Problem) {
 		f := s.problem(at, "", format, args...)
@@ -39,7 +40,8 @@ func (s *source) parse() (root ast.Node, problem *Problem) {
 			continue
 		}
 		if root != nil {
-			return refuse(startOf(doc.Body), "a second document starts here; a file has one document: remove this one, or move it into a separate file")
+			_, problem = refuse(startOf(doc.Body), "a second document starts here; a file has one document: remove this one, or move it into a separate file")
+			return root, problem
 		}
 		root = doc.Body
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // identify adds the sender's person and group to an answer to a request with a quorum. It rejects a
-// sender who is not a member of a group that the request needs. The session counts the persons. It returns the quorum; nil:
-// the request has none, or it is not known.
+// program, which is no person, and a sender who is not a member of a group that the request needs. The session counts the
+// persons. It returns the quorum; nil: the request has none, or it is not known.
 func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer *session.Answer) (*session.Quorum, error) {
 	answer.Person, answer.PersonID, answer.Group = "", "", ""
 	if !answer.Action.OfPhase() {
@@ -24,7 +24,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	}
 	i := slices.IndexFunc(open, func(h session.Request) bool { return h.ID == answer.Request })
 	switch {
-	case !known && who.OnHost():
+	case !known && who.OnHost() && who.Program == "":
 		answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, session.AnyGroup
 		return nil, nil
 	case !known:
@@ -35,7 +35,7 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	q := open[i].Quorum
 	group, ok := groupFor(who, q)
 	if !ok {
-		return nil, &access.DeniedError{Actor: who.Name, Permission: access.Approve, Groups: q.By}
+		return nil, &access.DeniedError{Actor: who.String(), Permission: access.Approve, Groups: q.By, Person: who.Program != ""}
 	}
 	answer.Person, answer.PersonID, answer.Group = who.Person(), who.PersonID, group
 	if why := q.Refuses(*answer); why != "" {
@@ -44,10 +44,12 @@ func (r Requests) identify(ctx context.Context, w *sessionstatus.Watcher, answer
 	return q, nil
 }
 
-// groupFor is the group for which the caller answers; ok is false if the caller is not a member of
+// groupFor is the group for which the caller answers; ok is false if the caller is a program, or not a member of
 // any.
 func groupFor(who access.Actor, q *session.Quorum) (group string, ok bool) {
 	switch {
+	case who.Program != "":
+		return "", false
 	case who.OnHost():
 		return session.AnyGroup, true
 	case len(q.By) == 0:

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -12,7 +13,9 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
 
+	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -87,4 +90,40 @@ func TestOnlyTheFirstAnswerCounts(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+}
+
+// SignalWorkflow stores an answer for a worker.
+func (u *unread) SignalWorkflow(_ context.Context, _, _, _ string, answer any) error {
+	u.answers = append(u.answers, answer.(session.Answer))
+	return nil
+}
+
+func (u *unread) UpdateWorkflow(ctx context.Context, _ client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestAResumeOfAPausedSessionIsOneAnswerToItsRequest, also while no worker runs.
+func TestAResumeOfAPausedSessionIsOneAnswerToItsRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := &unread{}
+		conn := &temporalutil.Connection{Client: u}
+		w := &sessionstatus.Watcher{Conn: conn, Session: "s"}
+		open := []session.Request{{ID: "one.approval.2", Kind: session.ForApproval, Phase: "one"}}
+		ctx := access.With(t.Context(), access.Local("ann"))
+		for range 2 {
+			answered, err := goOn(ctx, w, open, "one")
+			require.NoError(t, err)
+			require.False(t, answered)
+		}
+		ann := session.Answer{Request: "one.approval.2", Action: session.AnswerApprove, By: "ann"}
+		require.Equal(t, []session.Answer{ann}, u.answers, "a repeated one is not sent again")
+		_, err := goOn(access.With(t.Context(), access.Local("bob")), w, open, "one")
+		require.ErrorContains(t, err, "approve by ann")
+		_, err = isRepeated(t.Context(), conn, "s", session.Answer{Request: "one.approval.2", Action: session.AnswerReject, By: "bob", Note: "x"}, nil)
+		require.ErrorContains(t, err, "approve by ann", "who rejects after it is told so")
+		_, err = goOn(ctx, w, nil, "one")
+		require.ErrorContains(t, err, "not known yet")
+	})
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -20,14 +21,26 @@ func (s Starts) resumeRunning(ctx context.Context, w *sessionstatus.Watcher, in 
 		doc.Store = s.Store.ID()
 	}
 	for _, phase := range foreseen.Continued {
-		approval := workflows.ApprovePhase{Phase: phase, By: actor(ctx)}
-		answered, err := send(ctx, w.Conn, w.Session, message{update: workflows.ApprovePhaseUpdate, argument: approval}, nil)
+		answered, err := goOn(ctx, w, v.Help, phase)
 		if err != nil {
 			return doc, err
 		}
 		doc.Admitted = doc.Admitted && answered
 	}
 	return doc, nil
+}
+
+// goOn answers the request of a phase after which a session is paused. Also while no worker runs, an earlier answer to it
+// counts, and not this one.
+func goOn(ctx context.Context, w *sessionstatus.Watcher, open []session.Request, phase string) (answered bool, err error) {
+	i := slices.IndexFunc(open, func(h session.Request) bool { return h.Kind == session.ForApproval && h.Phase == phase })
+	if i < 0 {
+		return false, conflictf(w.Session, "session %s: the request of phase %s is not known yet; try again", w.Session, phase)
+	}
+	answer := session.Answer{Request: open[i].ID, Action: session.AnswerApprove, By: actor(ctx)}
+	return send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer, before: func() (bool, error) {
+		return isRepeated(ctx, w.Conn, w.Session, answer, nil)
+	}}, nil)
 }
 
 // paused describes what resuming a running session does.

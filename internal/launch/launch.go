@@ -30,8 +30,8 @@ const (
 type Launcher struct {
 	Conn  *temporalutil.Connection
 	Store *store.Store
-	// By is the person who starts sessions, and ByID identifies the person under another name.
-	By, ByID string
+	// By is who starts sessions.
+	By session.Starter
 	// Now returns the current time.
 	Now func() time.Time
 }
@@ -57,9 +57,8 @@ type Session struct {
 	incarnation int
 	// origin is set for a fork.
 	origin *session.Origin
-	// startedBy is the person who started the session that is resumed, and startedByID identifies
-	// the person under another name.
-	startedBy, startedByID string
+	// starter is who started the session that is resumed.
+	starter session.Starter
 }
 
 // resumes reports whether the session has run before, with the same id.
@@ -147,11 +146,10 @@ func (l *Launcher) Start(ctx context.Context, s Session) (Started, error) {
 func (l *Launcher) storeInput(ctx context.Context, s Session) (workflows.SessionInput, error) {
 	in := workflows.SessionInput{
 		Version: workflows.LogicVersion, Store: l.Store.ID(), Workspace: s.Workspace, Course: s.Course, ReportTo: s.ReportTo, Labels: s.Labels,
-		Base: s.base, Incarnation: s.incarnation, Origin: s.origin,
-		StartedBy: s.startedBy, StartedByID: s.startedByID,
+		Base: s.base, Incarnation: s.incarnation, Origin: s.origin, Starter: s.starter,
 	}
 	if in.StartedBy == "" {
-		in.StartedBy, in.StartedByID = l.By, l.ByID
+		in.Starter = l.By
 	}
 	data, err := json.Marshal(s.Team)
 	if err != nil {

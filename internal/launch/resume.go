@@ -78,7 +78,7 @@ func (s Stored) Next(id string, t spec.Team, course session.Course) (Session, er
 	}
 	return Session{
 		ID: id, Team: t, Requirement: c.Requirement, Workspace: c.Workspace, Course: course, ReportTo: c.ReportTo, Labels: c.Labels,
-		base: c.Name, incarnation: max(s.Execution.Incarnation, c.Incarnation) + 1, startedBy: s.Execution.StartedBy, startedByID: s.Execution.StartedByID,
+		base: c.Name, incarnation: max(s.Execution.Incarnation, c.Incarnation) + 1, starter: s.Execution.Starter,
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/mcp"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -35,6 +36,10 @@ func newBase(t *testing.T) *control.Base {
 			e.Schema, e.Namespace, e.Store = session.ExecutionSchema, "default", s.ID()
 			if state == session.HelpIsNeeded {
 				e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
+				require.NoError(t, s.UpdateLedger(session.Key{Namespace: "default", Session: id}, func(l *budget.Ledger) error {
+					l.Raise(budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob", When: now})
+					return nil
+				}))
 				e.Help = []session.Request{{ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck", Actions: []session.Action{session.AnswerRetry}}}
 			}
 		}))
@@ -87,6 +92,11 @@ func TestToolsOverStreams(t *testing.T) {
 	waiting, _ := call(t, client, "wait_session", map[string]any{"session": "waits", "seconds": 1})
 	require.Equal(t, true, waiting["ready"])
 	require.Equal(t, "help_needed", waiting["status"])
+	read, _ := call(t, client, "read_session", map[string]any{"session": "waits"})
+	for tool, doc := range map[string]map[string]any{"wait_session": waiting, "read_session": read} {
+		require.Len(t, doc["interventions"], 1, tool)
+		require.Equal(t, "bob", doc["interventions"].([]any)[0].(map[string]any)["by"], tool)
+	}
 	open, _ := call(t, client, "list_requests", nil)
 	require.Len(t, open["waiting"], 1)
 	_, failure := call(t, client, "read_session", map[string]any{"session": "unknown"})

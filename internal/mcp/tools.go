@@ -42,7 +42,7 @@ type waitInput struct {
 
 // waited is the state of a session after a wait.
 type waited struct {
-	session.Status
+	sessionstatus.Document
 	// Ready: the session has ended, or waits for a person. Otherwise the time was over.
 	Ready bool `json:"ready"`
 }
@@ -54,10 +54,10 @@ func (t tools) sessions(s control.Sessions) {
 		}
 		return s.List(ctx, control.SessionFilter{Team: in.Team, Status: session.State(in.Status), Labels: in.Labels, Cursor: in.Cursor, Limit: min(in.Limit, 200)})
 	})
-	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions and open requests.",
-		func(ctx context.Context, in ofSession) (session.Status, error) {
-			v, err := s.Read(ctx, in.Session)
-			return v.Status, err
+	reads(t, "read_session", "Read a session's status: its phases, assignments, cost, decisions, open requests, and what people did to its course.",
+		func(ctx context.Context, in ofSession) (sessionstatus.Document, error) {
+			v, err := s.Status(ctx, in.Session)
+			return v.Document(), err
 		})
 	reads(t, "wait_session", "Wait until a session has ended or waits for a person, and read its status. Call it again while ready is false.",
 		func(ctx context.Context, in waitInput) (waited, error) {
@@ -81,25 +81,28 @@ func wait(ctx context.Context, s control.Sessions, sessionID string, limit time.
 	defer ticker.Stop()
 	for {
 		v, err := s.Read(ctx, sessionID)
-		if err != nil || ready(v) {
-			return waited{v.Status, err == nil}, err
+		if err != nil {
+			return waited{}, err
+		}
+		if ready(v.Status) || bounded.Err() != nil {
+			v, err = s.Status(ctx, sessionID)
+			return waited{v.Document(), ready(v.Status)}, err
 		}
 		select {
 		case <-bounded.Done():
-			return waited{v.Status, false}, ctx.Err()
 		case <-ticker.C:
 		}
 	}
 }
 
 // ready reports whether a session has ended, or waits for a person.
-func ready(v sessionstatus.Session) bool {
+func ready(v session.Status) bool {
 	for _, h := range v.Help {
 		if !h.Kind.NoticeOnly() {
 			return true
 		}
 	}
-	return v.Status.Status.Closed()
+	return v.Status.Closed()
 }
 
 type answerInput struct {

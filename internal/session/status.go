@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // State is the state of a session, a phase or an assignment.
@@ -79,12 +80,9 @@ type Status struct {
 	HistoryEvents int64       `json:"history_events"`
 	// Reason is one sentence on why the session failed or what it waits for.
 	Reason string `json:"reason,omitempty"`
-	// StartedBy is the person who started the session; empty: unknown.
-	StartedBy string `json:"started_by,omitempty"`
-	// StartedByID identifies this person under another name; empty: only the name does.
-	StartedByID string     `json:"started_by_id,omitempty"`
-	StartedAt   *time.Time `json:"started_at"`
-	ClosedAt    *time.Time `json:"closed_at"`
+	Starter
+	StartedAt *time.Time `json:"started_at"`
+	ClosedAt  *time.Time `json:"closed_at"`
 	// Plan lists what happened to each assignment when the session was resumed, forked, or started
 	// on a part of its team's work.
 	Plan []PlanEntry `json:"plan,omitempty"`
@@ -95,6 +93,19 @@ type Status struct {
 	// LeftOut says, in sentences, what was not taken of the workspace, see [Source.LeftOut]. Readers add it.
 	LeftOut []string `json:"left_out,omitempty"`
 }
+
+// Starter is who started a session, as fields of the documents that embed it.
+type Starter struct {
+	// StartedBy is the person; empty: unknown.
+	StartedBy string `json:"started_by,omitempty"`
+	// StartedByID identifies this person under another name; empty: only the name does.
+	StartedByID string `json:"started_by_id,omitempty"`
+	// StartedOver is mcp if an agent started the session over MCP with the rights of this person.
+	StartedOver string `json:"started_over,omitempty"`
+}
+
+// Describe names the person for people, and says that a program used the person's rights.
+func (s Starter) Describe() string { return textfmt.Over(s.StartedBy, s.StartedOver) }
 
 // PhaseStatus is the state of one phase. Phases are in the team file's order.
 type PhaseStatus struct {

@@ -20,13 +20,14 @@ type Intervention struct {
 	By string `json:"by"`
 	// Action is an answer's action, send_back or raise.
 	Action session.Action `json:"action"`
-	// Phase and Persona are what it is about; both are empty for a budget of the whole session.
+	// Phase and Persona are what it is about; both are empty for a budget of the session or of its team's day.
 	Phase   string `json:"phase,omitempty"`
 	Persona string `json:"persona,omitempty"`
 	// Text is the person's note, or the reasons of the agent.
 	Text string `json:"text,omitempty"`
-	// Added is what was added to a budget.
-	Added cost.Amount `json:"added,omitzero"`
+	// Budget is the budget that was raised, by its scope, and Added what was added to it.
+	Budget string      `json:"budget,omitempty"`
+	Added  cost.Amount `json:"added,omitzero"`
 	// Left is how many more persons had to approve.
 	Left int `json:"left,omitempty"`
 }
@@ -56,7 +57,7 @@ func InterventionsOf(c session.Checkpoint, raises []budget.Raise) []Intervention
 		}
 	}
 	for _, r := range raises {
-		one := Intervention{At: r.When, By: r.By, Action: Raise, Text: r.Note, Added: r.Added}
+		one := Intervention{At: r.When, By: r.By, Action: Raise, Text: r.Note, Budget: r.Scope, Added: r.Added}
 		one.Phase, one.Persona = budget.Part(r.Scope)
 		all = append(all, one)
 	}
@@ -70,11 +71,8 @@ func InterventionsOf(c session.Checkpoint, raises []budget.Raise) []Intervention
 
 // Subject names what the intervention is about.
 func (i Intervention) Subject() string {
-	switch {
-	case i.Phase != "":
-		return session.Request{Phase: i.Phase, Persona: i.Persona}.Subject()
-	case i.Persona != "":
-		return budget.PersonaScope(i.Persona)
+	if i.Action == Raise {
+		return i.Budget
 	}
-	return budget.SessionScope
+	return session.Request{Phase: i.Phase, Persona: i.Persona}.Subject()
 }

@@ -30,6 +30,7 @@ func TestInterventionsSayWhoDidWhatAndWhy(t *testing.T) {
 	raises := []budget.Raise{
 		{Scope: budget.PersonaScope("dev"), By: "cyd", Added: cost.Amount{Tokens: 5}, When: at(6)},
 		{Scope: budget.SessionScope, By: "cyd", Note: strings.Repeat("n", 5000), Added: cost.Amount{USD: 5e9}, When: at(3)},
+		{Scope: budget.DayScope, By: "dan", Added: cost.Amount{Tokens: 7}, When: at(7)},
 	}
 	all := InterventionsOf(c, raises)
 	var said []string
@@ -40,10 +41,11 @@ func TestInterventionsSayWhoDidWhatAndWhy(t *testing.T) {
 	require.Equal(t, []string{
 		"approve|plan|bob|", "reject|plan|ana|too long", "raise|session|cyd|nnnnnnnnnnnnnnnnnnnn",
 		"send_back|build|review/critic|no tests; no docs", "retry|build/dev|ana|use port 1", "raise|persona dev|cyd|",
+		"raise|day|dan|",
 	}, said)
 
 	for range 200 {
-		c.Answers = append(c.Answers, session.Answer{Action: session.AnswerRetry, At: at(7)})
+		c.Answers = append(c.Answers, session.Answer{Action: session.AnswerRetry, At: at(8)})
 	}
 	require.Len(t, InterventionsOf(c, raises), maxInterventions)
 }

@@ -42,6 +42,17 @@ type Session struct {
 	Live Live `json:"live,omitempty"`
 }
 
+// Document is the document of a session for programs.
+type Document struct {
+	session.Status
+	Interventions []Intervention `json:"interventions"`
+}
+
+// Document returns what programs get of a session.
+func (s Session) Document() Document {
+	return Document{s.Status, append([]Intervention{}, s.Interventions...)}
+}
+
 // Live has attempts at work by their assignments. As JSON it is an object by PHASE/PERSONA.
 type Live map[spec.AssignmentID]Attempt
 

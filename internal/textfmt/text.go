@@ -40,3 +40,12 @@ func FirstOf(all []string, few int) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
 }
+
+// Over names who acts: a person, or a program that uses the person's rights over an interface like mcp. program is empty for a
+// person.
+func Over(person, program string) string {
+	if program == "" {
+		return person
+	}
+	return person + " (a program, over " + strings.ToUpper(program) + ")"
+}
