@@ -23,7 +23,8 @@ func branches(t *testing.T) (p *past, input spec.Digest) {
 	t.Helper()
 	p = newPast(t)
 	p.team = spec.Team{Version: 1, Name: "relay", Personas: relay().Personas, Phases: []spec.Phase{
-		{Name: "left", Personas: []string{"p"}}, {Name: "right", Personas: []string{"p"}, Needs: []string{}},
+		{Name: "left", Personas: []string{"p"}},
+		{Name: "right", Personas: []string{"p"}, Needs: []string{}},
 		{Name: "join", Personas: []string{"q"}, Needs: []string{"left", "right"}},
 	}}.Resolved()
 	require.Empty(t, p.admit(session.Course{}).Problems)

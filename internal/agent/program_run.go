@@ -109,7 +109,9 @@ func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *st
 	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
 	watcher, stop := &usageWatcher{run: run, call: st.call}, func() {}
 	watcher.linger = time.AfterFunc(forever, func() { run.Stop(errLingers) })
+	watcher.most = time.AfterFunc(forever, func() { run.Stop(errLingers) })
 	defer watcher.linger.Stop()
+	defer watcher.most.Stop()
 	if st.call.paid != nil {
 		stop = watcher.poll()
 	}
@@ -214,9 +216,10 @@ type usageWatcher struct {
 	mu   sync.Mutex
 	run  *preset.Run
 	call *programCall
-	// linger ends a program that has reported its end, and idle is since when it has not worked.
-	linger *time.Timer
-	idle   time.Time
+	// linger ends a program that has reported its end and is silent, and most one that goes on to report events. idle: they
+	// run.
+	linger, most *time.Timer
+	idle         bool
 }
 
 // forever is longer than any program runs.
@@ -232,13 +235,15 @@ func (l *usageWatcher) event(parser preset.Parser, line []byte) bool {
 	switch {
 	case !known || !l.run.Done:
 	case l.run.Working():
-		l.idle = time.Time{}
+		l.idle = false
 		l.linger.Stop()
-	case l.idle.IsZero():
-		l.idle = time.Now()
-		l.linger.Reset(lingerGrace)
+		l.most.Stop()
 	default:
-		l.linger.Reset(min(lingerGrace, lingerMost-time.Since(l.idle)))
+		if !l.idle {
+			l.idle = true
+			l.most.Reset(lingerMost)
+		}
+		l.linger.Reset(lingerGrace)
 	}
 	return known
 }

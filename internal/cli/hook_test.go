@@ -232,7 +232,7 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.Equal(t, doc.LeftOut, c.until(doc.Session, session.Completed).LeftOut)
 
 	require.NoError(t, os.Truncate(d.file("site/large.bin", ""), cas.DefaultFileBytes+1))
-	status, text = signed(t, hook.URL, hook.Secret, "msg_0", `{"text": "Make it so."}`)
+	status, text = signed(t, private.URL, private.Secret, "msg_2", `{"text": "Make it so."}`)
 	require.Equal(t, http.StatusOK, status, text)
 	require.Contains(t, text, `large.bin\": has 104857601 bytes; at most 104857600 are allowed`, "one odd file is left out and named")
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
