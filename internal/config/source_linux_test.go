@@ -24,7 +24,7 @@ func TestWhatIsClosedIsNamed(t *testing.T) {
 	for _, name := range []string{file, filepath.Join(above, "below", "agents.yaml")} {
 		require.NoError(t, os.WriteFile(name, []byte("version: 1\n"), 0o600))
 	}
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // others have to get through
+	require.NoError(t, os.Chmod(dir, 0o755))
 	for name, closed := range map[string]string{file: file, filepath.Join(above, "below", "agents.yaml"): above} {
 		said := make(chan error)
 		go func() {
