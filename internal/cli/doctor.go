@@ -55,10 +55,9 @@ func newDoctor(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&c.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().StringVar(&c.team, "team", "", "team to check, like TEAM; with --jira only its help.jira")
-	cmd.Flags().BoolVar(&c.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
+	cmd.Flags().StringVar(&c.team, "team", "", "team to check, like TEAM; with --jira only the project of its tickets")
+	cmd.Flags().BoolVar(&c.on, "jira", false, "check only whether the Jira of the worker file permits to create tickets; none is created")
 	cmd.Flags().StringVar(&c.project, "project", "", "key of the Jira project to check with --jira")
-	cmd.Flags().StringVar(&c.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
 	a.addSessionFlags(cmd)
 	return cmd
 }

@@ -7,63 +7,59 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // jiraFlags say what `doctor --jira` looks at.
 type jiraFlags struct {
-	on                  bool
-	team, project, kind string
+	on            bool
+	team, project string
 }
 
 func (f jiraFlags) check() error {
 	switch {
-	case !f.on && (f.project != "" || f.kind != ""):
-		return usagef("--project and --type need --jira")
-	case f.team != "" && (f.project != "" || f.kind != ""):
-		return usagef("--team excludes --project and --type; leave one out")
-	case f.kind != "" && f.project == "":
-		return usagef("--type %s needs --project", f.kind)
+	case !f.on && f.project != "":
+		return usagef("--project needs --jira")
+	case f.team != "" && f.project != "":
+		return usagef("--team excludes --project; leave one out")
 	}
 	return nil
 }
 
-// how are the team's ticket settings.
-func (c *doctorCommand) how(ctx context.Context) (spec.HelpJira, error) {
+// ticketProject is the project of the team's tickets.
+func (c *doctorCommand) ticketProject(ctx context.Context) (string, error) {
 	if c.team == "" {
-		return spec.HelpJira{Project: c.project, Type: c.kind}, nil
+		return c.project, nil
 	}
 	t, err := c.teamNamed(ctx, c.team)
 	switch {
 	case err != nil:
-		return spec.HelpJira{}, err
+		return "", err
 	case t.Help.Jira == nil:
-		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", c.team)
+		return "", usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", c.team)
 	}
-	return *t.Resolved().Help.Jira, nil
+	return t.Help.Jira.Project, nil
 }
 
-// examineTickets checks whether tickets can be created, without creating one.
+// examineTickets checks whether the account may create tickets, without creating one.
 func (c *doctorCommand) examineTickets(ctx context.Context) ([]control.Finding, error) {
-	how, err := c.how(ctx)
+	project, err := c.ticketProject(ctx)
 	if err != nil {
 		return nil, err
 	}
 	client, _, err := jiraOf(c.env, c.agents)
+	if err == nil {
+		err = client.Check(ctx, project)
+	}
+	found := control.Finding{Check: "jira", Result: doctor.OK, Message: "the credentials are valid"}
+	if project != "" {
+		found.Message = "the account may create tickets in project " + project + " and comment on them"
+	}
 	var trouble *session.TicketTrouble
 	switch {
 	case errors.As(err, &trouble):
-		return []control.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil
+		found.Result, found.Message = doctor.Bad, trouble.Message
 	case err != nil:
 		return nil, err
 	}
-	var found []control.Finding
-	for _, check := range client.Check(ctx, how) {
-		result := doctor.OK
-		if !check.OK {
-			result = doctor.Bad
-		}
-		found = append(found, control.Finding{Check: "jira " + check.What, Result: result, Message: check.Message, Remedy: check.Remedy})
-	}
-	return found, nil
+	return []control.Finding{found}, nil
 }

@@ -32,22 +32,11 @@ func DefaultLimits() Limits { return Limits{Count: 100, Bytes: 100 << 20, Total:
 type Issue struct {
 	Key, URL string
 	Summary  string
-	// Description is Markdown on Cloud and, as it was written, wiki markup on
-	// Data Center.
+	// Description is plain text on Cloud and, as it was written, wiki markup on Data Center.
 	Description string
-	Markup      Markup
 	// Attachments are its files, Left those that the limits leave out.
 	Attachments, Left []Attachment
 }
-
-// Markup is the form of a text.
-type Markup string
-
-// The markups.
-const (
-	Markdown Markup = "markdown"
-	Wiki     Markup = "wiki"
-)
 
 // Attachment is a file of a ticket.
 type Attachment struct {
@@ -87,22 +76,17 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 	if found.Key == "" {
 		found.Key = key
 	}
-	issue := Issue{Key: found.Key, URL: c.Address(found.Key), Summary: strings.TrimSpace(found.Fields.Summary), Markup: Markdown}
-	if c.config.Deployment == DataCenter {
-		issue.Markup = Wiki
-	}
-	names := map[string]string{}
-	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits, names)
-	issue.Description, err = descriptionText(found.Fields.Description, names)
+	issue := Issue{Key: found.Key, URL: c.Address(found.Key), Summary: strings.TrimSpace(found.Fields.Summary)}
+	issue.Attachments, issue.Left = c.attachments(found.Fields.Attachment, limits)
+	issue.Description, err = descriptionText(found.Fields.Description)
 	if err != nil {
 		return Issue{}, misconfigured("the description of %s cannot be read: %s", key, err)
 	}
 	return issue, nil
 }
 
-// descriptionText is a ticket's description: a document as Markdown, and a text
-// as it is. names has the names that its attachments got.
-func descriptionText(raw json.RawMessage, names map[string]string) (string, error) {
+// descriptionText is a ticket's description: the text of a document, and a text as it is.
+func descriptionText(raw json.RawMessage) (string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
 	}
@@ -110,22 +94,11 @@ func descriptionText(raw json.RawMessage, names map[string]string) (string, erro
 	if json.Unmarshal(raw, &text) == nil {
 		return strings.ReplaceAll(text, "\r\n", "\n"), nil
 	}
-	root, err := readADF(raw)
-	if err != nil {
-		return "", err
-	}
-	w := markdownWriter{attachment: func(name string) string {
-		if saved, ok := names[name]; ok {
-			return saved
-		}
-		return name
-	}}
-	return w.blocks(root.Content, 0), nil
+	return plainText(raw)
 }
 
-// attachments names a ticket's files and holds them to the limits. names gets
-// what each one's own name has become; of several with one name, the first.
-func (c *Client) attachments(files []gojira.Attachment, limits Limits, names map[string]string) (taken, left []Attachment) {
+// attachments names a ticket's files and holds them to the limits.
+func (c *Client) attachments(files []gojira.Attachment, limits Limits) (taken, left []Attachment) {
 	used := map[string]bool{}
 	total := int64(0)
 	for _, f := range files {
@@ -144,9 +117,6 @@ func (c *Client) attachments(files []gojira.Attachment, limits Limits, names map
 		}
 		total += a.Size
 		taken = append(taken, a)
-		if _, ok := names[f.Filename]; !ok {
-			names[f.Filename] = a.Name
-		}
 	}
 	return taken, left
 }

@@ -19,13 +19,13 @@ func TestTicketIsFetched(t *testing.T) {
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		s, c := open(t, o)
 		var description any = "h1. Links\r\n* short"
-		want, markup := "h1. Links\n* short", jira.Wiki
+		want := "h1. Links\n* short"
 		if !o.DataCenter {
 			description = map[string]any{"type": "doc", "version": 1, "content": []any{
 				map[string]any{"type": "heading", "attrs": map[string]any{"level": 1}, "content": []any{map[string]any{"type": "text", "text": "Links"}}},
 				map[string]any{"type": "mediaSingle", "content": []any{map[string]any{"type": "media", "attrs": map[string]any{"type": "file", "id": "x", "alt": "../a b.txt"}}}},
 			}}
-			want, markup = "# Links\n\n(attachment: \\_a b.txt)", jira.Markdown
+			want = "Links\n../a b.txt"
 		}
 		key := s.Add("MD", map[string]any{"summary": " Shorten links ", "description": description},
 			jiratest.Attachment{Name: "../a b.txt", Content: []byte("first")},
@@ -38,7 +38,6 @@ func TestTicketIsFetched(t *testing.T) {
 		require.Equal(t, s.URL()+"/browse/"+key, issue.URL)
 		require.Equal(t, "Shorten links", issue.Summary)
 		require.Equal(t, want, issue.Description)
-		require.Equal(t, markup, issue.Markup)
 		require.Empty(t, issue.Left)
 		var names, contents []string
 		for _, a := range issue.Attachments {

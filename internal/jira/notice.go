@@ -111,7 +111,7 @@ func isComment(body json.RawMessage, id string) bool {
 	if err := json.Unmarshal(body, &wiki); err == nil {
 		text = wiki
 	} else {
-		text = plainText(body)
+		text, _ = plainText(body) // what cannot be read is no comment of ours
 	}
 	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r", "")), "\n")
 	last := strings.TrimSpace(lines[len(lines)-1])

@@ -3,6 +3,7 @@ package jira
 import (
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -85,6 +86,10 @@ func wikiEscape(text string) string {
 		before = r
 	}
 	return b.String()
+}
+
+func wordRune(r rune) bool {
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
 // entityFollows reports whether an ampersand before the text begins an entity.

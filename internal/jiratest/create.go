@@ -71,7 +71,7 @@ func (s *Server) wrongFields(p Project, t Type, fields map[string]json.RawMessag
 		}
 	}
 	for _, f := range t.Fields {
-		if _, ok := fields[f.ID]; f.Required && !f.Default && !ok {
+		if _, ok := fields[f.ID]; f.Required && !ok {
 			wrong[f.ID] = f.Name + " is required."
 		}
 	}

@@ -44,10 +44,7 @@ type Options struct {
 
 // Project is a project and its settings.
 type Project struct {
-	Key string
-	// Was is a key that the project had: it is still shown under it, and takes no
-	// new ticket there.
-	Was        string
+	Key        string
 	Types      []Type
 	Components []string
 	Priorities []string
@@ -69,8 +66,6 @@ type Type struct {
 type Field struct {
 	ID, Name string
 	Required bool
-	// Default: Jira fills it in by itself.
-	Default bool
 	// Options are the values that a field of options has; nil: it takes a text.
 	Options []string
 }
@@ -244,16 +239,8 @@ func (s *Server) resource(w http.ResponseWriter, r Request, parts []string) {
 		s.permissions(w, r)
 	case get && path == search:
 		s.search(w, r)
-	case get && path == "priority":
-		s.priorities(w)
-	case get && len(parts) == 2 && parts[0] == "project":
-		s.project(w, parts[1])
 	case r.Method == http.MethodPost && path == "issue":
 		s.create(w, r)
-	case get && len(parts) == 4 && parts[1] == "createmeta" && parts[3] == "issuetypes":
-		s.types(w, r, parts[2])
-	case get && len(parts) == 5 && parts[1] == "createmeta" && parts[3] == "issuetypes":
-		s.fields(w, r, parts[2], parts[4])
 	case get && len(parts) == 2 && parts[0] == "issue":
 		s.issue(w, parts[1])
 	case get && len(parts) == 3 && parts[2] == "comment":

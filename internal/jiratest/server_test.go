@@ -107,7 +107,7 @@ func TestFaultsHappenAsOftenAsTheyAreSet(t *testing.T) {
 	t.Parallel()
 	s := jiratest.New(t, jiratest.Options{})
 	s.Fail(jiratest.Refusal(403, nil, "No.").On(http.MethodGet, "/myself").Once())
-	status, _ := ask(t, s, false, http.MethodGet, "/rest/api/3/priority", "")
+	status, _ := ask(t, s, false, http.MethodGet, "/rest/api/3/mypermissions?projectKey=MD&permissions=ADD_COMMENTS", "")
 	require.Equal(t, 200, status)
 	status, body := ask(t, s, false, http.MethodGet, "/rest/api/3/myself", "")
 	require.Equal(t, 403, status)
