@@ -15,15 +15,9 @@ func (b *Base) indexed(ctx context.Context) (x *index.Index, found index.Refresh
 		}
 		done = func() { _ = x.Close() } // it has nothing unwritten
 	}
-	found, err = x.Refresh(ctx, b.Namespace)
-	if err == nil || ctx.Err() != nil {
-		return x, found, done, err
-	}
-	// Another process holds a lock, possibly a stopped one.
-	done()
-	if x, err = index.Open(ctx, b.Store, index.Options{InMemory: true}); err != nil {
+	if found, err = x.Refresh(ctx, b.Namespace); err != nil {
+		done()
 		return nil, found, func() {}, err
 	}
-	found, err = x.Refresh(ctx, b.Namespace)
-	return x, found, func() { _ = x.Close() }, err
+	return x, found, done, nil
 }

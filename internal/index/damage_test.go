@@ -45,7 +45,6 @@ func TestADamagedIndexIsMadeAnew(t *testing.T) {
 		"older schema":   func(t *testing.T, path string) { alter(t, path, "PRAGMA user_version = 0") },
 		"lost table":     func(t *testing.T, path string) { alter(t, path, "DROP TABLE facts") },
 		"another store":  func(t *testing.T, path string) { alter(t, path, "UPDATE state SET store = 'other'") },
-		"before a start": func(t *testing.T, path string) { alter(t, path, "UPDATE state SET boot = 'earlier'") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,16 +106,6 @@ func TestWithoutAFileTheIndexIsInMemory(t *testing.T) {
 	w.change(key("s00003"))
 	w.refresh(x)
 	w.agrees(x)
-
-	// The reason has gone.
-	require.NoError(t, os.Remove(filepath.Join(w.dir, "index")))
-	w.refresh(x)
-	require.Error(t, x.InMemory(), "it is not tried each time")
-	x.TryFileAgain()
-	w.refresh(x)
-	require.NoError(t, x.InMemory())
-	w.agrees(x)
-	w.indexFile()
 }
 
 // The caller that finds the file damaged goes while another process has the lock.

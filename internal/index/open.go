@@ -18,7 +18,6 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/maestro-hive/maestro/internal/boot"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -26,8 +25,6 @@ import (
 type Options struct {
 	// Log receives a message when the index is rebuilt, with the reason; nil: it is not logged.
 	Log *slog.Logger
-	// InMemory keeps the index in the memory of this process.
-	InMemory bool
 }
 
 // Index is an open index. Its methods are safe for concurrent use.
@@ -49,12 +46,7 @@ type Index struct {
 	file os.FileInfo
 	// inMemory is the reason why it is in memory; nil: it is not.
 	inMemory error
-	// tryFile is set some time after an error has put it there.
-	tryFile atomic.Bool
 }
-
-// memoryFor is how long the index stays in memory after an error.
-const memoryFor = 10 * time.Minute
 
 // busyLimit is how long a wait for another process's write lasts at most.
 const busyLimit = 15 * time.Second
@@ -69,10 +61,7 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
-	switch {
-	case o.InMemory:
-		x.inMemory = errors.New("it was requested")
-	case s.Foreign():
+	if s.Foreign() {
 		x.inMemory = errors.New("the store belongs to another user, and root does not write into it")
 	}
 	if err := x.open(ctx, nil); err != nil {
@@ -102,16 +91,12 @@ func (x *Index) InMemory() error {
 // open opens the database, in memory if it cannot be in a file. damage, if not nil, is the reason
 // to replace the file. mu is held, or the index is not shared yet.
 func (x *Index) open(ctx context.Context, damage error) error {
-	if again := x.tryFile.Swap(false); x.inMemory == nil || again {
+	if x.inMemory == nil {
 		err := x.openFile(ctx, damage)
-		if err == nil {
-			x.inMemory = nil
-		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		x.inMemory = err
-		time.AfterFunc(memoryFor, func() { x.tryFile.Store(true) })
 		x.log.Warn("the index cannot be in the store's directory and is kept in memory", "error", err)
 	}
 	x.file = nil
@@ -212,7 +197,7 @@ func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path})
 
 func connect(name string) (*sql.DB, error) {
 	o := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyLimit.Milliseconds()), "journal_mode(WAL)", "synchronous(OFF)",
+		fmt.Sprintf("busy_timeout(%d)", busyLimit.Milliseconds()), "journal_mode(WAL)", "synchronous(NORMAL)",
 		"journal_size_limit(8388608)", "cache_size(-16384)",
 	}}
 	db, err := sql.Open("sqlite", name+"?"+o.Encode())
@@ -232,7 +217,7 @@ func (x *Index) create(ctx context.Context, db *sql.DB) error {
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO state VALUES (?, ?, ?, 0)", rand.Text(), bootID(), x.store.ID())
+		_, err := tx.ExecContext(ctx, "INSERT INTO state VALUES (?, ?, 0)", rand.Text(), x.store.ID())
 		return err
 	})
 }
@@ -240,8 +225,7 @@ func (x *Index) create(ctx context.Context, db *sql.DB) error {
 // errOther reports that a file is not an index that this program can use.
 var errOther = errors.New("it is not an index of this store and version")
 
-// check rejects a file that is not a usable index of this store. An index that was written before
-// the last start of the machine may have lost any of its writes.
+// check rejects a file that is not a usable index of this store.
 func (x *Index) check(ctx context.Context, db *sql.DB) error {
 	var version int
 	if err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
@@ -250,23 +234,14 @@ func (x *Index) check(ctx context.Context, db *sql.DB) error {
 	if version != schemaVersion {
 		return fmt.Errorf("%w: its version is %d, not %d", errOther, version, schemaVersion)
 	}
-	var boot, id sql.NullString // damage can make anything of them
-	if err := db.QueryRowContext(ctx, "SELECT boot, store FROM state").Scan(&boot, &id); err != nil {
+	var id sql.NullString // damage can make anything of it
+	if err := db.QueryRowContext(ctx, "SELECT store FROM state").Scan(&id); err != nil {
 		return err
 	}
-	switch {
-	case id.String != x.store.ID():
+	if id.String != x.store.ID() {
 		return fmt.Errorf("%w: it is that of store %.40q", errOther, id.String)
-	case boot.String != bootID():
-		return fmt.Errorf("%w: it was written before the machine was started", errOther)
 	}
 	return nil
-}
-
-// bootID changes with each start of the host; empty: unknown.
-func bootID() string {
-	id, _ := boot.ID()
-	return id
 }
 
 // damaged reports whether an error requires that the file is replaced.
@@ -308,7 +283,7 @@ func (x *Index) use(ctx context.Context, run func(db *sql.DB) error) error {
 		return err
 	}
 	x.refreshing.Lock()
-	err = x.refill(ctx, db, err)
+	err = x.rebuild(ctx, db, err)
 	x.refreshing.Unlock()
 	if err == nil {
 		_, err = x.try(run)
@@ -323,8 +298,10 @@ func (x *Index) try(run func(db *sql.DB) error) (*sql.DB, error) {
 	return x.db, run(x.db)
 }
 
-// refill replaces a damaged database and reads its content from the store again.
-func (x *Index) refill(ctx context.Context, db *sql.DB, damage error) error {
+// rebuild replaces a damaged database and reads the content of all used namespaces from the store again. It does not end with its caller,
+// whose context may be cancelled: others would read an index that is closed or incomplete. refreshing is held.
+func (x *Index) rebuild(ctx context.Context, db *sql.DB, damage error) error {
+	ctx = context.WithoutCancel(ctx)
 	if err := x.reopen(ctx, db, damage); err != nil {
 		return err
 	}
@@ -344,15 +321,15 @@ func (x *Index) reopen(ctx context.Context, db *sql.DB, damage error) error {
 		return nil
 	}
 	_ = x.db.Close()
-	return x.open(context.WithoutCancel(ctx), damage) // else a cancelled caller leaves others a closed database
+	return x.open(ctx, damage)
 }
 
-// replaced reports whether the file is a different one from the open one, or can be tried again.
+// replaced reports whether the file is a different one from the open one.
 func (x *Index) replaced() (*sql.DB, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if x.file == nil {
-		return x.db, x.tryFile.Load() && x.prepare() == nil
+		return x.db, false
 	}
 	there, err := os.Stat(x.path)
 	return x.db, err != nil || !os.SameFile(there, x.file)

@@ -78,10 +78,9 @@ func (x *Index) Refresh(ctx context.Context, namespace string) (Refreshed, error
 
 // refreshOrReopen is Refresh. It rebuilds a file that was removed or is damaged.
 func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshed, error) {
-	db, gone := x.replaced()
-	if gone {
-		x.log.Info("the index was removed, or was in memory, and is opened again")
-		if err := x.reopen(ctx, db, nil); err != nil {
+	if db, gone := x.replaced(); gone {
+		x.log.Info("the index was removed and is opened again")
+		if err := x.rebuild(ctx, db, nil); err != nil {
 			return Refreshed{}, err
 		}
 	}
@@ -89,8 +88,8 @@ func (x *Index) refreshOrReopen(ctx context.Context, namespace string) (Refreshe
 	if !damaged(err) || ctx.Err() != nil {
 		return done, err
 	}
-	db, _ = x.replaced()
-	if err := x.reopen(ctx, db, err); err != nil {
+	db, _ := x.replaced()
+	if err := x.rebuild(ctx, db, err); err != nil {
 		return done, err
 	}
 	return x.refresh(ctx, namespace)

@@ -4,18 +4,17 @@ import "strings"
 
 // schemaVersion is the version of the tables below and of their content. It is part of the file's
 // name, so that programs of two versions do not replace each other's file.
-const schemaVersion = 3
+const schemaVersion = 4
 
 // schema makes the tables. Times are nanoseconds since 1970.
 //
 // The state of a session's documents is in a separate, small table, because each refresh reads all
 // of it. A fact is what a session has spent on a day with one agent and model in an assignment, or
-// the result of an assignment. The subject of facts is a cell, which has the sums of all sessions:
-// sums over sessions read a few cells instead of many facts.
+// the result of an assignment.
 //
 //nolint:gosec // the columns are named below
 var schema = `
-CREATE TABLE state (epoch TEXT NOT NULL, boot TEXT NOT NULL, store TEXT NOT NULL, sequence INTEGER NOT NULL);
+CREATE TABLE state (epoch TEXT NOT NULL, store TEXT NOT NULL, sequence INTEGER NOT NULL);
 CREATE TABLE seen (
   namespace TEXT NOT NULL, session TEXT NOT NULL,
   modified INTEGER NOT NULL, records INTEGER NOT NULL, journals TEXT NOT NULL, again INTEGER NOT NULL, digest TEXT NOT NULL,
@@ -37,15 +36,9 @@ CREATE INDEX alerted ON sessions (namespace, alerted);
 CREATE TABLE removed (
   namespace TEXT NOT NULL, session TEXT NOT NULL, sequence INTEGER NOT NULL,
   PRIMARY KEY (namespace, session)) WITHOUT ROWID;
-CREATE TABLE cells (
-  id INTEGER PRIMARY KEY,
-  namespace TEXT NOT NULL, kind INTEGER NOT NULL, team TEXT NOT NULL, phase TEXT NOT NULL, persona TEXT NOT NULL,
-  agent TEXT NOT NULL, model TEXT NOT NULL, day TEXT NOT NULL,
-  facts INTEGER NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
-  UNIQUE (namespace, kind, team, phase, persona, agent, model, day));
 CREATE TABLE facts (
   kind INTEGER NOT NULL, session INTEGER NOT NULL, position INTEGER NOT NULL,
-  cell INTEGER NOT NULL, day TEXT NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
+  phase TEXT NOT NULL, persona TEXT NOT NULL, agent TEXT NOT NULL, model TEXT NOT NULL, day TEXT NOT NULL, ` + columns(figures, "", " INTEGER NOT NULL") + `,
   PRIMARY KEY (kind, session, position)) WITHOUT ROWID;
 `
 

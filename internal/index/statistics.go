@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -146,8 +145,8 @@ func groupOf(row *values, by []string, groups map[Statistic]*Statistic) *Statist
 }
 
 func assignmentOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, groups map[Statistic]*Statistic) error {
-	g := f.workGrouping(by)
-	g.where.add(g.facts+".kind = ?", worked)
+	g := f.grouping(by)
+	g.where.add("f.kind = ?", worked)
 	return each(ctx, db, g.query(outcomes), g.where.arguments, func(row *values) error {
 		row.integer() // the kind
 		o := &groupOf(row, by, groups).Assignments
@@ -157,27 +156,6 @@ func assignmentOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, 
 		return nil
 	})
 }
-
-// workGrouping is the grouping of work. The days of work are those on which sessions were started,
-// so whole days can be read from cells.
-func (f Filter) workGrouping(by []string) grouping {
-	whole := f
-	whole.Since, whole.Until = time.Time{}, time.Time{}
-	g := whole.grouping(by)
-	if g.facts != "c" || !isDay(f.Since) || !isDay(f.Until) {
-		return f.grouping(by)
-	}
-	if !f.Since.IsZero() {
-		g.where.add("c.day >= ?", f.Since.UTC().Format(time.DateOnly))
-	}
-	if !f.Until.IsZero() {
-		g.where.add("c.day < ?", f.Until.UTC().Format(time.DateOnly))
-	}
-	return g
-}
-
-// isDay reports whether a time is the beginning of a day by UTC.
-func isDay(t time.Time) bool { return t.Equal(t.UTC().Truncate(24 * time.Hour)) }
 
 func sessionOutcomes(ctx context.Context, db *sql.DB, by []string, f Filter, groups map[Statistic]*Statistic) error {
 	c := f.sessions()

@@ -22,9 +22,9 @@ func (x *Index) Usage(ctx context.Context, by []string, since string, f Filter) 
 		}
 	}
 	g := f.grouping(by)
-	g.where.add(g.facts+".kind < ?", worked)
+	g.where.add("f.kind < ?", worked)
 	if since != "" {
-		g.where.add("("+g.facts+".day = '' OR "+g.facts+".day >= ?)", since)
+		g.where.add("(f.day = '' OR f.day >= ?)", since)
 	}
 	started := map[string]int64{}
 	err = x.use(ctx, func(db *sql.DB) error {
@@ -88,11 +88,8 @@ func costNumbers(calls int, u cost.Usage) numbers {
 	return numbers{int64(calls), u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, u.ReasoningTokens, int64(u.CostUSD)}
 }
 
-// grouping is how facts are summed: by cells, or by single sessions if those are needed.
+// grouping is how facts are summed.
 type grouping struct {
-	from string
-	// facts is the table with the figures.
-	facts string
 	where *condition
 	// keys are those of the rows, without the session.
 	keys      []string
@@ -100,46 +97,26 @@ type grouping struct {
 	group     []string
 }
 
-// grouping selects the table for sums by keys over the sessions of the filter.
+// grouping sums by keys over the sessions of the filter.
 func (f Filter) grouping(by []string) grouping {
-	g := grouping{bySession: slices.Contains(by, "session")}
+	g := grouping{where: f.sessions(), bySession: slices.Contains(by, "session")}
 	for _, key := range by {
-		if key != "session" {
-			g.keys = append(g.keys, key)
-		}
-	}
-	if !g.bySession && len(f.Status)+len(f.Labels) == 0 && f.Text == "" && f.Since.IsZero() && f.Until.IsZero() {
-		g.from, g.facts, g.where = "cells AS c", "c", &condition{}
-		g.where.add("c.namespace = ?", f.Namespace)
-		oneOf(g.where, "c.team", f.Teams)
-		for _, key := range g.keys {
-			g.group = append(g.group, "c."+key)
-		}
-		return g
-	}
-	// Facts are in the order of sessions, so they need not be sorted to be summed.
-	g.from, g.facts, g.where = "facts AS f CROSS JOIN sessions AS s ON s.id = f.session", "f", f.sessions()
-	inCell := false
-	for _, key := range g.keys {
 		switch key {
+		case "session":
+			continue
 		case "team":
 			g.group = append(g.group, "s.team")
-		case "day":
-			g.group = append(g.group, "f.day")
 		default:
-			inCell = true
-			g.group = append(g.group, "c."+key)
+			g.group = append(g.group, "f."+key)
 		}
-	}
-	if inCell {
-		g.from += " CROSS JOIN cells AS c ON c.id = f.cell"
+		g.keys = append(g.keys, key)
 	}
 	return g
 }
 
 // query sums figures. Its rows have the kind, the session and its start, the keys, and the sums.
 func (g grouping) query(figures []string) string {
-	shown, by := []string{g.facts + ".kind"}, []string{g.facts + ".kind"}
+	shown, by := []string{"f.kind"}, []string{"f.kind"}
 	if g.bySession {
 		shown, by = append(shown, "s.started", "s.session"), append(by, "f.session")
 	}
@@ -149,6 +126,7 @@ func (g grouping) query(figures []string) string {
 			by = append(by, key)
 		}
 	}
-	return "SELECT " + strings.Join(shown, ", ") + ", " + columns(figures, "sum("+g.facts+".", ")") + " FROM " + g.from + " WHERE " + g.where.String() +
-		" GROUP BY " + strings.Join(by, ", ")
+	// Facts are in the order of sessions, so they need not be sorted to be summed by session.
+	return "SELECT " + strings.Join(shown, ", ") + ", " + columns(figures, "sum(f.", ")") +
+		" FROM facts AS f CROSS JOIN sessions AS s ON s.id = f.session WHERE " + g.where.String() + " GROUP BY " + strings.Join(by, ", ")
 }

@@ -178,75 +178,25 @@ func (w *writing) putSession(e *entry) (id int64, err error) {
 	return id, err
 }
 
-var (
-	cellKey = []string{"namespace", "kind", "team", "phase", "persona", "agent", "model", "day"}
-	addCell = "INSERT INTO cells (" + columns(cellKey, "", "") + ", facts, " + columns(figures, "", "") + ") VALUES (?" + strings.Repeat(", ?", len(cellKey)+len(figures)) +
-		") ON CONFLICT (" + columns(cellKey, "", "") + ") DO UPDATE SET facts = facts + 1, " + assignments(figures, "%s = %s + excluded.%s") + " RETURNING id"
-	addFact  = "INSERT INTO facts VALUES (?, ?, ?, ?, ?" + strings.Repeat(", ?", len(figures)) + ")"
-	takeCell = "UPDATE cells SET facts = facts - 1, " + assignments(figures, "%s = cells.%s - f.%s") +
-		" FROM (SELECT * FROM facts WHERE kind = ? AND session = ? AND position = ?) AS f WHERE cells.id = f.cell RETURNING cells.id, cells.facts"
-)
+var addFact = "INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?, ?" + strings.Repeat(", ?", len(figures)) + ")"
 
-// putFacts adds the facts of a session to its rows and to their cells.
+// putFacts adds the facts of a session.
 func (w *writing) putFacts(id int64, e *entry) error {
 	for i, f := range e.Facts {
-		key := []any{e.Namespace, f.Kind, e.Team, f.Phase, f.Persona, f.Agent, f.Model, f.Date}
-		var amounts []any
+		row := []any{f.Kind, id, i, f.Phase, f.Persona, f.Agent, f.Model, f.Date}
 		for _, n := range f.Numbers {
-			amounts = append(amounts, n)
+			row = append(row, n)
 		}
-		var cell int64
-		if _, err := w.get(addCell, append(append(key, 1), amounts...), &cell); err != nil {
-			return err
-		}
-		if err := w.run(addFact, append([]any{f.Kind, id, i, cell, f.Date}, amounts...)...); err != nil {
+		if err := w.run(addFact, row...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeFacts subtracts the facts of a session from their cells and removes them.
+// removeFacts removes the facts of a session.
 func (w *writing) removeFacts(name []any) error {
-	var id int64
-	there, err := w.get("SELECT id FROM sessions WHERE namespace = ? AND session = ?", name, &id)
-	if err == nil && !there {
-		err = errValue
-	}
-	if err != nil {
-		return err
-	}
-	s, err := w.statement("SELECT kind, position FROM facts WHERE kind IN (0, 1, 2, 3) AND session = ?")
-	if err != nil {
-		return err
-	}
-	rows, err := s.Query(id)
-	if err != nil {
-		return err
-	}
-	var keys [][2]int64
-	for rows.Next() {
-		var key [2]int64
-		if err := rows.Scan(&key[0], &key[1]); err != nil {
-			return errors.Join(err, rows.Close())
-		}
-		keys = append(keys, key)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	for _, key := range keys {
-		var cell, left int64
-		if _, err := w.get(takeCell, []any{key[0], id, key[1]}, &cell, &left); err != nil {
-			return err
-		}
-		if left == 0 {
-			if err := w.run("DELETE FROM cells WHERE id = ?", cell); err != nil {
-				return err
-			}
-		}
-	}
-	return w.run("DELETE FROM facts WHERE kind IN (0, 1, 2, 3) AND session = ?", id)
+	return w.run("DELETE FROM facts WHERE kind IN (0, 1, 2, 3) AND session = (SELECT id FROM sessions WHERE namespace = ? AND session = ?)", name...)
 }
 
 // remove removes sessions that the store does not have any more, unless another process has read
