@@ -242,7 +242,8 @@ func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
 		failures int
 		reported bool
 	}{
-		{failures.APIError, nil, 3, true},
+		{failures.Timeout, nil, 3, true},
+		{failures.APIError, nil, 2, false}, // final: the provider rejects the request, and works
 		{failures.TestFailure, nil, 0, true},
 		{failures.Auth, nil, 2, false},
 		{failures.WorkerLost, nil, 2, false},
@@ -274,7 +275,7 @@ func TestProbe(t *testing.T) {
 	}{
 		"that works closes the breaker":        {leave("a.txt", "x"), session.BreakerClosed, true},
 		"that delivers wrong work closes it":   {final(failures.TestFailure), session.BreakerClosed, true},
-		"that fails opens it again":            {final(failures.APIError), session.BreakerIsOpen, true},
+		"that fails opens it again":            {final(failures.Timeout), session.BreakerIsOpen, true},
 		"that says nothing gives its lease up": {final(failures.Auth), session.BreakerHalfOpen, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -336,7 +337,7 @@ func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	b := &breakers{err: errors.New("nobody answers")}
-	d.breakers, d.agents.run = b, final(failures.APIError)
+	d.breakers, d.agents.run = b, final(failures.Timeout)
 	_, err := d.round(activities.Heartbeat{})
 	var failure activities.RoundFailure
 	require.NoError(t, requireType(t, err, session.UnrecoverableError).Details(&failure))

@@ -216,7 +216,7 @@ func TestAStalledProviderIsNoTimeoutOfItsAgent(t *testing.T) {
 func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	hostile := "I \x1b[2Jlook\u202e. The key is " + realKey + "."
+	hostile := "I \x1b[2Jlook\u202e."
 	s, _ := b.asker(func(r providertest.Request) providertest.Reply {
 		if r.N == 2 {
 			return providertest.Reply{Text: strings.Repeat("half an answer ", 200), Fault: providertest.Fault{Stall: time.Hour}}
@@ -239,7 +239,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	require.Error(t, err)
 	log := string(out.Log)
 	require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log)
-	for _, item := range []string{"? user: one\n", "I look. The key is ***.\n", "> run ls\n", "-- call 1: tool_use after "} {
+	for _, item := range []string{"? user: one\n", "I look.\n", "> run ls\n", "-- call 1: tool_use after "} {
 		require.Contains(t, log, "\n"+item, "between the lines that the program prints")
 	}
 	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,13 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 )
-
-func inode(t *testing.T, path string) uint64 {
-	t.Helper()
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
-	return info.Sys().(*syscall.Stat_t).Ino //nolint:forcetypeassert // on unix
-}
 
 func TestModesAreNormal(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ type stamped struct {
 // digest returns the digest of a file; ok is false if its stamp has changed.
 func (s stamps) digest(p string, now dirItem) (spec.Digest, bool) {
 	f, ok := s.files[p]
-	if !ok || f.stamp != now.stamp.String() {
+	if !ok || f.stamp != now.String() {
 		return "", false
 	}
 	return f.digest, true

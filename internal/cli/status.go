@@ -134,7 +134,7 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
 		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
 	if v.StartedBy != "" {
-		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.Starter.Describe()))
+		_, _ = fmt.Fprintf(out, " by %s", safetext.Line(v.Describe()))
 	}
 	if v.ClosedAt != nil {
 		_, _ = fmt.Fprintf(out, ", ended %s", terminal.Moment(v.ClosedAt))
