@@ -186,7 +186,7 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f *fail
 	if f != nil {
 		report.Outcome = b.settings.Weigh(f.Category)
 		report.Category, report.Message, report.RetryAfter = f.Category, textfmt.Shorten(f.Message, session.MaxMessage), f.RetryAfter
-		if f.Final && failures.RuleFor(f.Category).Owner == failures.OwnerProvider { // it is the request's: the provider works
+		if f.Final && f.Category == failures.RateLimited { // the request is above the limit: the provider works
 			report.Outcome = failures.Neutral
 		}
 	}
