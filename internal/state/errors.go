@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -76,4 +77,11 @@ func conflicts(err error) bool {
 func full(err error) bool {
 	var lite *sqlite.Error
 	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
+// isThere reports whether a table cannot be made because there is one.
+func isThere(err error) bool {
+	var lite *sqlite.Error
+	var pg *pgconn.PgError
+	return errors.As(err, &lite) && strings.HasSuffix(lite.Error(), "already exists (1)") || errors.As(err, &pg) && pg.Code == "42P07"
 }

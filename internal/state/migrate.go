@@ -48,7 +48,11 @@ func (d *DB) migrate(ctx context.Context) error {
 			return fmt.Errorf("schema %d, not %d: %w", version, len(migrations), ErrNewerSchema)
 		}
 		for i, m := range migrations[version:] {
-			if _, err := t.exec(m); err != nil {
+			_, err := t.exec(m)
+			if isThere(err) { // a migration and its version commit together, so the version was lost
+				return fmt.Errorf("migration %d: %w: %w", version+i+1, ErrDamaged, err)
+			}
+			if err != nil {
 				return fmt.Errorf("migration %d: %w", version+i+1, err)
 			}
 			if _, err := t.exec(`insert into migrations values ($1, $2)`, version+i+1, now); err != nil {
