@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Admission is a Temporal run that wants to work on a session.
 type Admission struct {
-	Session
+	session.Key
 	// TemporalRun is the id of the run. A repeated admission finds its own row by it.
 	TemporalRun string
 	Team        string
@@ -39,11 +41,11 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		if _, err := t.exec(`insert into sessions (namespace, session, team, requirement, workspace, source, given, status, reason, run, boundary_at,
 				forked_from, report_to, started_by, started_by_id, via, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, 'admitted', '', 0, 0, $8, $9, $10, $11, $12, $13) on conflict (namespace, session) do nothing`,
-			a.Namespace, a.Name, a.Team, a.Requirement, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via, now); err != nil {
+			a.Namespace, a.Session, a.Team, a.Requirement, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via, now); err != nil {
 			return err
 		}
 		var newest int64
-		if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, a.Namespace, a.Name).Scan(&newest); err != nil {
+		if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, a.Namespace, a.Session).Scan(&newest); err != nil {
 			return err
 		}
 		err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, a.Namespace, a.TemporalRun).Scan(&run)
@@ -51,21 +53,21 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		case err == nil && run == newest:
 			return nil
 		case err == nil:
-			return fmt.Errorf("run %d of session %s; the newest is %d: %w", run, a.Name, newest, ErrFenced)
+			return fmt.Errorf("run %d of session %s; the newest is %d: %w", run, a.Session, newest, ErrFenced)
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
 		run = newest + 1
 		if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, base, team_digest, team_file, selection, plan, started_by, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			a.Namespace, a.Name, run, a.TemporalRun, a.Base, a.TeamDigest, a.TeamFile, a.Selection, a.Plan, a.StartedBy, now); err != nil {
+			a.Namespace, a.Session, run, a.TemporalRun, a.Base, a.TeamDigest, a.TeamFile, a.Selection, a.Plan, a.StartedBy, now); err != nil {
 			return err
 		}
 		if _, err := t.exec(`update sessions set run = $3, team = $4, status = 'admitted', reason = '', ended_at = null where namespace = $1 and session = $2`,
-			a.Namespace, a.Name, run, a.Team); err != nil {
+			a.Namespace, a.Session, run, a.Team); err != nil {
 			return err
 		}
-		return t.setCaps(a.Session, a.Team, a.Caps)
+		return t.setCaps(a.Key, a.Team, a.Caps)
 	})
 	return run, err
 }

@@ -5,15 +5,14 @@ import (
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
-
-// Session identifies a session: its Temporal namespace and its workflow id.
-type Session struct{ Namespace, Name string }
 
 // Assignment identifies an assignment of a session.
 type Assignment struct {
-	Session
-	Phase, Persona string
+	session.Key
+	spec.AssignmentID
 }
 
 // CallKey identifies a call of an assignment. Call 0 is a whole attempt of a program whose calls nobody sees.
@@ -72,7 +71,7 @@ func (c *Call) columns(tokens *int64) columns {
 	return columns{
 		{"id", &c.ID},
 		{"namespace", &c.Namespace},
-		{"session", &c.Name},
+		{"session", &c.Session},
 		{"phase", &c.Phase},
 		{"persona", &c.Persona},
 		{"pass", &c.Pass},
@@ -132,9 +131,7 @@ func (t *Tx) call(id, lock string) (Call, error) {
 // insertCall writes a new call and adds it to the totals.
 func (t *Tx) insertCall(c Call) error {
 	tokens := c.Usage.Tokens()
-	all := c.columns(&tokens)
-	digest := all.digest()
-	all = append(all, column{"digest", &digest})
+	all := c.columns(&tokens).withDigest()
 	if _, err := t.exec("insert into calls ("+all.names()+") values ("+all.places()+")", all.values()...); err != nil {
 		return err
 	}
@@ -144,9 +141,7 @@ func (t *Tx) insertCall(c Call) error {
 // updateCall writes a call that was read as before, and changes the totals by the difference.
 func (t *Tx) updateCall(before, c Call) error {
 	tokens := c.Usage.Tokens()
-	all := c.columns(&tokens)
-	digest := all.digest()
-	all = append(all, column{"digest", &digest})
+	all := c.columns(&tokens).withDigest()
 	changed, err := t.exec("update calls set "+all.assignments()+" where id = $1", all.values()...)
 	if err != nil {
 		return err

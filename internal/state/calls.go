@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Stored returns the newest answered call of a request at its place in an attempt, in the passes from..key.Pass of the
@@ -37,7 +38,7 @@ func (t *Tx) stored(which, lock string, key CallKey, from int64, request string,
 	var id string
 	err := t.row(`select id from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 and request = $5
 		and state = 'answered' and pass between $6 and $7 and `+which+lock,
-		append([]any{key.Namespace, key.Name, key.Phase, key.Persona, request, from, key.Pass}, more...)...).Scan(&id)
+		append([]any{key.Namespace, key.Session, key.Phase, key.Persona, request, from, key.Pass}, more...)...).Scan(&id)
 	if err != nil {
 		return Call{}, err
 	}
@@ -52,18 +53,18 @@ func (d *DB) Begun(ctx context.Context, a Assignment) (ids []string, err error) 
 			ids = append(ids, "")
 			return r.Scan(&ids[len(ids)-1])
 		}, `select id from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 and state = 'begun' order by begun_at, id`,
-			a.Namespace, a.Name, a.Phase, a.Persona)
+			a.Namespace, a.Session, a.Phase, a.Persona)
 	})
 	return ids, err
 }
 
 // Largest is the highest cost of one answered call of an agent, in a session or else on its team's day: the guess for the
 // next one. ok is false if there was none.
-func (d *DB) Largest(ctx context.Context, s Session, team, agent string) (most cost.Amount, ok bool, err error) {
+func (d *DB) Largest(ctx context.Context, s session.Key, team, agent string) (most cost.Amount, ok bool, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
 		var n int
 		err := t.row(`select count(*), coalesce(max(tokens), 0), coalesce(max(nano_usd), 0) from calls
-			where namespace = $1 and session = $2 and agent = $3 and state = 'answered'`, s.Namespace, s.Name, agent).Scan(&n, &most.Tokens, &most.USD)
+			where namespace = $1 and session = $2 and agent = $3 and state = 'answered'`, s.Namespace, s.Session, agent).Scan(&n, &most.Tokens, &most.USD)
 		if ok = n > 0; ok || err != nil {
 			return err
 		}

@@ -76,6 +76,12 @@ func (c columns) list(item func(i int) string) string {
 	return strings.Join(items, ", ")
 }
 
+// withDigest adds the digest of the others as the last column.
+func (c columns) withDigest() columns {
+	digest := c.digest()
+	return append(c, column{"digest", &digest})
+}
+
 // digest is the SHA-256 of the values: a row whose digest differs is damaged.
 func (c columns) digest() string {
 	data, _ := json.Marshal(cleaned(c.values())) // texts, numbers and nulls

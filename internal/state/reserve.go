@@ -8,17 +8,7 @@ import (
 	"math"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-)
-
-// Scope is what a budget is for.
-type Scope string
-
-// The scopes. A team's day is shared by all its sessions.
-const (
-	OfDay     Scope = "day"
-	OfSession Scope = "session"
-	OfPhase   Scope = "phase"
-	OfPersona Scope = "persona"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Fence names the execution that writes: the session's run, and the lease that it works by. An empty lease names none.
@@ -53,7 +43,7 @@ type Verdict struct {
 
 // Budget is a cap with what was spent of it.
 type Budget struct {
-	Scope Scope
+	Scope session.BudgetScope
 	// Name is that of the phase, the persona or the team.
 	Name string
 	// Cap includes raises; zero in a dimension that is not limited.
@@ -112,7 +102,7 @@ func decide(budgets []Budget, want, atLeast cost.Amount) Verdict {
 func (d *DB) Begin(ctx context.Context, n NewCall) (v Verdict, err error) {
 	err = d.Write(ctx, func(t *Tx) error {
 		v = Verdict{}
-		if err := t.fence(n.Session, n.Fence); err != nil {
+		if err := t.fence(n.Key, n.Fence); err != nil {
 			return err
 		}
 		before, err := t.call(n.ID, t.lockRows)
@@ -155,14 +145,14 @@ func held(granted cost.Amount) cost.Amount {
 }
 
 // fence refuses a writer that has been replaced. The rows stay as they are until the transaction ends.
-func (t *Tx) fence(s Session, f Fence) error {
+func (t *Tx) fence(s session.Key, f Fence) error {
 	var one int
-	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows, s.Namespace, s.Name, f.Run).Scan(&one)
+	err := t.row(`select 1 from sessions where namespace = $1 and session = $2 and run = $3`+t.shareRows, s.Namespace, s.Session, f.Run).Scan(&one)
 	if err == nil && f.Lease != "" {
 		err = t.row(`select 1 from leases where name = $1 and epoch = $2`+t.shareRows, f.Lease, f.Epoch).Scan(&one)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("session %s, run %d, lease %q of epoch %d: %w", s.Name, f.Run, f.Lease, f.Epoch, ErrFenced)
+		return fmt.Errorf("session %s, run %d, lease %q of epoch %d: %w", s.Session, f.Run, f.Lease, f.Epoch, ErrFenced)
 	}
 	return err
 }
@@ -177,12 +167,12 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []Budget, err 
 	}, `select scope, name, tokens, nano_usd from caps
 		where namespace = $1 and session = $2 and (scope = 'session' or scope = 'phase' and name = $3 or scope = 'persona' and name = $4)
 			or namespace = '' and session = '' and scope = 'day' and name = $5
-		order by namespace, session, scope, name`+lock, a.Namespace, a.Name, a.Phase, a.Persona, team)
+		order by namespace, session, scope, name`+lock, a.Namespace, a.Session, a.Phase, a.Persona, team)
 	if err != nil {
 		return nil, err
 	}
 	for i := range found {
-		if err := t.fill(&found[i], a.Session, day); err != nil {
+		if err := t.fill(&found[i], a.Key, day); err != nil {
 			return nil, err
 		}
 	}
@@ -190,26 +180,26 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []Budget, err 
 }
 
 // fill reads a budget's raises and sums.
-func (t *Tx) fill(b *Budget, s Session, day string) error {
+func (t *Tx) fill(b *Budget, s session.Key, day string) error {
 	on, of := "", s
-	if b.Scope == OfDay {
-		on, of = day, Session{}
+	if b.Scope == session.BudgetOfDay {
+		on, of = day, session.Key{}
 	}
 	var raised cost.Amount
 	err := t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0) from raises
-		where namespace = $1 and session = $2 and scope = $3 and name = $4 and day = $5`, of.Namespace, of.Name, string(b.Scope), b.Name, on).
+		where namespace = $1 and session = $2 and scope = $3 and name = $4 and day = $5`, of.Namespace, of.Session, string(b.Scope), b.Name, on).
 		Scan(&raised.Tokens, &raised.USD)
 	if err != nil {
 		return err
 	}
 	b.Cap = raise(b.Cap, raised)
-	if b.Scope == OfDay {
+	if b.Scope == session.BudgetOfDay {
 		return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)
 			from totals where team = $1 and day = $2`, b.Name, day).
 			Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Reserved.Tokens, &b.Reserved.USD)
 	}
-	which := map[Scope]string{OfSession: "", OfPhase: " and phase = $3", OfPersona: " and persona = $3"}[b.Scope]
-	args := []any{s.Namespace, s.Name}
+	which := map[session.BudgetScope]string{session.BudgetOfSession: "", session.BudgetOfPhase: " and phase = $3", session.BudgetOfPersona: " and persona = $3"}[b.Scope]
+	args := []any{s.Namespace, s.Session}
 	if which != "" {
 		args = append(args, b.Name)
 	}

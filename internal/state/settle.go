@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 )
 
-// dayOf is the UTC day of a time in microseconds, like 2026-11-26.
-func dayOf(micros int64) string { return time.UnixMicro(micros).UTC().Format(time.DateOnly) }
+// dayOf is the UTC day of a time in microseconds.
+func dayOf(micros int64) string { return budget.Date(time.UnixMicro(micros)) }
 
 // CallEnd is how a call has ended.
 type CallEnd struct {

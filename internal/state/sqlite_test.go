@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
@@ -44,14 +46,14 @@ func open(t *testing.T, dir string) *state.DB {
 
 const limit = 500
 
-var spender = state.Assignment{Session: state.Session{Namespace: "default", Name: "s"}, Phase: "build", Persona: "dev"}
+var spender = state.Assignment{Key: session.Key{Namespace: "default", Session: "s"}, AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}}
 
 // admit admits a session whose budget is the limit.
 func admit(t *testing.T, db *state.DB) {
 	t.Helper()
 	_, err := db.Admit(t.Context(), state.Admission{
-		Session: spender.Session, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
-		Caps: []state.Cap{{Scope: state.OfSession, Limit: cost.Amount{Tokens: limit}}},
+		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Caps: []state.Cap{{Scope: session.BudgetOfSession, Limit: cost.Amount{Tokens: limit}}},
 	})
 	require.NoError(t, err)
 }
@@ -108,7 +110,7 @@ func TestProcessesShareAFile(t *testing.T) {
 	require.Eventually(t, func() bool { return spentOf(t, db).Spent.Tokens > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, others[0].Process.Kill())
 	_ = others[0].Wait()
-	begun, err := db.Begun(t.Context(), state.Assignment{Session: spender.Session, Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona})
+	begun, err := db.Begun(t.Context(), state.Assignment{Key: spender.Key, AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona}})
 	require.NoError(t, err)
 	for _, id := range begun { // what it was at is unsettled
 		require.NoError(t, db.End(t.Context(), id, state.CallEnd{State: state.CallUnsettled}))
@@ -265,8 +267,8 @@ func TestADayHasABudget(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Admit(t.Context(), state.Admission{
-		Session: spender.Session, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
-		Caps: []state.Cap{{Scope: state.OfDay, Name: "web", Limit: cost.Amount{Tokens: 10}}},
+		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
+		Caps: []state.Cap{{Scope: session.BudgetOfDay, Name: "web", Limit: cost.Amount{Tokens: 10}}},
 	})
 	require.NoError(t, err)
 	v, err := db.Begin(t.Context(), newCall("one", 1))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
@@ -86,7 +87,7 @@ func (b books) after(limit int64, o op) []books {
 // operations that explains what each was told.
 func linearizable(t *testing.T, b *bench) {
 	const limit, callers, each = 100, 6, 12
-	b.admit(t, "s", "r", capOf(state.OfSession, "", limit))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", limit))
 	var clock atomic.Int64 // counts calls and returns
 	var mu sync.Mutex
 	var history []porcupine.Operation

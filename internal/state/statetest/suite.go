@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 )
 
@@ -63,13 +65,13 @@ type bench struct {
 
 const team = "web"
 
-func sessionOf(name string) state.Session { return state.Session{Namespace: "default", Name: name} }
+func sessionOf(name string) session.Key { return session.Key{Namespace: "default", Session: name} }
 
 // admit admits a session with these caps, and returns its run.
 func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...state.Cap) int64 {
 	t.Helper()
 	run, err := b.Admit(t.Context(), state.Admission{
-		Session: sessionOf(session), TemporalRun: temporalRun, Team: team, Requirement: "a shop",
+		Key: sessionOf(session), TemporalRun: temporalRun, Team: team, Requirement: "a shop",
 		Source: "{}", Given: "{}", Selection: "{}", Plan: "[]", StartedBy: "ana", Via: "cli", Caps: caps,
 	})
 	require.NoError(t, err)
@@ -78,11 +80,11 @@ func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...state.C
 
 // dev and lead are assignments of a session.
 func dev(session string) state.Assignment {
-	return state.Assignment{Session: sessionOf(session), Phase: "build", Persona: "dev"}
+	return state.Assignment{Key: sessionOf(session), AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}}
 }
 
 func lead(session string) state.Assignment {
-	return state.Assignment{Session: sessionOf(session), Phase: "plan", Persona: "lead"}
+	return state.Assignment{Key: sessionOf(session), AssignmentID: spec.AssignmentID{Phase: "plan", Persona: "lead"}}
 }
 
 // call is a new call of an assignment that costs at most so many tokens.
@@ -110,7 +112,7 @@ func answered(tokens int64) state.CallEnd {
 }
 
 // budget is one of the budgets of an assignment.
-func (b *bench) budget(t *testing.T, a state.Assignment, scope state.Scope) state.Budget {
+func (b *bench) budget(t *testing.T, a state.Assignment, scope session.BudgetScope) state.Budget {
 	t.Helper()
 	budgets, err := b.Budgets(t.Context(), a, team)
 	require.NoError(t, err)
@@ -125,7 +127,7 @@ func (b *bench) budget(t *testing.T, a state.Assignment, scope state.Scope) stat
 
 func tokens(n int64) cost.Amount { return cost.Amount{Tokens: n} }
 
-func capOf(scope state.Scope, name string, n int64) state.Cap {
+func capOf(scope session.BudgetScope, name string, n int64) state.Cap {
 	return state.Cap{Scope: scope, Name: name, Limit: tokens(n)}
 }
 
@@ -133,7 +135,7 @@ func capOf(scope state.Scope, name string, n int64) state.Cap {
 func reservationsFit(t *testing.T, b *bench) {
 	const limit, each = 1000, 90
 	for _, s := range []string{"one", "two"} {
-		b.admit(t, s, s, capOf(state.OfDay, team, limit), capOf(state.OfPersona, "dev", limit-200))
+		b.admit(t, s, s, capOf(session.BudgetOfDay, team, limit), capOf(session.BudgetOfPersona, "dev", limit-200))
 	}
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -164,24 +166,24 @@ func reservationsFit(t *testing.T, b *bench) {
 		})
 	}
 	callers.Wait()
-	day := b.budget(t, dev("one"), state.OfDay)
+	day := b.budget(t, dev("one"), session.BudgetOfDay)
 	require.Zero(t, day.Reserved)
-	require.Equal(t, day.Spent.Tokens, b.budget(t, dev("one"), state.OfPersona).Spent.Tokens+b.budget(t, dev("two"), state.OfPersona).Spent.Tokens)
+	require.Equal(t, day.Spent.Tokens, b.budget(t, dev("one"), session.BudgetOfPersona).Spent.Tokens+b.budget(t, dev("two"), session.BudgetOfPersona).Spent.Tokens)
 }
 
 func refusedOrWaits(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 80))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 80))
 	first := b.begin(t, b.call(dev("s"), 1, 60))
 
 	v, err := b.Begin(t.Context(), b.call(dev("s"), 1, 30))
 	require.NoError(t, err)
 	require.True(t, v.Wait, "the first call may need less")
-	require.Equal(t, state.OfPhase, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfPhase, v.Refused.Scope)
 
 	v, err = b.Begin(t.Context(), b.call(dev("s"), 1, 81))
 	require.NoError(t, err)
 	require.False(t, v.Wait)
-	require.Equal(t, state.OfPhase, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfPhase, v.Refused.Scope)
 
 	b.begin(t, b.call(lead("s"), 1, 40)) // another phase
 	require.NoError(t, b.End(t.Context(), first.ID, answered(20)))
@@ -190,34 +192,34 @@ func refusedOrWaits(t *testing.T, b *bench) {
 	v, err = b.Begin(t.Context(), n)
 	require.NoError(t, err)
 	require.True(t, v.Wait, "the session's other call may need less than 40")
-	require.Equal(t, state.OfSession, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfSession, v.Refused.Scope)
 }
 
 func endsFree(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 90), capOf(state.OfPersona, "dev", 80), capOf(state.OfDay, team, 200))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 90), capOf(session.BudgetOfPersona, "dev", 80), capOf(session.BudgetOfDay, team, 200))
 	for _, ended := range []state.CallState{state.CallAnswered, state.CallFailed, state.CallUnsettled} {
 		n := b.begin(t, b.call(dev("s"), 1, 20))
 		end := answered(4)
 		end.State = ended
 		require.NoError(t, b.End(t.Context(), n.ID, end))
 	}
-	for _, scope := range []state.Scope{state.OfSession, state.OfPhase, state.OfPersona, state.OfDay} {
+	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfPhase, session.BudgetOfPersona, session.BudgetOfDay} {
 		budget := b.budget(t, dev("s"), scope)
 		require.Zero(t, budget.Reserved, scope)
 		require.EqualValues(t, 4+4+4+10, budget.Spent.Tokens, scope)
 	}
 	n := b.begin(t, b.call(lead("s"), 1, 20))
 	require.NoError(t, b.End(t.Context(), n.ID, answered(3)))
-	for scope, spent := range map[state.Scope]int64{state.OfSession: 25, state.OfPhase: 22, state.OfPersona: 22, state.OfDay: 25} {
+	for scope, spent := range map[session.BudgetScope]int64{session.BudgetOfSession: 25, session.BudgetOfPhase: 22, session.BudgetOfPersona: 22, session.BudgetOfDay: 25} {
 		require.Equal(t, spent, b.budget(t, dev("s"), scope).Spent.Tokens, scope)
 	}
 }
 
 func repetitionsCountOnce(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100))
 	n := b.begin(t, b.call(dev("s"), 1, 60))
 	b.begin(t, n) // its first answer was lost
-	require.Equal(t, tokens(60), b.budget(t, dev("s"), state.OfSession).Reserved)
+	require.Equal(t, tokens(60), b.budget(t, dev("s"), session.BudgetOfSession).Reserved)
 	for range 2 {
 		require.NoError(t, b.End(t.Context(), n.ID, answered(50)))
 	}
@@ -227,13 +229,13 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 	c, err := b.Stored(t.Context(), n.CallKey, 1, n.Request)
 	require.NoError(t, err)
 	require.Equal(t, "answer", c.Answer)
-	budget := b.budget(t, dev("s"), state.OfSession)
+	budget := b.budget(t, dev("s"), session.BudgetOfSession)
 	require.EqualValues(t, 50, budget.Spent.Tokens)
 	require.Zero(t, budget.Reserved)
 }
 
 func lostCallsCount(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfDay, team, 100))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfDay, team, 100))
 	n := b.begin(t, b.call(dev("s"), 1, 60))
 	begun, err := b.Begun(t.Context(), dev("s"))
 	require.NoError(t, err)
@@ -242,45 +244,45 @@ func lostCallsCount(t *testing.T, b *bench) {
 	begun, err = b.Begun(t.Context(), dev("s"))
 	require.NoError(t, err)
 	require.Empty(t, begun)
-	for _, scope := range []state.Scope{state.OfSession, state.OfDay} {
+	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfDay} {
 		require.Equal(t, tokens(30), b.budget(t, dev("s"), scope).Spent)
 	}
 	require.NoError(t, b.CloseCall(t.Context(), n.ID, cost.Usage{OutputTokens: 7}, "ana", "from the invoice"))
 	require.ErrorIs(t, b.CloseCall(t.Context(), n.ID, cost.Usage{}, "ana", ""), state.ErrNotUnsettled)
-	for _, scope := range []state.Scope{state.OfSession, state.OfDay} {
+	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfDay} {
 		require.Equal(t, tokens(7), b.budget(t, dev("s"), scope).Spent)
 	}
 
 	known := b.begin(t, b.call(dev("s"), 1, 40))
 	require.NoError(t, b.End(t.Context(), known.ID, state.CallEnd{State: state.CallUnsettled}))
 	require.NoError(t, b.End(t.Context(), known.ID, answered(5)), "its executor lives")
-	require.EqualValues(t, 12, b.budget(t, dev("s"), state.OfSession).Spent.Tokens)
+	require.EqualValues(t, 12, b.budget(t, dev("s"), session.BudgetOfSession).Spent.Tokens)
 }
 
 func raisesAdd(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100), capOf(state.OfPhase, "build", 50), capOf(state.OfDay, team, 100))
-	raise := state.Raise{ID: "1", Session: sessionOf("s"), Scope: state.OfPhase, Name: "build", Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana", Via: "cli"}
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 50), capOf(session.BudgetOfDay, team, 100))
+	raise := state.Raise{ID: "1", Key: sessionOf("s"), Scope: session.BudgetOfPhase, Name: "build", Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana", Via: "cli"}
 	for range 2 {
 		require.NoError(t, b.AddRaise(t.Context(), raise))
 	}
-	require.NoError(t, b.AddRaise(t.Context(), state.Raise{ID: "2", Scope: state.OfDay, Name: team, Day: "2000-01-01", Added: tokens(1)}))
-	require.Equal(t, tokens(75), b.budget(t, dev("s"), state.OfPhase).Cap, "money is not limited by a raise")
-	require.Equal(t, tokens(100), b.budget(t, dev("s"), state.OfSession).Cap)
-	require.Equal(t, tokens(100), b.budget(t, dev("s"), state.OfDay).Cap, "another day's")
-	b.admit(t, "s", "resumed", capOf(state.OfPhase, "build", 60))
-	require.Equal(t, tokens(85), b.budget(t, dev("s"), state.OfPhase).Cap)
+	require.NoError(t, b.AddRaise(t.Context(), state.Raise{ID: "2", Scope: session.BudgetOfDay, Name: team, Day: "2000-01-01", Added: tokens(1)}))
+	require.Equal(t, tokens(75), b.budget(t, dev("s"), session.BudgetOfPhase).Cap, "money is not limited by a raise")
+	require.Equal(t, tokens(100), b.budget(t, dev("s"), session.BudgetOfSession).Cap)
+	require.Equal(t, tokens(100), b.budget(t, dev("s"), session.BudgetOfDay).Cap, "another day's")
+	b.admit(t, "s", "resumed", capOf(session.BudgetOfPhase, "build", 60))
+	require.Equal(t, tokens(85), b.budget(t, dev("s"), session.BudgetOfPhase).Cap)
 }
 
 func earlierRunsAreFenced(t *testing.T, b *bench) {
-	first := b.admit(t, "s", "r1", capOf(state.OfSession, "", 100))
+	first := b.admit(t, "s", "r1", capOf(session.BudgetOfSession, "", 100))
 	n := b.begin(t, b.call(dev("s"), first, 60))
-	second := b.admit(t, "s", "r2", capOf(state.OfSession, "", 100))
+	second := b.admit(t, "s", "r2", capOf(session.BudgetOfSession, "", 100))
 	require.Equal(t, first+1, second)
 
 	_, err := b.Begin(t.Context(), b.call(dev("s"), first, 10))
 	require.ErrorIs(t, err, state.ErrFenced)
 	require.NoError(t, b.End(t.Context(), n.ID, answered(50)), "what was paid is booked")
-	require.EqualValues(t, 50, b.budget(t, dev("s"), state.OfSession).Spent.Tokens)
+	require.EqualValues(t, 50, b.budget(t, dev("s"), session.BudgetOfSession).Spent.Tokens)
 
 	held := b.call(dev("s"), second, 10)
 	lease, _, err := b.Take(t.Context(), "s/build/dev", "one", "host", time.Minute, nil)
@@ -377,11 +379,11 @@ func answersAreDeliveredOnce(t *testing.T, b *bench) {
 }
 
 func reportsRaise(t *testing.T, b *bench) {
-	b.admit(t, "s", "r", capOf(state.OfSession, "", 100))
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100))
 	n := b.begin(t, b.call(dev("s"), 1, 40))
 	sums := func(spent, reserved int64) {
 		t.Helper()
-		budget := b.budget(t, dev("s"), state.OfSession)
+		budget := b.budget(t, dev("s"), session.BudgetOfSession)
 		require.Equal(t, [2]int64{spent, reserved}, [2]int64{budget.Spent.Tokens, budget.Reserved.Tokens})
 	}
 	report := func(used, estimated int64) *state.Budget {
@@ -417,7 +419,7 @@ func admissionsAreRepeated(t *testing.T, b *bench) {
 	got := make([]int64, 8)
 	for i := range got {
 		runs.Go(func() {
-			run, err := b.Admit(t.Context(), state.Admission{Session: sessionOf("s"), TemporalRun: "r", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			run, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -431,7 +433,7 @@ func admissionsAreRepeated(t *testing.T, b *bench) {
 	for i := range got {
 		runs.Go(func() {
 			var err error
-			got[i], err = b.Admit(t.Context(), state.Admission{Session: sessionOf("t"), TemporalRun: fmt.Sprint("t", i), Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+			got[i], err = b.Admit(t.Context(), state.Admission{Key: sessionOf("t"), TemporalRun: fmt.Sprint("t", i), Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -440,7 +442,7 @@ func admissionsAreRepeated(t *testing.T, b *bench) {
 	runs.Wait()
 	require.ElementsMatch(t, []int64{1, 2, 3, 4, 5, 6, 7, 8}, got)
 	require.EqualValues(t, 2, b.admit(t, "s", "r2"))
-	_, err := b.Admit(t.Context(), state.Admission{Session: sessionOf("s"), TemporalRun: "r", Team: team})
+	_, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r", Team: team})
 	require.ErrorIs(t, err, state.ErrFenced)
 }
 
