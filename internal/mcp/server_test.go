@@ -184,6 +184,11 @@ func TestSessionsArePlannedWithFilesOfTheCall(t *testing.T) {
 	_, failure = call(t, as("viewer:web"), "preview_session", in)
 	require.Contains(t, failure, "the role operator or admin for team web is missing")
 
+	for path, says := range map[string]string{"../a.go": "must stay inside the tree", "/a.go": "absolute"} {
+		in["files"] = map[string]any{path: "x"}
+		_, failure = call(t, operator, "start_session", in)
+		require.Contains(t, failure, says)
+	}
 	in["files"] = map[string]any{"a": strings.Repeat("x", 600<<10)}
 	_, failure = call(t, operator, "start_session", in)
 	require.Contains(t, failure, "more than 512.0 KiB together")

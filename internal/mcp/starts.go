@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/control"
 )
@@ -80,6 +82,9 @@ func (in startInput) session(ctx context.Context, s control.Starts) (control.New
 		return next, nil
 	}
 	stored, err := s.Keep(ctx, control.Recipient{Team: in.Team}, in.Files)
+	if err == nil && len(stored.Odd) > 0 { // whoever writes a path can write another one
+		err = fmt.Errorf("files: %s", strings.Join(stored.Odd, "; "))
+	}
 	next.Workspace = stored.Workspace
 	return next, err
 }
