@@ -222,7 +222,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 			return providertest.Reply{Text: strings.Repeat("half an answer ", 200), Fault: providertest.Fault{Stall: time.Hour}}
 		}
 		return providertest.Reply{Text: hostile, Calls: []providertest.Call{{Name: "run\x1b[31m", Arguments: `{"command":"ls\u001b[2J"}`}}}
-	}, nil, "one", "two")
+	}, nil, "one with "+realKey, "two")
 	job, calls := b.job(), &purse{left: 1_000_000}
 	job.Calls, job.LiveLog = calls, filepath.Join(t.TempDir(), "live.log")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -239,7 +239,7 @@ func TestTheLogOfAnAgentHasItsCalls(t *testing.T) {
 	require.Error(t, err)
 	log := string(out.Log)
 	require.Regexp(t, `(?m)^-- call 1 at [0-9:]{8} to claude: m$`, log)
-	for _, item := range []string{"? user: one\n", "I look.\n", "> run ls\n", "-- call 1: tool_use after "} {
+	for _, item := range []string{"? user: one with ***\n", "I look.\n", "> run ls\n", "-- call 1: tool_use after "} {
 		require.Contains(t, log, "\n"+item, "between the lines that the program prints")
 	}
 	require.Regexp(t, `(?m)^-- call 2: broken off after `, log, "a call that the program does not live to see")
