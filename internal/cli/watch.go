@@ -194,7 +194,8 @@ func (l *lineObserver) update(ctx context.Context, v sessionstatus.Session) {
 	if v.Status.Status == session.WaitingForBreaker && l.before.Reason != v.Reason {
 		l.line(now, now, false, safetext.Line(v.Reason))
 	}
-	for _, note := range notesOf(v) {
+	notes := notesOf(v)
+	for _, note := range notes {
 		if !slices.Contains(l.notes, note) {
 			l.printErr("%s", safetext.Line(note))
 		}
@@ -202,7 +203,7 @@ func (l *lineObserver) update(ctx context.Context, v sessionstatus.Session) {
 	if working := atWork(v.Status); len(working) > 0 && now.Sub(l.printedAt) >= stillRunningAfter {
 		l.line(now, now, false, "still running: "+strings.Join(working, ", "))
 	}
-	l.before, l.notes = v.Status, notesOf(v)
+	l.before, l.notes = v.Status, notes
 }
 
 // line prints a line. Times do not go back: what is noticed late, or dated by the clock of another host, gets the nearest time that fits. In the

@@ -35,10 +35,10 @@ func (r *Received) Facts() wire.Facts {
 	return r.meter.Facts()
 }
 
-// End is Facts at the regular end of the answer.
-func (r *Received) End() wire.Facts {
-	if r.meter == nil {
-		return wire.Facts{}
+// AtEnd is Facts after the last part was read. broken is why the answer has no regular end; nil if it has one.
+func (r *Received) AtEnd(broken error) wire.Facts {
+	if r.meter == nil || broken != nil {
+		return r.Facts()
 	}
 	return r.meter.End()
 }

@@ -45,10 +45,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err == nil && x.Received.Document != nil {
 		err = json.Unmarshal(x.Received.Document, &c.message)
 	}
-	facts := x.Received.Facts()
-	if err == nil {
-		facts = x.Received.End()
-	}
+	facts := x.Received.AtEnd(err)
 	switch {
 	case facts.Fault != nil:
 		return llm.Answer{}, facts.Fault

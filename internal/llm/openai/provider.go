@@ -46,10 +46,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err != nil {
 		return llm.Answer{}, err
 	}
-	facts := x.Received.Facts()
-	if broken == nil {
-		facts = x.Received.End()
-	}
+	facts := x.Received.AtEnd(broken)
 	switch {
 	case facts.Fault != nil:
 		return llm.Answer{}, facts.Fault
