@@ -101,7 +101,7 @@ func (in *ingestion) stamps(manifest spec.Digest) stamps {
 	for i := range in.files {
 		f := &in.files[i]
 		if s.whole = s.whole && f.stampValid; f.stampValid {
-			s.files[f.path] = stamped{f.SHA256, f.listed.String()}
+			s.files[f.path] = stamped{f.SHA256, f.listed.text()}
 		}
 	}
 	return s

@@ -20,7 +20,8 @@ type stamp struct {
 // sameFile reports whether both stamps are of the same file.
 func (s stamp) sameFile(o stamp) bool { return s.Device == o.Device && s.Inode == o.Inode }
 
-func (s stamp) String() string {
+// text encodes the stamp.
+func (s stamp) text() string {
 	b := strconv.AppendUint(make([]byte, 0, 80), s.Device, 10)
 	b = strconv.AppendUint(append(b, ','), s.Inode, 10)
 	for _, n := range []int64{s.Size, s.Modified, s.Changed} {
@@ -55,7 +56,7 @@ type stamped struct {
 // digest returns the digest of a file; ok is false if its stamp has changed.
 func (s stamps) digest(p string, now dirItem) (spec.Digest, bool) {
 	f, ok := s.files[p]
-	if !ok || f.stamp != now.String() {
+	if !ok || f.stamp != now.text() {
 		return "", false
 	}
 	return f.digest, true

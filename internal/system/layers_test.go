@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkerKilledWhileItMakesLayers kills workers in the middle of making, flattening and collecting
+// TestWorkerKilledWhileItMakesLayers kills workers in the middle of making and collecting
 // layers, and lets another one finish the session.
 func TestWorkerKilledWhileItMakesLayers(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,6 @@ func TestWorkerKilledWhileItMakesLayers(t *testing.T) {
 	}{
 		{"begun", []string{"layers: begun@2"}, 3},
 		{"filled-then-collected", []string{"layers: filled@2", "layers: evicted@1"}, 3},
-		{"removed", []string{"layers: removed@1"}, 3},
 		{"made", []string{"layers: made@3"}, 3},
 		{"published", []string{"layers: published@1"}, 3},
 	} {
