@@ -81,6 +81,6 @@ phases:
 	d.completes("s")
 	kept := d.must("checkpoints", "show", "s")
 	require.Regexp(t, `build: approve by ana[^\n]*\n(.*\n)*.*build: approve by [^\n]*\n(.*\n)*.*ship: approve by cem`, kept)
-	require.Regexp(t, `bob .*request\.approve .* denied`, d.must("audit", "--session", "s"))
+	require.Regexp(t, `bob, a token of bob@example\.org .*request\.approve .* denied`, d.must("audit", "--session", "s"))
 	d.must("checkpoints", "verify", "--all")
 }
