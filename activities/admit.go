@@ -2,12 +2,10 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -24,7 +22,7 @@ type SearchAttributes interface {
 type Admissions struct {
 	Files    Files
 	Sessions Sessions
-	Ledgers  Ledgers
+	State    State
 	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs         ProgramUsage
 	WorkDirs         WorkDirs
@@ -73,7 +71,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 			return Admission{}, storeError(err)
 		}
 	}
-	if err := errors.Join(r.limit(), r.release()); err != nil {
+	if err := r.enter(activity.GetInfo(ctx)); err != nil {
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()
@@ -103,6 +101,9 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 			return Admission{}, err
 		}
 	}
+	if _, err := a.State.Admit(ctx, admissionOf(key, info, t)); err != nil {
+		return Admission{}, err
+	}
 	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun, FirstRun: in.FirstRun}
 	at.Status.Incarnation, at.Status.Checkpoint = in.Incarnation, in.Base
 	next := nextCheckpoint(ctx, base, at)
@@ -129,17 +130,16 @@ func (a *Admissions) observe(s session.Status) {
 	}
 }
 
-// limit sets the caps of the team's budgets in the ledger. Raises are kept.
-func (r *restoration) limit() error {
-	limits := budget.LimitsOf(r.team)
-	stored, err := r.Ledgers.Ledger(r.key)
-	if err != nil || stored.Limits.Equal(limits) && (limits.IsZero() || stored.Team == r.team.Name) {
+// enter makes the run the only one that may begin calls, and sets the session's limits. Calls of earlier runs that have no
+// executor are ended: otherwise those of this run would wait for what is reserved for them.
+func (r *restoration) enter(info activity.Info) error {
+	admission := admissionOf(r.key, info, r.team)
+	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(r.in.Team), string(r.in.Requirement), string(r.in.Workspace), string(r.in.Base)
+	admission.ReportTo, admission.StartedBy, admission.StartedByID = r.in.ReportTo, r.in.StartedBy, r.in.StartedByID
+	if _, err := r.State.Admit(r.ctx, admission); err != nil || r.in.Incarnation == 1 {
 		return err
 	}
-	return r.Ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
-		l.Limit(r.team.Name, limits)
-		return nil
-	})
+	return lostCalls{r.State, r.Sessions, r.Programs, r.WorkDirs}.settleAll(r.ctx, r.key)
 }
 
 // begin writes the documents of a session before its first phase: the checkpoint from

@@ -11,13 +11,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // Boundaries does the steps between phases: it writes checkpoints and the session's status.
 type Boundaries struct {
 	Files    Files
 	Sessions Sessions
-	Ledgers  Ledgers
+	State    State
 	// Programs reads in WorkDirs the usage of calls that were cut off; nil: nobody does.
 	Programs ProgramUsage
 	WorkDirs WorkDirs
@@ -152,7 +153,9 @@ func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
 // lost. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status.Status != session.Completed {
-		b.bookUsage(ctx, in.Status.Phases)
+		if err := b.lostCalls().settleAll(ctx, sessionKey(activity.GetInfo(ctx))); err != nil {
+			activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
+		}
 	}
 	in.end(in.Status.Status)
 	if err := b.write(ctx, in.Boundary); err != nil {
@@ -166,10 +169,14 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 func (b *Boundaries) ended(ctx context.Context, s session.Status) {
 	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status)
 	used := s.Usage
-	if ledger, err := b.Ledgers.Ledger(sessionKey(activity.GetInfo(ctx))); err == nil {
-		used = ledger.Usage()
+	if costs, err := b.State.Costs(ctx, sessionKey(activity.GetInfo(ctx)), state.ByPhase); err == nil {
+		used = state.Sum(costs, spec.AssignmentID{}).Usage
 	}
 	logEnd(ctx, s.Team, s.Status, s.Reason, used)
+}
+
+func (b *Boundaries) lostCalls() lostCalls {
+	return lostCalls{b.State, b.Sessions, b.Programs, b.WorkDirs}
 }
 
 // covers reports whether all assignments belong to the phases.

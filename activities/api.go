@@ -253,9 +253,6 @@ type Heartbeat struct {
 	// known cost of calls in flight.
 	Agent string     `json:"agent,omitempty"`
 	Spent cost.Usage `json:"spent,omitzero"`
-	// Live is the part of Spent for calls in flight, by their numbers in the journal:
-	// it is not in a ledger before the call has ended.
-	Live map[int64]cost.Usage `json:"live,omitempty"`
 }
 
 // MergeInput is the input of MergeName: the work of a phase to merge and verify.

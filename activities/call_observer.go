@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -93,9 +93,8 @@ func (o *callObserver) call(plan session.CallPlan) Call {
 }
 
 // fractions reports the spent part of each budget of an assignment.
-func (o *callObserver) fractions(spent map[string]float64) {
-	for name, fraction := range spent {
-		kind, _, _ := strings.Cut(name, " ")
-		o.observer.BudgetFraction(o.team, kind, fraction)
+func (o *callObserver) fractions(budgets []budget.Budget) {
+	for _, b := range budgets {
+		o.observer.BudgetFraction(o.team, string(b.Kind), b.Fraction())
 	}
 }

@@ -1,114 +1,104 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // Raise adds to a budget of the session. The calls that wait for it see it at once.
 func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
 	out := Raised{Scope: in.Scope}
-	in.When = b.Clock().UTC()
-	err := b.Ledgers.UpdateLedger(sessionKey(activity.GetInfo(ctx)), func(l *budget.Ledger) error {
-		l.Raise(in.Raise)
-		out.Cap, out.Spent = l.Budget(in.Scope)
-		return nil
-	})
+	raised, err := b.State.AddRaise(ctx, sessionKey(activity.GetInfo(ctx)), in.Raise, "update")
+	if raised != nil {
+		out.Cap, out.Spent = raised.Cap, raised.Held()
+	}
 	return out, storeError(err)
 }
 
-// errAssignmentLocked: an assignment's usage cannot be booked, because an executor still has its lock.
-var errAssignmentLocked = errors.New("assignment locked")
-
-// bookUsage updates the ledger of a session that ends. Calls that were in flight when their
-// worker was lost become unsettled.
-func (b *Boundaries) bookUsage(ctx context.Context, phases []session.PhaseStatus) {
-	key := sessionKey(activity.GetInfo(ctx))
-	ledger, err := b.Ledgers.Ledger(key)
-	if err != nil {
-		activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
-		return
-	}
-	r := usageReader{b.Programs, b.WorkDirs, b.Sessions, b.Ledgers, b.Clock}
-	for _, p := range phases {
-		for _, a := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			if err := r.book(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAssignmentLocked) {
-				activity.GetLogger(ctx).Warn("an assignment's cost is not final", "assignment", id.String(), "error", err)
-			}
-		}
-	}
+// lostCalls ends the calls that were in flight when their worker was lost: their cost is unsettled.
+type lostCalls struct {
+	state    State
+	sessions Sessions
+	// programs reads in workDirs the usage that agent programs have noted; nil: nobody does.
+	programs ProgramUsage
+	workDirs WorkDirs
 }
 
-// release releases the reservations of calls of earlier incarnations that have no executor.
-// Otherwise calls of this incarnation would wait for them.
-func (r *restoration) release() error {
-	if r.in.Incarnation == 1 {
-		return nil
-	}
-	ledger, err := r.Ledgers.Ledger(r.key)
+// settleAll ends the lost calls of all assignments of a session that nobody executes. Reservations for them are released.
+func (l lostCalls) settleAll(ctx context.Context, key session.Key) error {
+	open, err := l.state.Open(ctx, state.Assignment{Key: key})
 	if err != nil {
 		return err
 	}
-	for _, id := range ledger.Assignments() {
-		row := ledger.Row(id)
-		if len(row.Reserved) == 0 {
+	var failed []error
+	seen := map[spec.AssignmentID]bool{}
+	for _, c := range open {
+		if c.State != state.CallBegun || seen[c.AssignmentID] {
 			continue
 		}
-		err := usageReader{r.Programs, r.WorkDirs, r.Sessions, r.Ledgers, r.Clock}.book(r.key, id, row)
-		if err != nil && !errors.Is(err, errAssignmentLocked) { // who is at work is fenced off, and gives up its own
+		seen[c.AssignmentID] = true
+		lock, ok, err := l.sessions.Lock(key, c.AssignmentID)
+		if err == nil && ok {
+			err = l.settle(ctx, c.Assignment)
+			lock.Unlock()
+		} // an executor at work is fenced, and ends its calls itself
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// settle ends the lost calls of an assignment whose lock the caller holds.
+func (l lostCalls) settle(ctx context.Context, a state.Assignment) error {
+	open, err := l.state.Open(ctx, a)
+	if err != nil {
+		return err
+	}
+	for _, c := range open {
+		if c.State != state.CallBegun {
+			continue
+		}
+		end := l.end(c)
+		if err := l.state.End(ctx, c.ID, end); err != nil {
 			return err
+		}
+		if end.State == state.CallUnsettled {
+			activity.GetLogger(ctx).Warn("a paid call was in flight when its worker was lost; its unknown cost stays unsettled",
+				"assignment", a.String(), "call", c.ID, "known", c.Usage.Max(end.Usage).Tokens(), "estimate", cmp.Or(end.Estimated.Tokens, c.Estimated.Tokens))
 		}
 	}
 	return nil
 }
 
-// usageReader books the cost of assignments that have no executor.
-type usageReader struct {
-	programs ProgramUsage
-	workDirs WorkDirs
-	sessions Sessions
-	ledgers  Ledgers
-	clock    Clock
+// end is how a lost call has ended. The files of an agent program have its usage since its last report.
+func (l lostCalls) end(c state.Call) state.CallEnd {
+	end := state.CallEnd{State: state.CallUnsettled}
+	if c.Call == 0 && l.programs != nil {
+		if dir, err := l.workDirs.Make(c.Key, c.AssignmentID); err == nil {
+			if used, estimate, ok := l.programs.Reported(c.Agent, dir, c.ID); ok {
+				end.Usage, end.Estimated = used, estimate.Amount()
+				end.Estimated.USD = cmp.Or(end.Estimated.USD, c.Estimated.USD)
+			}
+		}
+	}
+	if c.Usage.Max(end.Usage) == (cost.Usage{}) && end.Estimated == (cost.Amount{}) && c.Estimated == (cost.Amount{}) {
+		end.State = state.CallFailed // an agent that has never cost anything
+	}
+	return end
 }
 
-// book updates an assignment's row in the ledger.
-func (r usageReader) book(key session.Key, id spec.AssignmentID, row budget.Row) error {
-	journal, err := r.ledgers.Journal(key, id)
-	if err != nil || len(journal.Calls())+len(row.Reserved) == 0 {
-		return err
+// admissionOf is the admission of an activity's run in the state.
+func admissionOf(key session.Key, info activity.Info, t spec.Team) state.Admission {
+	return state.Admission{
+		Key: key, TemporalRun: info.WorkflowExecution.RunID, Team: t.Name, Caps: budget.Caps(t),
+		Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
 	}
-	if len(journal.Open())+len(row.Reserved) > 0 {
-		lock, ok, err := r.sessions.Lock(key, id)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return errAssignmentLocked
-		}
-		defer lock.Unlock()
-		if journal, err = r.ledgers.Journal(key, id); err != nil { // it may have grown
-			return err
-		}
-		for _, call := range journal.Open() {
-			e := unsettled(r.programs, r.workDirs, key, id, call)
-			e.Seq, e.At = journal.Next(), r.clock().UTC()
-			if err := r.ledgers.AppendEntry(key, id, e); err != nil {
-				return err
-			}
-			if err := journal.Apply(e); err != nil {
-				return err
-			}
-		}
-	}
-	return r.ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
-		l.SetRow(id, journal.Row(nil), r.clock().UTC())
-		return nil
-	})
 }

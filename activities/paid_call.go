@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
@@ -12,23 +12,37 @@ import (
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+)
+
+// The times of calls.
+const (
+	// budgetWait and budgetWaitMax are the waits for a budget that calls in flight may free.
+	budgetWait    = 50 * time.Millisecond
+	budgetWaitMax = time.Second
+	// progressLimit bounds a report of a call in flight: the next one has all that it has.
+	progressLimit = 5 * time.Second
 )
 
 // paidCall is a call in flight. Its methods may be called from any goroutine. One of the methods
 // that end it must be called once.
 type paidCall struct {
-	spender *spender
-	plan    session.CallPlan
-	key     session.CallKey
-	// id is its number in the journal; zero: nothing is noted.
-	id       atomic.Int64
+	spender  *spender
+	plan     session.CallPlan
+	attempt  state.AttemptKey
+	id       string
 	granted  cost.Amount
 	observed *observedCall
+
+	mu sync.Mutex
+	// held is its reservation, and estimated what stays unsettled of it if its worker is lost.
+	held, estimated cost.Amount
+	// differs is how the provider's figures differ from each other.
+	differs string
 }
 
-// ID is the call's number in the journal.
-func (c *paidCall) ID() int64 { return c.id.Load() }
+// ID is the call's id.
+func (c *paidCall) ID() string { return c.id }
 
 // Granted returns the reservation at the call's begin.
 func (c *paidCall) Granted() cost.Amount { return c.granted }
@@ -43,218 +57,171 @@ func (c *paidCall) reserve(ctx context.Context) error {
 		}
 	}()
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
-		verdict, err := c.tryReserve(ctx)
+		verdict, err := c.begin(ctx)
 		switch {
 		case err != nil:
 			return err
-		case verdict.Refused != "":
-			return failures.Failf(failures.TokenBudget, "%s", verdict.Refused)
-		case !verdict.Wait:
+		case verdict.Refused == nil:
+			c.granted = budget.Aside(verdict.Granted)
+			c.held = c.granted
+			failpoint.Here("call begun")
 			return nil
+		case !verdict.Wait:
+			return failures.Failf(failures.TokenBudget, "%s", s.refuse(ctx, *verdict.Refused, verdict.Least))
 		}
 		if !waited && c.plan.Waits != nil {
 			c.plan.Waits()
 		}
 		waited = true
-		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Scope)))
+		s.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Refused.Scope())))
 		if err := s.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// sleep waits for others: not for a call of the attempt itself, which could prolong it.
-func (s *spender) sleep(ctx context.Context, d time.Duration) error {
-	s.mu.Lock()
-	own := len(s.open) > 0
-	s.mu.Unlock()
-	if !own {
-		defer s.waits.Begin()()
-	}
-	return sleep(ctx, d)
-}
-
-// tryReserve tries once to reserve in the ledger. It notes a granted call in the journal before
-// another call can get the same number.
-func (c *paidCall) tryReserve(ctx context.Context) (budget.Verdict, error) {
+// begin records the call once, if its budgets permit it. If ctx ends before the outcome is known, the call is not made, and
+// its row is ended.
+func (c *paidCall) begin(ctx context.Context) (verdict budget.Verdict, err error) {
 	s := c.spender
-	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
-		return budget.Verdict{}, context.Cause(ctx)
+	estimated := c.plan.Estimate.Amount()
+	c.estimated = estimated
+	call := state.NewCall{
+		ID: c.id, CallKey: state.CallKey{AttemptKey: c.attempt, Call: state.NextCall}, Fence: s.fence,
+		Team: s.team.Name, Agent: c.plan.Agent, Provider: c.plan.API, Model: c.plan.Model, Request: string(c.plan.Request),
+		Want: c.plan.Want, Least: c.plan.Least, Free: s.free && c.plan.Want == (cost.Amount{}), Estimated: estimated,
 	}
-	defer s.journal.writing.Release(1)
-	if free := c.plan.Want == (cost.Amount{}); free && (!s.budgets.team.Capped() || s.free) {
-		return budget.Verdict{}, c.noteFree(ctx)
+	if c.plan.Turn == 0 {
+		call.Call = 0
 	}
-	verdict, plan, err := s.budgets.request(ctx, s.journal.next(), c.plan)
-	if err != nil || verdict.Refused != "" || verdict.Wait {
-		return verdict, err
-	}
-	c.granted = verdict.Aside()
-	if verdict.Granted == (cost.Amount{}) { // it has never cost anything
-		return verdict, nil
-	}
-	c.plan = plan
-	c.plan.Estimate = capEstimate(plan.Estimate, c.granted)
-	return verdict, c.note(ctx)
-}
-
-// noteFree notes the begin of an attempt without a reservation, if its program calls a
-// model: its calls cost money even if the attempt fails. The estimate is the cost of the
-// agent's most expensive attempt.
-func (c *paidCall) noteFree(ctx context.Context) error {
-	s := c.spender
-	if s.agents.Offered(c.plan.Agent).Conversation != spec.InDirectory {
-		return nil
-	}
-	if c.plan.Estimate == (cost.Usage{}) {
-		dearest, err := s.budgets.mostExpensive(ctx, c.plan.Agent)
-		if err != nil {
-			return err
-		}
-		c.plan.Estimate = cost.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
-	}
-	return c.note(ctx)
-}
-
-// note writes durably that the call begins, and its reservation.
-func (c *paidCall) note(ctx context.Context) error {
-	s := c.spender
-	seq := s.journal.next()
-	c.number()
-	err := s.journal.append(ctx, budget.Entry{
-		Kind: budget.Begun, Key: &c.key, Run: s.run, Agent: c.plan.Agent, Model: c.plan.Model,
-		Request: c.plan.Request, Estimate: &c.plan.Estimate, Granted: c.granted,
-	})
-	if err != nil { // it may be there nevertheless
-		s.journal.queue(budget.Entry{Kind: budget.Abandoned, Call: seq, Usage: &cost.Usage{}})
+	err = s.retryState(ctx, func() (err error) {
+		verdict, err = s.state.Begin(ctx, call)
 		return err
+	})
+	if err != nil {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), progressLimit)
+		defer cancel()
+		_ = s.state.End(bounded, c.id, state.CallEnd{State: state.CallFailed}) // the next execution does it otherwise
 	}
-	c.id.Store(seq)
-	s.budgets.set(seq, c.granted)
-	failpoint.Here("call begun")
-	return nil
-}
-
-// number assigns the next turn to a call of any turn.
-func (c *paidCall) number() {
-	if c.key.Turn == session.AnyTurn {
-		c.spender.journal.read(func(j *budget.Journal) { c.key.Turn = j.NextTurn(c.key) })
-	}
+	return verdict, err
 }
 
 // Settle stores an answer and books its cost.
 func (c *paidCall) Settle(ctx context.Context, answer []byte, used cost.Usage) error {
 	ctx = context.WithoutCancel(ctx)
-	e := budget.Entry{Kind: budget.Settled, Call: c.ID(), Usage: &used}
+	end := state.CallEnd{State: state.CallAnswered, Usage: used}
 	if answer != nil {
-		var err error
-		if e.Answer, err = c.spender.Put(ctx, answer); err != nil {
+		name, err := c.spender.Put(ctx, answer)
+		if err != nil {
 			return err
 		}
+		end.Answer = string(name)
 	}
 	failpoint.Here("answer stored, not booked")
-	return c.end(ctx, e)
+	return c.end(ctx, end)
 }
 
 // Abandon books the cost of a call without an answer.
 func (c *paidCall) Abandon(ctx context.Context, used cost.Usage) error {
-	return c.end(context.WithoutCancel(ctx), budget.Entry{Kind: budget.Abandoned, Call: c.ID(), Usage: &used})
+	return c.end(context.WithoutCancel(ctx), state.CallEnd{State: state.CallFailed, Usage: used})
 }
 
 // Unsettle books the known cost of a call, and an estimate of the rest. Neither is limited to
 // the reservation: the provider may have counted more.
 func (c *paidCall) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
-	e := budget.Entry{Kind: budget.Unsettled, Call: c.ID(), Usage: &used}
-	switch {
-	case c.ID() == 0:
-		used = used.Add(estimate)
-	case estimate != (cost.Usage{}):
-		e.Estimate = &estimate
-	}
-	return c.end(context.WithoutCancel(ctx), e)
+	return c.end(context.WithoutCancel(ctx), state.CallEnd{State: state.CallUnsettled, Usage: used, Estimated: estimate.Amount()})
 }
 
 // end books the call.
-func (c *paidCall) end(ctx context.Context, e budget.Entry) error {
+func (c *paidCall) end(ctx context.Context, end state.CallEnd) error {
 	s := c.spender
-	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer s.journal.writing.Release(1)
 	if c.plan.Turn == 0 {
 		s.round.callEnded()
 	}
-	err := c.book(ctx, e)
-	s.observer.booked(c.observed, *e.Usage, e.Answer != "", e.Answer != "" && err == nil)
+	c.mu.Lock()
+	end.Differs = c.differs
+	c.mu.Unlock()
+	err := s.retryState(ctx, func() error { return s.state.End(ctx, c.id, end) })
+	if err == nil {
+		failpoint.Here("call booked")
+		s.callEnded(c, end)
+		s.round.callBooked(ctx, end.Answer != "")
+		err = s.warn(ctx)
+	}
+	s.observer.booked(c.observed, end.Usage, end.Answer != "", end.Answer != "" && err == nil)
 	return err
 }
 
-func (c *paidCall) book(ctx context.Context, e budget.Entry) error {
-	s := c.spender
-	if c.ID() == 0 {
-		if e.Answer == "" && *e.Usage == (cost.Usage{}) {
-			s.ended(c, false)
-			return nil // nothing was noted, and nothing was spent
-		}
-		c.number() // the end is the only entry
-		e.Kind, e.Key, e.Run, e.Agent, e.Model, e.Request = budget.Settled, &c.key, s.run, c.plan.Agent, c.plan.Model, c.plan.Request
-		c.id.Store(s.journal.next())
-	}
-	if err := s.journal.append(ctx, e); err != nil {
-		return err
-	}
-	failpoint.Here("call booked")
-	s.ended(c, e.Answer != "")
-	s.round.callBooked(ctx, e.Answer != "")
-	return s.budgets.update(ctx, s.journal)
-}
-
-// ended removes a call from the calls in flight. answered: the running program has its answer.
-func (s *spender) ended(c *paidCall, answered bool) {
-	s.budgets.release(c.ID())
+// callEnded removes a call from the calls in flight. The running program has its answer.
+func (s *spender) callEnded(c *paidCall, end state.CallEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
-	if answered && c.plan.Turn == session.AnyTurn {
-		s.delivered[c.ID()] = true
+	s.add(s.fence.Run, c.attempt, end.Usage)
+	if end.Answer != "" {
+		s.received[c.id] = true
 	}
 }
 
-// Report notes durably the usage of the call so far, and checks its budgets as
-// Spending does. If the store cannot be used now, the report is written with the
-// next entry.
+// Report notes durably the usage of the call so far, and checks its budgets. If the state cannot be used now, the next
+// report has it.
 func (c *paidCall) Report(used, estimate cost.Usage) error {
-	if c.ID() != 0 {
-		estimate.CostUSD = cmp.Or(estimate.CostUSD, c.plan.Estimate.CostUSD)
-		if err := c.spender.journal.report(budget.Entry{Kind: budget.Reported, Call: c.ID(), Usage: &used, Estimate: &estimate}); err != nil {
-			return err
-		}
-	}
-	return c.Spending(used)
+	rest := estimate.Amount()
+	rest.USD = cmp.Or(rest.USD, c.plan.Estimate.CostUSD)
+	return c.progress(used, state.Progress{Known: used, Wanted: rest, Estimated: rest})
 }
 
 // Answered notes the provider's answer.
-func (c *paidCall) Answered(a session.CallAnswer) { c.spender.observer.answered(c.observed, a) }
+func (c *paidCall) Answered(a session.CallAnswer) {
+	c.mu.Lock()
+	c.differs = a.Differs
+	c.mu.Unlock()
+	c.spender.observer.answered(c.observed, a)
+}
 
 // Spending notes the usage of the call so far. If it exceeds the reservation, the
 // reservation is extended. An error means that the budget does not permit that: the
 // call must stop.
 func (c *paidCall) Spending(used cost.Usage) error {
+	amount := used.Amount()
+	c.mu.Lock()
+	within := (c.held.Tokens == 0 || amount.Tokens <= c.held.Tokens) && (c.held.USD == 0 || amount.USD <= c.held.USD)
+	estimated := cost.Amount{Tokens: max(c.estimated.Tokens, amount.Tokens), USD: max(c.estimated.USD, amount.USD)}
+	c.mu.Unlock()
+	if within {
+		c.noteSpending(used)
+		return nil
+	}
+	// Twice as much is reserved, so that this is seldom needed.
+	return c.progress(used, state.Progress{Wanted: amount.Add(amount), Least: amount, Estimated: estimated})
+}
+
+func (c *paidCall) noteSpending(used cost.Usage) {
 	s := c.spender
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if _, open := s.open[c]; open {
 		s.open[c] = used
 	}
-	s.mu.Unlock()
-	if c.ID() == 0 || !s.journal.writing.TryAcquire(1) {
-		return nil // another call is being booked: the next report tries again
+}
+
+// progress reports the progress of the call to the state.
+func (c *paidCall) progress(used cost.Usage, p state.Progress) error {
+	s := c.spender
+	c.noteSpending(used)
+	ctx, cancel := context.WithTimeout(context.Background(), progressLimit)
+	defer cancel()
+	held, refused, err := s.state.Report(ctx, c.id, p)
+	if err != nil {
+		return nil //nolint:nilerr // the call is in flight, and its cost cannot be avoided; the next report tries again
 	}
-	defer s.journal.writing.Release(1)
-	aside := s.budgets.of(c.ID())
-	verdict := s.budgets.extend(c.ID(), used.Amount())
-	if verdict.Refused == "" {
+	c.mu.Lock()
+	before := c.held
+	c.held = held
+	c.mu.Unlock()
+	if refused == nil {
 		return nil
 	}
 	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d tokens and %s USD; %s",
-		used.Tokens(), used.CostUSD, aside.Tokens, aside.USD, verdict.Refused)
+		used.Tokens(), used.CostUSD, before.Tokens, before.USD, s.refuse(ctx, *refused, used.Amount()))
 }

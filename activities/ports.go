@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // Files stores trees by content. An error that is neither a *failures.Failure nor
@@ -136,25 +137,22 @@ type Sessions interface {
 	UpdateExecution(key session.Key, change func(*session.Execution)) error
 }
 
-// Ledgers stores the journals and ledgers of sessions.
-type Ledgers interface {
-	// Journal reads an assignment's journal; an empty one if there is none. Of
-	// a damaged one it returns the intact entries, and quarantines the rest.
-	Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error)
-	// AppendEntry adds an entry to an assignment's journal, durably. Only the
-	// holder of the assignment's lock may call it.
-	AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error
-	// Ledger reads the session's ledger; an empty one if there is none.
-	Ledger(key session.Key) (budget.Ledger, error)
-	// UpdateLedger rewrites the session's ledger under its lock, unless change
-	// returns an error, which it then returns. change may be called more than
-	// once. A ledger that is missing or damaged is made again from the journals
-	// before change gets it. If the session has a daily budget, the team's day is
-	// changed with the ledger.
-	UpdateLedger(key session.Key, change func(*budget.Ledger) error) error
-	// Day returns the spending of a team today; session.ErrNotFound if no session of
-	// the team has a daily budget.
-	Day(namespace, name string) (budget.Day, error)
+// State is the database, as far as calls and budgets need it; package state describes the methods.
+type State interface {
+	Admit(ctx context.Context, a state.Admission) (run int64, err error)
+	Enter(ctx context.Context, s session.Key, temporalRun, original string) (run, since int64, err error)
+	Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error)
+	Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error)
+	End(ctx context.Context, call string, end state.CallEnd) error
+	KeepTools(ctx context.Context, call, tools string) error
+	Answer(ctx context.Context, attempts []state.AttemptKey, request string, received map[string]bool) (state.Call, error)
+	Calls(ctx context.Context, a state.Assignment) ([]state.Call, error)
+	Open(ctx context.Context, a state.Assignment) ([]state.Call, error)
+	Costs(ctx context.Context, s session.Key, by ...state.CostKey) ([]state.Cost, error)
+	Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error)
+	Warn(ctx context.Context, a state.Assignment, team string, at []float64) ([]budget.Warning, []budget.Budget, error)
+	UnsettledOf(ctx context.Context, s session.Key, b budget.Budget, day string) (budget.UnsettledCalls, error)
+	AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (raised *budget.Budget, err error)
 }
 
 // Agents runs agents and checks.
@@ -204,10 +202,10 @@ type Agents interface {
 // ProgramUsage reads the usage that agent programs have noted in their own files.
 type ProgramUsage interface {
 	// Reported reads the usage that an agent program has noted in an assignment's directory
-	// since the begin of this call of the assignment's journal. estimate is the cost of a
+	// since the begin of this call. estimate is the cost of a
 	// request that may have been in flight at its end. The program must have ended. ok is
 	// false if nothing is known.
-	Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool)
+	Reported(agent string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool)
 }
 
 // Tickets is a ticket system. Its errors are *session.TicketTrouble.

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // restoration decides which finished work of a session is reused: work is a
@@ -34,7 +35,7 @@ type restoration struct {
 	given       map[string]string
 	// records are the assignments' records at the time of the decision.
 	records map[spec.AssignmentID]session.Record
-	// costs are the costs of assignments with records, from their journals.
+	// costs are the costs of assignments with records, from their calls.
 	costs map[spec.AssignmentID]cost.Usage
 	// dropped is the cost of assignments that are no longer in the team.
 	dropped cost.Usage
@@ -125,16 +126,14 @@ func (r *restoration) checkNotTakenOver() error {
 
 // sumDropped adds up the cost of assignments that are no longer in the team.
 func (r *restoration) sumDropped() error {
-	l, err := r.Ledgers.Ledger(r.key)
-	if err != nil {
-		return err
-	}
-	for _, id := range l.Assignments() {
-		if r.status.Assignment(id) == nil {
-			r.dropped = r.dropped.Add(l.Row(id).Usage())
+	costs, err := r.State.Costs(r.ctx, r.key, state.ByPhase, state.ByPersona)
+	for _, c := range costs {
+		id := spec.AssignmentID{Phase: c.Phase, Persona: c.Persona}
+		if r.costs[id] = c.Usage; r.status.Assignment(id) == nil {
+			r.dropped = r.dropped.Add(c.Usage)
 		}
 	}
-	return nil
+	return err
 }
 
 // find collects the recorded work: the checkpoint's and, of phases that were not
@@ -188,13 +187,6 @@ func (r *restoration) findRecorded() error {
 		record, err := r.Sessions.Record(r.key, id)
 		if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 			return err
-		}
-		if len(record.Rounds) > 0 {
-			journal, err := r.Ledgers.Journal(r.key, id)
-			if err != nil {
-				return err
-			}
-			r.costs[id] = journal.Spent()
 		}
 		r.records[id] = record
 		if work, ok := recordedWork(record, r.costs[id]); ok {

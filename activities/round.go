@@ -16,7 +16,7 @@ type Rounds struct {
 	Files    Files
 	WorkDirs WorkDirs
 	Sessions Sessions
-	Ledgers  Ledgers
+	State    State
 	Agents   Agents
 	// Breakers decides whether rounds may begin, and counts how they end; nil:
 	// every round may.

@@ -54,7 +54,7 @@ func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 
 // report is what every end of the activity reports.
 func (r *round) report() session.RoundReport {
-	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.journal.spent()}
+	return session.RoundReport{Lost: r.log.get().Lost, Total: r.spender.spentInAll()}
 }
 
 // done returns a recorded result for the session, and reports to the breaker.
@@ -82,7 +82,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 // canRaiseBudget reports whether an attempt has failed only because a budget of the
 // session is exceeded, and the session can raise it or use another agent.
 func (r *round) canRaiseBudget(f failures.Failure) bool {
-	return f.Category == failures.TokenBudget && r.spender.budgets.lastRefusal().Scope != "" &&
+	return f.Category == failures.TokenBudget && r.spender.lastRefusal() != nil &&
 		(r.in.OnExceeded == spec.OnExceededAsk || r.in.OnExceeded == spec.OnExceededDegrade)
 }
 
@@ -94,11 +94,8 @@ func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 		return r.interrupted(ctx, err)
 	}
 	r.breaker.giveBack(ctx)
-	refusal := r.spender.budgets.lastRefusal()
-	stop := BudgetStop{
-		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,
-		RoundReport: r.report(),
-	}
+	stop := *r.spender.lastRefusal()
+	stop.Message, stop.RoundReport = f.Message, r.report()
 	return temporal.NewApplicationErrorWithOptions(f.Message, session.BudgetSpent,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
 }

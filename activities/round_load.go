@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"context"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // load reads the session and the state of earlier executions of the round. It returns the
@@ -39,30 +38,23 @@ func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in Roun
 	return r, result, nil
 }
 
-// openSpender opens the assignment's journal for the round's calls.
+// openSpender reads the assignment's calls for those of the round.
 func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	ports, id := r.ports, r.in.AssignmentID
 	observer := &callObserver{observer: r.exec.observer, agents: ports.Agents, team: r.session.team.Name, session: r.session.key.Session}
 	s := &spender{
-		files: ports.Files, agents: ports.Agents, observer: observer, round: r, setProgress: r.exec.setProgress,
-		waits: r.exec.waits, run: r.log.round.Run, agent: r.agent, free: r.in.Free,
-		journal: &journalWriter{
-			ledgers: ports.Ledgers, clock: ports.Clock, key: r.session.key, id: id, retryStore: r.exec.retryStore, writing: semaphore.NewWeighted(1),
-		},
-		budgets: &reservations{
-			ledgers: ports.Ledgers, clock: ports.Clock, key: r.session.key, id: id, team: r.session.team, retryStore: r.exec.retryStore, observer: observer,
-		},
+		files: ports.Files, state: ports.State, observer: observer, round: r, setProgress: r.exec.setProgress, retryState: r.exec.retryStore,
+		of: state.Assignment{Key: r.session.key, AssignmentID: id}, team: r.session.team,
+		waits: r.exec.waits, clock: ports.Clock, agent: r.agent, free: r.in.Free,
 	}
-	if err := s.journal.open(ctx, ports.Agents, ports.WorkDirs); err != nil {
+	if err := s.enter(ctx, r.exec.info, r.log.round.Run); err != nil {
 		return nil, err
 	}
-	if err := r.log.loadJournal(ctx, s.journal.journal); err != nil {
-		return s, err
+	calls, err := s.load(ctx, lostCalls{ports.State, ports.Sessions, ports.Agents, ports.WorkDirs})
+	if err != nil {
+		return nil, err
 	}
-	if len(s.journal.journal.Calls()) == 0 && !r.session.team.Capped() {
-		return s, nil
-	}
-	return s, s.budgets.update(ctx, s.journal)
+	return s, r.log.loadCalls(ctx, calls, s.since)
 }
 
 // callEnded notes that the agent's process has ended.

@@ -10,8 +10,8 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // roundLog is the assignment's record and the log of the round at work, which is part of
@@ -141,13 +141,17 @@ func (l *roundLog) continueEarlier(now time.Time) bool {
 	return true
 }
 
-// loadJournal updates the record from the assignment's journal.
-func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) error {
-	calls := journal.Calls()
+// loadCalls updates the record from the assignment's calls. since is the first run of this admission.
+func (l *roundLog) loadCalls(ctx context.Context, calls []state.Call, since int64) error {
 	l.mu.Lock()
-	write := l.findEpochs(calls)
+	write := l.findEpochs(calls, since)
 	l.entry().Epoch = l.epochLocked() // a record that only fences has none
-	progress := len(calls) - len(journal.Unsettled())
+	progress := 0
+	for _, c := range calls {
+		if c.State != state.CallUnsettled && c.Counts() {
+			progress++
+		}
+	}
 	if progress > l.log.Calls { // the lost worker had made progress
 		l.log.Calls, l.log.LostAtProgress = progress, l.log.Lost
 	}
@@ -160,15 +164,16 @@ func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) err
 }
 
 // findEpochs fills in epochs that the record does not have: if it was lost, the
-// journal still has the paid ones. It returns true if the incarnation's first epoch
-// cannot be found from the journal later: then the record must be written before
+// calls still have the paid ones. It returns true if the incarnation's first epoch
+// cannot be found from them later: then the record must be written before
 // anything is paid.
-func (l *roundLog) findEpochs(paid []budget.Call) (write bool) {
+func (l *roundLog) findEpochs(paid []state.Call, since int64) (write bool) {
 	highest, ofThisRun := max(l.record.Epoch, 1), 0
 	for _, call := range paid {
-		highest = max(highest, call.Key.Epoch)
-		if call.Run == l.round.Run && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
-			ofThisRun = call.Key.Epoch
+		epoch := int(call.Pass)
+		highest = max(highest, epoch)
+		if call.Run >= since && (ofThisRun == 0 || epoch < ofThisRun) {
+			ofThisRun = epoch
 		}
 	}
 	if l.record.Began == 0 {

@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -10,120 +12,165 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
-// spender reserves and books the calls of an attempt. It implements [session.Calls] with the
-// assignment's journal, which is authoritative, and the session's ledger, which has the sums
-// of all assignments.
+// spender reserves and books the calls of an attempt. It implements [session.Calls] with the rows of the state.
 type spender struct {
 	files    Files
-	journal  *journalWriter
-	budgets  *reservations
+	state    State
 	observer *callObserver
-	agents   Agents
 	round    callListener
+	of       state.Assignment
+	team     spec.Team
+	// retryState tries something with the state until it can be used.
+	retryState func(ctx context.Context, try func() error) error
 	// setProgress sets the progress line during a wait.
 	setProgress func(line string)
 	// waits has the time in which the attempt waits for others.
 	waits *session.Waits
-	// run is the session's workflow run, and agent the agent of the round. free: an attempt
-	// without a stated cost needs no reservation.
-	run, agent string
-	free       bool
+	clock Clock
+	// fence names this execution's run, and since the first run of the session that belongs to this admission.
+	fence state.Fence
+	since int64
+	// agent is the agent of the round. free: an attempt without a stated cost needs no reservation.
+	agent string
+	free  bool
 
 	mu sync.Mutex
 	// attempt is the running attempt; earlier are the attempts whose conversation it
 	// continues, newest first.
-	attempt session.CallKey
-	earlier []session.CallKey
+	attempt state.AttemptKey
+	earlier []state.AttemptKey
 	// open are the calls in flight, with their usage so far.
 	open map[*paidCall]cost.Usage
-	// delivered are the calls of any turn whose answers the running program has received.
-	delivered map[int64]bool
+	// received are the calls whose answers the running program has.
+	received map[string]bool
+	// total is the known cost of the assignment's ended calls, and ended that of each attempt since this admission.
+	total cost.Usage
+	ended map[state.AttemptKey]cost.Usage
+	// refusal is the budget that has refused a call of the attempt; nil: none did.
+	refusal *BudgetStop
 }
 
 // callListener is notified of the ends of calls, one at a time.
 type callListener interface {
 	// callEnded: all processes of the call have ended.
 	callEnded()
-	// callBooked: a call is booked in the journal. answered: the
-	// call's answer is stored.
+	// callBooked: a call is booked. answered: the call's answer is stored.
 	callBooked(ctx context.Context, answered bool)
+}
+
+// enter finds the number of the session's run, by which calls are fenced. A session that a restored database does not have is
+// admitted again. original is the Temporal run of this admission; after it the session may have continued as new.
+func (s *spender) enter(ctx context.Context, info activity.Info, original string) error {
+	return s.retryState(ctx, func() (err error) {
+		s.fence.Run, s.since, err = s.state.Enter(ctx, s.of.Key, info.WorkflowExecution.RunID, original)
+		if errors.Is(err, state.ErrNotFound) {
+			s.fence.Run, err = s.state.Admit(ctx, admissionOf(s.of.Key, info, s.team))
+			s.since = s.fence.Run
+		}
+		return err
+	})
+}
+
+// load reads the assignment's calls. A call that an execution before this one did not end is unsettled from now on: its money
+// may be spent.
+func (s *spender) load(ctx context.Context, lost lostCalls) (calls []state.Call, err error) {
+	err = s.retryState(ctx, func() error {
+		if err := lost.settle(ctx, s.of); err != nil {
+			return err
+		}
+		calls, err = s.state.Calls(ctx, s.of)
+		return err
+	})
+	s.ended = map[state.AttemptKey]cost.Usage{}
+	for _, c := range calls {
+		s.add(c.Run, c.AttemptKey, c.Usage)
+	}
+	return calls, err
+}
+
+// add adds the cost of a call that has ended.
+func (s *spender) add(run int64, attempt state.AttemptKey, used cost.Usage) {
+	s.total = s.total.Add(used)
+	if run >= s.since {
+		s.ended[attempt] = s.ended[attempt].Add(used)
+	}
 }
 
 // begin sets the attempt of the next calls. No call of the previous one may be in flight.
 func (s *spender) begin(attempt session.CallKey, earlier []session.CallKey) {
 	s.mu.Lock()
-	s.attempt, s.earlier = attempt, earlier
-	s.open, s.delivered = map[*paidCall]cost.Usage{}, map[int64]bool{}
-	s.mu.Unlock()
-	s.budgets.refused(budget.Verdict{})
-}
-
-// Stored looks for a turn among those of this attempt, and of the ones whose
-// conversation it continues with.
-func (s *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error) {
-	call := s.find(turn, request)
-	if call == nil {
-		return nil, nil
-	}
-	stored := &session.StoredTurn{Call: call.ID, Usage: call.Usage}
-	var err error
-	if stored.Answer, err = s.Get(ctx, call.Answer); err != nil {
-		activity.GetLogger(ctx).Warn("a stored answer is lost; the call is paid for again", "call", call.ID, "error", err)
-		return nil, ctx.Err()
-	}
-	if call.Tools != "" {
-		if stored.Tools, err = s.Get(ctx, call.Tools); err != nil {
-			stored.Tools = nil
-		}
-	}
-	s.observer.replayed(s.agent)
-	return stored, nil
-}
-
-// find looks for a call in the journal. It marks an answer to a request of any turn as delivered,
-// so that a concurrent request does not get it, too.
-func (s *spender) find(turn int, request spec.Digest) (found *budget.Call) {
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	attempts := append([]session.CallKey{s.attempt}, s.earlier...)
-	s.journal.read(func(j *budget.Journal) {
-		if turn == session.AnyTurn {
-			found = j.FindAny(attempts, request, func(call int64) bool { return s.delivered[call] })
-			return
+	s.attempt, s.earlier = s.key(attempt), nil
+	for _, e := range earlier {
+		s.earlier = append(s.earlier, s.key(e))
+	}
+	s.open, s.received, s.refusal = map[*paidCall]cost.Usage{}, map[string]bool{}, nil
+}
+
+func (s *spender) key(k session.CallKey) state.AttemptKey {
+	return state.AttemptKey{Assignment: s.of, Pass: int64(k.Epoch), Round: int64(k.Round), Attempt: int64(k.Attempt)}
+}
+
+// Stored looks for an answer among those of this attempt, and of the ones whose conversation it continues with.
+func (s *spender) Stored(ctx context.Context, _ int, request spec.Digest) (*session.StoredTurn, error) {
+	for {
+		call, err := s.find(ctx, request)
+		if call == nil || err != nil {
+			return nil, err
 		}
-		for _, key := range attempts {
-			key.Turn = turn
-			if found = j.Find(key, request); found != nil {
-				return
+		stored := &session.StoredTurn{Call: call.ID, Usage: call.Usage}
+		if stored.Answer, err = s.Get(ctx, spec.Digest(call.Answer)); err != nil {
+			activity.GetLogger(ctx).Warn("a stored answer is lost", "call", call.ID, "error", err)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			continue // a call of the same request may have been paid for again
+		}
+		if call.Tools != "" {
+			if stored.Tools, err = s.Get(ctx, spec.Digest(call.Tools)); err != nil {
+				stored.Tools = nil
 			}
 		}
-	})
-	if found == nil {
+		s.observer.replayed(s.agent)
+		return stored, nil
+	}
+}
+
+// find finds an answer and marks it as received, so that a concurrent equal request does not get it, too.
+func (s *spender) find(ctx context.Context, request spec.Digest) (found *state.Call, err error) {
+	err = s.retryState(ctx, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		call, err := s.state.Answer(ctx, append([]state.AttemptKey{s.attempt}, s.earlier...), string(request), s.received)
+		switch {
+		case errors.Is(err, state.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		}
+		s.received[call.ID] = true
+		found = &call
 		return nil
-	}
-	if turn == session.AnyTurn {
-		s.delivered[found.ID] = true
-	}
-	call := *found
-	return &call
+	})
+	return found, err
 }
 
 // Undelivered makes the answer of a call available again.
-func (s *spender) Undelivered(call int64) {
+func (s *spender) Undelivered(call string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.delivered, call)
+	delete(s.received, call)
 }
 
 // Begin waits until the session's budgets permit the possible cost of a call, reserves it,
 // and records durably that the call begins.
 func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
 	s.mu.Lock()
-	c := &paidCall{spender: s, plan: plan, key: s.attempt}
+	c := &paidCall{spender: s, plan: plan, attempt: s.attempt, id: state.NewCallID()}
 	s.mu.Unlock()
-	c.key.Turn = plan.Turn
 	if err := c.reserve(ctx); err != nil {
 		return nil, err
 	}
@@ -134,51 +181,99 @@ func (s *spender) Begin(ctx context.Context, plan session.CallPlan) (session.Cal
 	return c, nil
 }
 
-// KeepTools stores the tool results of a turn. It can be one of an earlier attempt, which
+// KeepTools stores the tool results of a call. It can be one of an earlier attempt, which
 // ended before its tools had worked.
-func (s *spender) KeepTools(ctx context.Context, call int64, doc []byte) error {
+func (s *spender) KeepTools(ctx context.Context, call string, doc []byte) error {
 	name, err := s.Put(ctx, doc)
 	if err != nil {
 		return err
 	}
-	if err := s.journal.writing.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
-	}
-	defer s.journal.writing.Release(1)
-	return s.journal.append(ctx, budget.Entry{Kind: budget.Tools, Call: call, Tools: name})
+	return s.retryState(ctx, func() error { return s.state.KeepTools(ctx, call, string(name)) })
 }
 
 // Put stores a blob. It waits while the store cannot be used.
 func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
-	return fromStore(ctx, s.journal.retryStore, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
+	return fromStore(ctx, s.retryState, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
 }
 
 // Get reads a blob.
 func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
-	return fromStore(ctx, s.journal.retryStore, func() ([]byte, error) { return s.files.Blob(ctx, name) })
+	return fromStore(ctx, s.retryState, func() ([]byte, error) { return s.files.Blob(ctx, name) })
 }
 
-// spent returns what this run has spent on the running attempt, including calls in
-// flight.
+// sleep waits for others: not for a call of the attempt itself, which could prolong it.
+func (s *spender) sleep(ctx context.Context, d time.Duration) error {
+	s.mu.Lock()
+	own := len(s.open) > 0
+	s.mu.Unlock()
+	if !own {
+		defer s.waits.Begin()()
+	}
+	return sleep(ctx, d)
+}
+
+// spent returns what this admission has spent on the running attempt, including calls in flight.
 func (s *spender) spent() cost.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum := s.journal.spentOn(s.run, s.attempt)
+	sum := s.ended[s.attempt]
 	for _, used := range s.open {
 		sum = sum.Add(used)
 	}
 	return sum
 }
 
-// describe adds the cost of the attempt and of the calls in flight to a heartbeat.
-func (s *spender) describe(beat *Heartbeat) {
-	beat.Agent, beat.Spent = s.agent, s.spent()
+// spentInAll is the known cost of the assignment's calls that have ended.
+func (s *spender) spentInAll() cost.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	beat.Live = map[int64]cost.Usage{}
-	for c, used := range s.open {
-		if id := c.ID(); id != 0 && used != (cost.Usage{}) {
-			beat.Live[id] = used
-		}
-	}
+	return s.total
 }
+
+// refuse records the budget that refuses a call, and returns the failure.
+func (s *spender) refuse(ctx context.Context, b budget.Budget, least cost.Amount) string {
+	stop := BudgetStop{Scope: b.Scope(), Least: least}
+	var calls budget.UnsettledCalls
+	day := budget.Date(s.clock())
+	if b.Kind == session.BudgetOfDay {
+		stop.Date = day
+	}
+	if b.Unsettled != (cost.Amount{}) {
+		calls, _ = s.state.UnsettledOf(ctx, s.of.Key, b, day) // else the text does not name them
+	}
+	stop.Unsettled = calls.Calls > 0
+	stop.Message = budget.Refusal(b, least, day, calls)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal = &stop
+	return stop.Message
+}
+
+// lastRefusal is the budget that has refused a call of the attempt; nil: none did.
+func (s *spender) lastRefusal() *BudgetStop {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refusal
+}
+
+// warn logs the thresholds of budgets that are reached now.
+func (s *spender) warn(ctx context.Context) error {
+	if !s.team.Capped() {
+		return nil
+	}
+	return s.retryState(ctx, func() error {
+		due, budgets, err := s.state.Warn(ctx, s.of, s.team.Name, s.team.Budget.WarnAt)
+		if err != nil {
+			return err
+		}
+		s.observer.fractions(budgets)
+		for _, w := range due {
+			activity.GetLogger(ctx).Warn("a budget threshold is reached", "budget", w.Scope,
+				"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
+		}
+		return nil
+	})
+}
+
+// describe adds the cost of the attempt to a heartbeat.
+func (s *spender) describe(beat *Heartbeat) { beat.Agent, beat.Spent = s.agent, s.spent() }

@@ -92,7 +92,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
 		Summary:     textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
 		LeftOut:     end.outcome.LeftOut,
-		RoundReport: session.RoundReport{Lost: a.log.get().Lost, Total: a.spender.journal.spent()},
+		RoundReport: session.RoundReport{Lost: a.log.get().Lost, Total: a.spender.spentInAll()},
 	}, end, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -39,7 +38,7 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	r := b.requests.add(ctx, &request{Request: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
 	r.obsolete = func() bool { return b.raises > r.raises }
 	if stop.Date != "" || stop.Unsettled {
-		r.funded = func(ctx workflow.Context) workflow.Future { return b.awaitFunds(ctx, a, stop, r.Since) }
+		r.funded = func(ctx workflow.Context) workflow.Future { return b.awaitFunds(ctx, a, stop) }
 	}
 	b.waiting++
 	answer, err := b.requests.ask(ctx, a, r)
@@ -101,11 +100,11 @@ func (b *budgets) join(ctx workflow.Context, a *assignment, r *request) (again b
 
 // awaitFunds starts an activity that ends when the budget that has stopped an assignment may
 // permit it: it was raised, a call was released or settled, or the day is over.
-func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activities.BudgetStop, since time.Time) workflow.Future {
+func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activities.BudgetStop) workflow.Future {
 	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits),
 		fmt.Sprintf("%s waits for the budget of %s", a.AssignmentID, budget.Label(stop.Scope)))
 	return awaitBudget.start(ctx, activities.AwaitBudgetInput{
-		AssignmentID: a.AssignmentID, Scope: stop.Scope, Team: b.limits.team.Name, Date: stop.Date, Since: since, Least: stop.Least,
+		AssignmentID: a.AssignmentID, Scope: stop.Scope, Team: b.limits.team.Name, Date: stop.Date, Least: stop.Least,
 	})
 }
 

@@ -114,7 +114,7 @@ func (b *bill) Stored(ctx context.Context, turn int, request spec.Digest) (*sess
 }
 
 // Undelivered marks an answer to be delivered again.
-func (b *bill) Undelivered(call int64) {
+func (b *bill) Undelivered(call string) {
 	b.add(&b.stored, cost.Usage{}, true)
 	b.Calls.Undelivered(call)
 }

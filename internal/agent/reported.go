@@ -17,7 +17,7 @@ const usageFile = "usage.json"
 type callBegin struct {
 	Preset string `json:"preset"`
 	// Call is its number in the assignment's journal.
-	Call int64 `json:"call"`
+	Call string `json:"call"`
 	// Before is the usage of earlier calls, from the files in HOME.
 	Before cost.Usage `json:"before"`
 	// Opening is the estimated cost of the first request.
@@ -84,7 +84,7 @@ func (c *programCall) estimate() cost.Usage {
 // since the call of this number began, and an estimate of the cost of a request that may have
 // been in progress. The program must have ended. ok is false if nothing is known, because the
 // last call that began here is another one.
-func (s *Set) Reported(agent string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
+func (s *Set) Reported(agent string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool) {
 	var c programCall
 	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) || c.begin.Call != call {
 		return used, estimate, false

@@ -68,7 +68,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, f.Close())
 			}
-			reported := func(call int64) (cost.Usage, cost.Usage) {
+			reported := func(call string) (cost.Usage, cost.Usage) {
 				used, estimate, ok := s.Reported("x", dir, call)
 				require.True(t, ok)
 				return counted(used), counted(estimate)

@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -94,20 +95,20 @@ func (c *budgetShow) write(doc control.Budgets) {
 	t := c.table("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
 	unsettled := false
 	for _, call := range doc.Open {
-		unsettled = unsettled || call.State == budget.Unsettled
-		t.Add(terminal.Plain(call.String()), terminal.Plain(fmt.Sprint(call.Call)), terminal.Plain(callState(call.State)), terminal.Plain(terminal.Dash(safetext.Line(call.Agent))),
-			terminal.Plain(terminal.Moment(&call.BeganAt)), terminal.Plain(terminal.Amount(call.Estimate.Amount())))
+		unsettled = unsettled || call.State == state.CallUnsettled
+		t.Add(terminal.Plain(call.String()), terminal.Plain(call.Call), terminal.Plain(callState(call.State)), terminal.Plain(terminal.Dash(safetext.Line(call.Agent))),
+			terminal.Plain(terminal.Moment(&call.BeganAt)), terminal.Plain(terminal.Amount(call.Estimate)))
 	}
 	c.print("")
 	t.Write(c.stdout)
 	if unsettled {
-		c.printErr("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
+		c.printErr("settle a call when you know its cost: maestro budget settle %s CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of CALL to settle all", doc.Session)
 	}
 }
 
 // callState is a call's state in words.
-func callState(k budget.Kind) string {
-	if k == budget.Begun {
+func callState(k state.CallState) string {
+	if k == state.CallBegun {
 		return "in flight"
 	}
 	return string(k)

@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -30,15 +28,15 @@ type settleCommand struct {
 func newBudgetSettle(a *app) *cobra.Command {
 	c := settleCommand{console: a.console, connector: a.connector}
 	cmd := &cobra.Command{
-		Use:   "settle SESSION [PHASE/PERSONA CALL]",
+		Use:   "settle SESSION [CALL]",
 		Short: "Record or write off the cost of an unsettled call",
 		Long: "Record the cost of a call whose worker died, or whose connection broke, before its cost was known. Until then its estimate " +
-			"counts against the budgets. `maestro budget show` lists such calls with their numbers; look up their cost at the provider.",
+			"counts against the budgets. `maestro budget show` lists such calls with their ids; look up their cost at the provider.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if c.all {
 				return cmdline.Arguments(1, 1)(cmd, args)
 			}
-			return cmdline.Arguments(3, 3)(cmd, args)
+			return cmdline.Arguments(2, 2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.as.Priced = cmd.Flags().Changed("cost-usd")
@@ -48,7 +46,7 @@ func newBudgetSettle(a *app) *cobra.Command {
 			if c.all {
 				return c.settleAll(cmd.Context(), args[0])
 			}
-			return c.settle(cmd.Context(), args[0], args[1], args[2])
+			return c.settle(cmd.Context(), args[0], args[1])
 		},
 	}
 	flags := cmd.Flags()
@@ -96,20 +94,12 @@ func (c *settleCommand) check() error {
 }
 
 // settle closes a call by a person's entry.
-func (c *settleCommand) settle(ctx context.Context, sessionID, assignment, number string) error {
-	id, err := spec.ParseAssignmentID(assignment)
-	if err != nil {
-		return usagef("%w", err)
-	}
-	call, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || call < 1 {
-		return usagef("%q is not the number of a call; `maestro budget show %s` lists them", textfmt.Shorten(number, 40), sessionID)
-	}
+func (c *settleCommand) settle(ctx context.Context, sessionID, call string) error {
 	base, err := c.storeBase(c.openStoreToWrite)
 	if err != nil {
 		return err
 	}
-	doc, err := control.Money{Base: base}.Settle(ctx, sessionID, id, call, c.as)
+	doc, err := control.Money{Base: base}.Settle(ctx, sessionID, call, c.as)
 	if err != nil {
 		return inputError(c.explain(ctx, base, err))
 	}
@@ -147,5 +137,5 @@ func (c *settleCommand) writeSettled(doc control.Settled) {
 	if doc.WrittenOff {
 		what = "nothing"
 	}
-	c.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate.Amount()))
+	c.print("call %s of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate))
 }

@@ -97,11 +97,12 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 		doc.Records[r.Assignment] = r
 		doc.Attempts = append(doc.Attempts, attemptsOf(r)...)
 	}
-	ledger, err := s.Ledger(key)
-	if err == nil {
-		doc.Budgets = ledger.Budgets()
+	account, err := s.State.Account(ctx, key)
+	if err != nil {
+		return doc, err
 	}
-	doc.Interventions = sessionstatus.InterventionsOf(k.Checkpoint, ledger.Raises)
+	doc.Budgets = account.Budgets
+	doc.Interventions = sessionstatus.InterventionsOf(k.Checkpoint, account.Raises)
 	return doc, nil
 }
 

@@ -41,7 +41,7 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 		}
 		var raised activities.Raised
 		answered, err := send(ctx, w.Conn, sessionID, message{
-			update: workflows.RaiseUpdate, id: r.ID, argument: r, before: func() (bool, error) { return false, m.checkRaise(sessionID, r) },
+			update: workflows.RaiseUpdate, id: r.ID, argument: r, before: func() (bool, error) { return false, m.checkRaise(ctx, sessionID, r) },
 		}, &raised)
 		if err == nil && answered {
 			doc.Raised = &raised
@@ -53,17 +53,16 @@ func (m Money) Raise(ctx context.Context, sessionID string, r Raise) (Raised, er
 
 // checkRaise refuses a raise of a budget that the session does not have. Its sender would not hear that from a worker that
 // reads it later.
-func (m Money) checkRaise(sessionID string, r Raise) error {
+func (m Money) checkRaise(ctx context.Context, sessionID string, r Raise) error {
 	scope := r.Scope()
 	if scope == "" || m.Store == nil {
 		return nil
 	}
-	l, err := m.Store.Ledger(m.key(sessionID))
+	a, err := m.Store.State.Account(ctx, m.key(sessionID))
 	if err != nil { // the worker decides
 		return nil //nolint:nilerr // see above
 	}
-	limit, _ := l.Budget(scope)
-	if why := r.Misses(scope, limit); why != "" {
+	if why := r.Misses(scope, a.Budget(scope).Cap); why != "" {
 		return invalidf("amount", "session %s: the budget was not raised: %s", sessionID, why)
 	}
 	return nil

@@ -8,14 +8,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // Budgets are the budgets of a session.
 type Budgets struct {
 	Session string   `json:"session"`
 	Budgets []Budget `json:"budgets"`
-	// Raises are people's raises, and Warnings the thresholds that were reached,
+	// Raises are people's raises, those of the team's day included, and Warnings the thresholds that were reached,
 	// oldest first.
 	Raises   []budget.Raise   `json:"raises"`
 	Warnings []budget.Warning `json:"warnings"`
@@ -43,15 +43,21 @@ type BudgetLeft struct {
 // OpenCall is a call without a known cost.
 type OpenCall struct {
 	spec.AssignmentID
-	// Call is its number for `budget settle`.
-	Call int64 `json:"call"`
+	// Call is its id, for `budget settle`.
+	Call string `json:"call"`
 	// State is unsettled, or begun while it is in progress.
-	State    budget.Kind     `json:"state"`
-	Agent    string          `json:"agent"`
-	Model    string          `json:"model,omitempty"`
-	Key      session.CallKey `json:"key"`
-	BeganAt  time.Time       `json:"began_at"`
-	Estimate cost.Usage      `json:"estimate"`
+	State   state.CallState `json:"state"`
+	Agent   string          `json:"agent"`
+	Model   string          `json:"model,omitempty"`
+	Pass    int64           `json:"pass"`
+	Round   int64           `json:"round"`
+	Attempt int64           `json:"attempt"`
+	// Number counts the calls of the attempt from 1; 0 is a whole attempt.
+	Number  int64     `json:"number"`
+	BeganAt time.Time `json:"began_at"`
+	// Known is what it has cost for certain, and Estimate an estimate of the rest.
+	Known    cost.Usage  `json:"known"`
+	Estimate cost.Amount `json:"estimate"`
 }
 
 // Budgets lists the budgets of a session, and its calls without a known cost.
@@ -61,50 +67,52 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 	if err != nil {
 		return doc, err
 	}
-	l, err := s.Ledger(key)
+	a, err := s.State.Account(ctx, key)
 	if err != nil {
 		return doc, err
 	}
-	doc.Budgets, doc.Raises, doc.Warnings = budgetsOf(l), append(doc.Raises, l.Raises...), append(doc.Warnings, l.Warnings...)
-	doc.Open, err = openCalls(s, key, l)
+	doc.Budgets, doc.Raises = budgetsOf(a.Budgets), append(doc.Raises, a.Raises...)
+	for _, b := range a.Budgets {
+		if b.Kind != session.BudgetOfDay {
+			doc.Warnings = append(doc.Warnings, b.Warnings...)
+		}
+	}
+	open, err := s.State.Open(ctx, state.Assignment{Key: key})
+	for _, c := range open {
+		doc.Open = append(doc.Open, openCall(c))
+	}
 	return doc, err
 }
 
-// budgetsOf lists a ledger's budgets.
-func budgetsOf(l budget.Ledger) []Budget {
+func openCall(c state.Call) OpenCall {
+	return OpenCall{
+		AssignmentID: c.AssignmentID, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Pass: c.Pass, Round: c.Round, Attempt: c.Attempt,
+		Number: c.Call, BeganAt: time.UnixMicro(c.BegunAt).UTC(), Known: c.Usage, Estimate: c.Estimated,
+	}
+}
+
+// budgetsOf lists a session's own budgets.
+func budgetsOf(budgets []budget.Budget) []Budget {
 	all := []Budget{}
-	for _, b := range l.Budgets() {
-		all = append(all, Budget{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved, Left: leftOf(b.Left)})
+	for _, b := range budgets {
+		if b.Kind != session.BudgetOfDay {
+			all = append(all, budgetOf(b))
+		}
 	}
 	return all
 }
 
-// leftOf is what is left; a negative dimension is not limited.
-func leftOf(a cost.Amount) (left BudgetLeft) {
-	if a.Tokens >= 0 {
-		left.Tokens = &a.Tokens
-	}
-	if a.USD >= 0 {
-		left.USD = &a.USD
-	}
-	return left
+func budgetOf(b budget.Budget) Budget {
+	return Budget{Scope: b.Scope(), Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved, Left: leftOf(b)}
 }
 
-// openCalls lists the calls of a session without a known cost, oldest first within each assignment.
-func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]OpenCall, error) {
-	calls := []OpenCall{}
-	for _, id := range l.Assignments() {
-		j, err := s.Journal(key, id)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range j.Calls() {
-			if c.State == budget.Begun || c.State == budget.Unsettled {
-				calls = append(calls, OpenCall{
-					AssignmentID: id, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Key: c.Key, BeganAt: c.BeganAt, Estimate: c.Estimate,
-				})
-			}
-		}
+func leftOf(b budget.Budget) (left BudgetLeft) {
+	rest := b.Left()
+	if b.Cap.Tokens > 0 {
+		left.Tokens = &rest.Tokens
 	}
-	return calls, nil
+	if b.Cap.USD > 0 {
+		left.USD = &rest.USD
+	}
+	return left
 }

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -28,7 +27,7 @@ type Day struct {
 	// Cap is the team file's; Limit includes what was added for the day.
 	Cap   spec.Cap `json:"cap"`
 	Limit spec.Cap `json:"limit"`
-	// Spent is the cost of calls that ended on the day, Unsettled the estimates of those with
+	// Spent is the cost of calls that began on the day, Unsettled the estimates of those with
 	// unknown cost, and Reserved what is reserved for calls in progress.
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
@@ -74,13 +73,10 @@ func (m Money) Day(ctx context.Context, team string) (Day, error) {
 	if err == nil {
 		err = access.Check(ctx, access.View, team)
 	}
-	if err == nil {
-		err = m.hasDay(ctx, team)
-	}
 	if err != nil {
 		return Day{}, err
 	}
-	d, err := s.Day(m.Namespace, team)
+	d, err := s.State.Day(ctx, team)
 	if errors.Is(err, session.ErrNotFound) {
 		err = noDay(team)
 	}
@@ -96,7 +92,7 @@ func (m Money) Days(ctx context.Context) ([]Day, error) {
 	if err != nil {
 		return nil, err
 	}
-	teams, err := s.DayTeams(ctx, m.Namespace)
+	teams, err := s.State.DayTeams(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +101,8 @@ func (m Money) Days(ctx context.Context) ([]Day, error) {
 		if !may(team) {
 			continue
 		}
-		d, err := s.Day(m.Namespace, team)
-		switch {
-		case errors.Is(err, session.ErrNotFound): // the team had a daily budget earlier
-			continue
-		case err != nil:
+		d, err := s.State.Day(ctx, team)
+		if err != nil {
 			return nil, err
 		}
 		days = append(days, dayOf(d))
@@ -132,20 +125,25 @@ func (m Money) RaiseDay(ctx context.Context, team string, r DayRaise) (day Day, 
 		if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
 			return invalidf("tokens", "%d tokens and %s USD; give a positive amount to add", r.Tokens, r.USD)
 		}
-		if err := m.hasDay(ctx, team); err != nil {
+		d, err := s.State.Day(ctx, team)
+		if errors.Is(err, session.ErrNotFound) {
+			return noDay(team)
+		}
+		if err == nil {
+			err = raisable(d, r)
+		}
+		if err != nil {
 			return err
 		}
-		return s.UpdateDay(m.Namespace, team, func(d *budget.Day) error {
-			if err := m.raisable(*d, r); err != nil {
-				return err
-			}
-			d.Raise(budget.Raise{
-				ID: id, Scope: budget.DayScope, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: m.Now().UTC(),
-				By: textfmt.Shorten(actor(ctx), session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
-			})
-			day = dayOf(*d)
-			return nil
-		})
+		if _, err := s.State.AddRaise(ctx, session.Key{}, budget.Raise{
+			ID: id, Scope: budget.DayScope, Team: team, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD},
+			By: textfmt.Shorten(actor(ctx), session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
+		}, ""); err != nil {
+			return err
+		}
+		d, err = s.State.Day(ctx, team)
+		day = dayOf(d)
+		return err
 	})
 	return day, err
 }
@@ -155,26 +153,15 @@ func raiseDetail(tokens int64, usd cost.USD, note string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d tokens, %s USD. %s", tokens, usd, note))
 }
 
-// raisable rejects a raise of a budget that does not exist.
-func (m Money) raisable(d budget.Day, r DayRaise) error {
+// raisable rejects a raise of a dimension that is not limited.
+func raisable(d state.Day, r DayRaise) error {
 	switch {
-	case d.Cap == (spec.Cap{}):
-		return noDay(d.Team)
-	case r.Tokens > 0 && d.Cap.Tokens == 0:
-		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of tokens", d.Team)}
-	case r.USD > 0 && d.Cap.USD == 0:
-		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of USD", d.Team)}
+	case r.Tokens > 0 && d.Base.Tokens == 0:
+		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of tokens", d.Name)}
+	case r.USD > 0 && d.Base.USD == 0:
+		return &Error{Kind: Invalid, err: fmt.Errorf("team %s has no daily budget of USD", d.Name)}
 	}
 	return nil
-}
-
-// hasDay rejects a team that never had a daily budget. The store would create a lock file for it.
-func (m Money) hasDay(ctx context.Context, team string) error {
-	teams, err := m.Store.DayTeams(ctx, m.Namespace)
-	if err == nil && !slices.Contains(teams, team) {
-		err = noDay(team)
-	}
-	return err
 }
 
 func noDay(team string) error {
@@ -188,16 +175,13 @@ func checkTeam(team string) error {
 	return nil
 }
 
-func dayOf(d budget.Day) Day {
-	sum, left := d.Sum(), d.Left()
+func dayOf(d state.Day) Day {
 	doc := Day{
-		Team: d.Team, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Cap, Limit: d.Limit(), Spent: sum.Spent, Unsettled: sum.Unsettled, Reserved: sum.Reserved,
-		Left: leftOf(left), Sessions: []DaySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
+		Team: d.Name, Date: d.Date, EndsAt: budget.NextDay(d.Date), Cap: d.Base, Limit: d.Cap, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved,
+		Left: leftOf(d.Budget), Sessions: []DaySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.Rows)) {
-		if r := d.Rows[name]; r != (budget.DayRow{}) {
-			doc.Sessions = append(doc.Sessions, DaySession{name, r.Spent, r.Unsettled, r.Calls, r.Reserved})
-		}
+	for _, s := range d.Sessions {
+		doc.Sessions = append(doc.Sessions, DaySession{s.Session, s.Spent, s.Estimated, s.Unsettled, s.Reserved})
 	}
 	return doc
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -43,13 +43,13 @@ type Settlement struct {
 type Settled struct {
 	Session string `json:"session"`
 	spec.AssignmentID
-	Call int64 `json:"call"`
+	Call string `json:"call"`
 	// Estimate is the booked estimate, Usage the cost of the call.
-	Estimate   cost.Usage `json:"estimate"`
-	Usage      cost.Usage `json:"usage"`
-	WrittenOff bool       `json:"written_off"`
-	By         string     `json:"by"`
-	Note       string     `json:"note"`
+	Estimate   cost.Amount `json:"estimate"`
+	Usage      cost.Usage  `json:"usage"`
+	WrittenOff bool        `json:"written_off"`
+	By         string      `json:"by"`
+	Note       string      `json:"note"`
 	// Unsettled is the number of the session's calls that are still unsettled.
 	Unsettled int `json:"unsettled"`
 }
@@ -88,20 +88,17 @@ func (s Settlement) Check() error {
 
 // Settle records the cost of a call with unknown cost, whose worker or connection was lost. An
 // error of kind [Conflict] reports that the assignment is running, or that the cost is known.
-func (m Money) Settle(ctx context.Context, sessionID string, id spec.AssignmentID, call int64, as Settlement) (doc Settled, err error) {
+func (m Money) Settle(ctx context.Context, sessionID, call string, as Settlement) (doc Settled, err error) {
 	if err := as.Check(); err != nil {
 		return doc, err
-	}
-	if err := id.Check(); err != nil {
-		return doc, &Error{Kind: Invalid, Field: "assignment", err: err}
 	}
 	s, key, err := m.inStore(ctx, sessionID)
 	if err != nil {
 		return doc, err
 	}
-	event := access.Event{Action: "budget.settle", Subject: fmt.Sprintf("%s %d", id, call), Detail: as.detail()}
+	event := access.Event{Action: "budget.settle", Subject: "call " + textfmt.Shorten(call, 40), Detail: as.detail()}
 	err = m.change(ctx, access.Operate, sessionID, event, func(ctx context.Context) error {
-		doc, err = m.settle(s, key, id, call, as, actor(ctx))
+		doc, err = m.settle(ctx, s, key, call, as)
 		return err
 	})
 	return doc, err
@@ -122,21 +119,17 @@ func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (
 		return doc, err
 	}
 	err = m.change(ctx, access.Operate, sessionID, access.Event{Action: "budget.settle", Subject: "all calls", Detail: as.detail()}, func(ctx context.Context) error {
-		l, err := s.Ledger(key)
-		if err != nil {
-			return err
-		}
-		open, err := openCalls(s, key, l)
+		open, err := s.State.Open(ctx, state.Assignment{Key: key})
 		if err != nil {
 			return err
 		}
 		var failed []error
 		for _, call := range open {
-			one, err := m.settle(s, key, call.AssignmentID, call.Call, as, actor(ctx))
+			one, err := m.settle(ctx, s, key, call.ID, as)
 			switch {
 			case err == nil:
 				doc.Calls = append(doc.Calls, one)
-			case call.State == budget.Unsettled:
+			case call.State == state.CallUnsettled:
 				failed = append(failed, err)
 			} // the other assignments are running
 		}
@@ -166,88 +159,69 @@ func amountOf(u cost.Usage) string {
 	return text
 }
 
-// settle closes one call. It holds the assignment's lock, so others cannot write its journal
-// meanwhile.
-func (m Money) settle(s *store.Store, key session.Key, id spec.AssignmentID, call int64, as Settlement, by string) (doc Settled, err error) {
-	lock, ok, err := s.Lock(key, id)
+// settle closes one call. A call in progress whose worker was lost becomes unsettled first: its assignment's lock is free.
+func (m Money) settle(ctx context.Context, s *store.Store, key session.Key, id string, as Settlement) (doc Settled, err error) {
+	calls, err := s.State.Calls(ctx, state.Assignment{Key: key})
 	if err != nil {
 		return doc, err
 	}
-	if !ok {
-		return doc, conflictf(key.Session, "%s of session %s is running; try again when it has ended or waits", id, key.Session)
-	}
-	defer lock.Unlock()
-	j, err := s.Journal(key, id)
+	call, err := findOpen(calls, key.Session, id)
 	if err != nil {
 		return doc, err
 	}
-	open, err := findOpen(j, key.Session, id, call)
-	if err != nil {
-		return doc, err
+	if call.State == state.CallBegun {
+		lock, ok, err := s.Lock(key, call.AssignmentID)
+		if err != nil {
+			return doc, err
+		}
+		if !ok {
+			return doc, conflictf(key.Session, "%s of session %s is running; try again when it has ended or waits", call.AssignmentID, key.Session)
+		}
+		defer lock.Unlock()
+		if err := s.State.End(ctx, id, state.CallEnd{State: state.CallUnsettled}); err != nil {
+			return doc, err
+		}
 	}
 	used := as.Usage
 	switch {
 	case as.As == SettledAsEstimated:
-		used = open.Usage.Max(open.Reported).Add(open.Estimate)
-	case as.As == SettledByCost && !as.Priced && open.Estimate.CostUSD > 0:
-		return doc, invalidf("cost_usd", "call %d may have cost money (estimated: %s USD); give its cost, or 0", call, open.Estimate.CostUSD)
+		used = call.Usage.Add(cost.Usage{OutputTokens: call.Estimated.Tokens, CostUSD: call.Estimated.USD})
+	case as.As == SettledByCost && !as.Priced && call.Estimated.USD > 0:
+		return doc, invalidf("cost_usd", "call %s may have cost money (estimated: %s USD); give its cost, or 0", id, call.Estimated.USD)
 	}
 	doc = Settled{
-		Session: key.Session, AssignmentID: id, Call: call, Estimate: open.Estimate, Usage: used, WrittenOff: as.As == WrittenOff, By: by, Note: as.Note,
+		Session: key.Session, AssignmentID: call.AssignmentID, Call: id, Estimate: call.Estimated, Usage: used, WrittenOff: as.As == WrittenOff, By: actor(ctx), Note: as.Note,
 	}
-	l, err := m.closeCall(s, key, j, open, doc)
-	for _, row := range l.Rows {
-		doc.Unsettled += len(row.Unsettled)
+	rest := used.Minus(call.Usage).Max(cost.Usage{}) // a part may be known already
+	if err := s.State.CloseCall(ctx, id, rest, doc.By, doc.Note); err != nil {
+		return doc, err
+	}
+	open, err := s.State.Open(ctx, state.Assignment{Key: key})
+	for _, c := range open {
+		if c.State == state.CallUnsettled {
+			doc.Unsettled++
+		}
 	}
 	return doc, err
 }
 
-// findOpen finds a call without a known cost. If a call is in progress by the journal, its worker
-// was lost: the assignment's lock is free.
-func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call int64) (budget.Call, error) {
-	i := slices.IndexFunc(j.Calls(), func(c budget.Call) bool { return c.ID == call })
+// findOpen finds a call without a known cost.
+func findOpen(calls []state.Call, sessionID, id string) (state.Call, error) {
+	i := slices.IndexFunc(calls, func(c state.Call) bool { return c.ID == id })
 	if i < 0 {
-		return budget.Call{}, notFoundf("call %[3]d of %[1]s of session %[2]s not found; `maestro budget show %[2]s` lists unsettled calls", id, sessionID, call)
+		return state.Call{}, notFoundf("call %[2]s of session %[1]s not found; `maestro budget show %[1]s` lists unsettled calls", sessionID, textfmt.Shorten(id, 40))
 	}
-	c := j.Calls()[i]
+	c := calls[i]
 	switch c.State {
-	case budget.Begun, budget.Unsettled:
+	case state.CallBegun, state.CallUnsettled:
 		return c, nil
-	case budget.Closed:
+	case state.CallClosed:
 		by := ""
-		if c.By != "" {
-			by = " by " + c.By
+		if c.ClosedBy != "" {
+			by = " by " + c.ClosedBy
 		}
-		return c, conflictf(sessionID, "call %d of %s was already settled%s, %s UTC: %s", call, id, by, c.ClosedAt.UTC().Format(time.DateTime), amountOf(c.Usage))
-	default:
-		return c, conflictf(sessionID, "call %d of %s needs no settling; its cost is known: %s", call, id, amountOf(c.Usage))
+		return c, conflictf(sessionID, "call %s was already settled%s, %s UTC: %s", id, by, time.UnixMicro(c.ClosedAt.V).UTC().Format(time.DateTime), amountOf(c.Usage))
+	case state.CallAnswered, state.CallFailed:
 	}
-}
-
-// closeCall writes the end of a call to the journal, and then to the ledger.
-func (m Money) closeCall(s *store.Store, key session.Key, j *budget.Journal, call budget.Call, doc Settled) (budget.Ledger, error) {
-	add := func(e budget.Entry) error {
-		e.Seq, e.At, e.Call = j.Next(), m.Now().UTC(), call.ID
-		if err := s.AppendEntry(key, doc.AssignmentID, e); err != nil {
-			return err
-		}
-		return j.Apply(e)
-	}
-	var ledger budget.Ledger
-	if call.State == budget.Begun {
-		if err := add(budget.Entry{Kind: budget.Unsettled}); err != nil {
-			return ledger, err
-		}
-		call = j.Call(call.ID) // with its reported usage
-	}
-	rest := doc.Usage.Minus(call.Usage).Max(cost.Usage{}) // a part may be known already
-	if err := add(budget.Entry{Kind: budget.Closed, Usage: &rest, By: doc.By, Note: doc.Note}); err != nil {
-		return ledger, err
-	}
-	err := s.UpdateLedger(key, func(l *budget.Ledger) error {
-		l.SetRow(doc.AssignmentID, j.Row(l.Row(doc.AssignmentID).Reserved), m.Now().UTC())
-		ledger = *l
-		return nil
-	})
-	return ledger, err
+	return c, conflictf(sessionID, "call %s needs no settling; its cost is known: %s", id, amountOf(c.Usage))
 }

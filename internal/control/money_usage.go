@@ -57,11 +57,11 @@ func (m Money) SessionUsage(ctx context.Context, sessionID string, by []string, 
 	if err != nil {
 		return doc, err
 	}
-	read, err := usage.OfSession(s, key)
+	read, err := usage.OfSession(ctx, s, key)
 	if read.Damage != nil {
 		doc.Faults = []error{read.Damage}
 	}
 	doc.Rows, doc.Total = usage.Sum(read.Rows, by, since)
-	doc.Budgets = budgetsOf(read.Ledger)
+	doc.Budgets = budgetsOf(read.Account.Budgets)
 	return doc, err
 }

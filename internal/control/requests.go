@@ -155,7 +155,7 @@ func (r Requests) waiting(ctx context.Context) ([]waiting, error) {
 		if e.Status.Status.Closed() || len(e.Help) == 0 || !may(e.Team) {
 			continue
 		}
-		w := waiting{Status: withLedgerCosts(r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
+		w := waiting{Status: withCosts(ctx, r.Store, r.key(e.Session), e), Store: e.Store, Known: true}
 		waits, err := r.confirm(ctx, &w, e.RunID, open)
 		if err != nil {
 			return nil, err
@@ -255,10 +255,10 @@ func (r Requests) confirm(ctx context.Context, w *waiting, run string, open map[
 	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == run, nil
 }
 
-// withLedgerCosts is a stored status with the costs from the ledger.
-func withLedgerCosts(s *store.Store, key session.Key, e session.Execution) session.Status {
-	if l, err := s.Ledger(key); err == nil {
-		return sessionstatus.Accounted(e.Status, &l)
+// withCosts is a stored status with its costs.
+func withCosts(ctx context.Context, s *store.Store, key session.Key, e session.Execution) session.Status {
+	if a, err := s.State.Account(ctx, key); err == nil {
+		return sessionstatus.Accounted(e.Status, &a)
 	}
 	return e.Status
 }

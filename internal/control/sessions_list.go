@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -218,8 +219,8 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 		}
 		if ok {
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = m.Tokens, m.CostUSD
-		} else if ledger, err := s.Store.Ledger(s.key(l.Session)); err == nil { // it has no status document
-			used := ledger.Usage()
+		} else if costs, err := s.Store.State.Costs(ctx, s.key(l.Session), state.ByPhase); err == nil { // it has no status document
+			used := state.Sum(costs, spec.AssignmentID{}).Usage
 			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
 		}
 	}

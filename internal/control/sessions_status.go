@@ -39,8 +39,8 @@ func (s Sessions) addInterventions(ctx context.Context, v *sessionstatus.Session
 		k, _ := s.kept(ctx, v.Session)
 		checkpoint = k.Checkpoint
 	}
-	ledger, _ := s.Store.Ledger(s.key(v.Session)) // without it only raises are missing
-	v.Interventions = sessionstatus.InterventionsOf(checkpoint, ledger.Raises)
+	account, _ := s.Store.State.Account(ctx, s.key(v.Session)) // without it only raises are missing
+	v.Interventions = sessionstatus.InterventionsOf(checkpoint, account.Raises)
 }
 
 // addTickets adds tickets of requests that the session does not have: a ticket's workflow may know

@@ -53,7 +53,7 @@ type Limits struct {
 // Account pays for the calls of an attempt; a [session.Calls] is one.
 type Account interface {
 	Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error)
-	Undelivered(call int64)
+	Undelivered(call string)
 	Begin(ctx context.Context, plan session.CallPlan) (session.Call, error)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -57,9 +56,7 @@ func (s settlement) as() control.Settlement {
 // settleInput names a call whose cost was not known.
 type settleInput struct {
 	Session string `path:"session" maxLength:"200" doc:"the session's id"`
-	Phase   string `path:"phase" maxLength:"63"`
-	Persona string `path:"persona" maxLength:"63"`
-	Call    int64  `path:"call" minimum:"1" doc:"the call's number, as the session's budgets list it"`
+	Call    string `path:"call" maxLength:"64" doc:"the call's id, as the session's budgets list it"`
 	Body    settlement
 }
 
@@ -89,9 +86,9 @@ func money(api huma.API, m control.Money) {
 		func(ctx context.Context, in *raiseDayInput) (control.Day, error) {
 			return m.RaiseDay(ctx, in.Team, control.DayRaise{Tokens: in.Body.Tokens, USD: in.Body.USD, Note: in.Body.Note})
 		})
-	register(api, operation("POST /sessions/{session}/calls/{phase}/{persona}/{call}/settle", "settle-call", "Record what a call has cost whose cost was not known"),
+	register(api, operation("POST /sessions/{session}/calls/{call}/settle", "settle-call", "Record what a call has cost whose cost was not known"),
 		func(ctx context.Context, in *settleInput) (control.Settled, error) {
-			return m.Settle(ctx, in.Session, spec.AssignmentID{Phase: in.Phase, Persona: in.Persona}, in.Call, in.Body.as())
+			return m.Settle(ctx, in.Session, in.Call, in.Body.as())
 		})
 	register(api, operation("POST /sessions/{session}/calls/settle", "settle-calls", "Settle all calls of a session whose cost is not known"),
 		func(ctx context.Context, in *settleAllInput) (control.SettledCalls, error) {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
@@ -27,9 +29,8 @@ type seen struct {
 	modified int64
 	// records is when a record was last replaced; unwatched: it is not needed.
 	records int64
-	// journals has when those journals were last written that have entries which the ledger does
-	// not have.
-	journals map[string]int64
+	// change is the number of the last change of its costs.
+	change int64
 	// again: it has to be read again in any case, because a later change may have the same time.
 	again bool
 }
@@ -65,28 +66,14 @@ type reading struct {
 
 // look reads the times of a session's documents, not their content. It also looks at the documents
 // that the last refresh has listed.
-func (r reading) look(key session.Key, modified int64, last seen) (seen, error) {
-	now := seen{modified: modified, records: unwatched}
+func (r reading) look(key session.Key, modified, change int64, last seen) (seen, error) {
+	now := seen{modified: modified, records: unwatched, change: change}
 	if last.records != unwatched {
 		at, err := r.store.RecordsChanged(key)
 		if err != nil {
 			return now, err
 		}
 		now.records = nanoseconds(at)
-	}
-	for name := range last.journals {
-		id, err := spec.ParseAssignmentID(name)
-		if err != nil {
-			return now, errValue
-		}
-		at, err := r.store.JournalChanged(key, id)
-		if err != nil {
-			return now, err
-		}
-		if now.journals == nil {
-			now.journals = map[string]int64{}
-		}
-		now.journals[name] = nanoseconds(at)
 	}
 	return now, nil
 }
@@ -95,16 +82,13 @@ func (r reading) look(key session.Key, modified int64, last seen) (seen, error) 
 func (r reading) isRecent(s seen) bool {
 	limit := nanoseconds(r.now.Add(-raciness))
 	recent := s.modified > limit || s.records > limit
-	for _, at := range s.journals {
-		recent = recent || at > limit
-	}
 	return recent
 }
 
 // read reads the documents of a session; before is their state before. For a damaged document, the
 // entry has the values of a session without it, and the damage is returned.
 func (r reading) read(ctx context.Context, key session.Key, before seen) (e entry, damage, err error) {
-	costs, err := usage.OfSession(r.store, key)
+	costs, err := usage.OfSession(ctx, r.store, key)
 	if err != nil {
 		return e, nil, err
 	}
@@ -117,37 +101,26 @@ func (r reading) read(ctx context.Context, key session.Key, before seen) (e entr
 			damage = err
 		}
 	}
-	used := costs.Ledger.Usage()
+	used := costs.Account.Usage()
 	e.Tokens, e.CostUSD = used.Tokens(), used.CostUSD
 	for _, row := range costs.Rows {
 		e.Facts = append(e.Facts, factsOf(row)...)
 	}
-	e.Facts = append(e.Facts, e.work(x, costs.Ledger)...)
-	e.watch(before, costs.Ledger)
+	e.Facts = append(e.Facts, e.work(x, &costs.Account)...)
+	e.watch(before)
 	e.seen.again = e.seen.again || r.isRecent(e.seen)
 	return e, errors.Join(costs.Damage, damage), nil
 }
 
 // watch records what the next refresh looks at. Documents that were not looked at before they were
 // read are read again next time.
-func (e *entry) watch(before seen, ledger budget.Ledger) {
-	e.seen = seen{modified: before.modified, records: unwatched}
-	lost := ledger.Revision == 0 // it is the sum of the journals
-	if lost || e.Listed && !e.Status.Closed() {
+func (e *entry) watch(before seen) {
+	e.seen = seen{modified: before.modified, records: unwatched, change: before.change}
+	if e.Listed && !e.Status.Closed() {
 		e.seen.records = before.records
 		if before.records == unwatched {
 			e.seen.records, e.seen.again = 0, true
 		}
-	}
-	for _, id := range ledger.Assignments() {
-		if row := ledger.Row(id); !lost && len(row.Unsettled)+len(row.Reserved) == 0 {
-			continue
-		}
-		if e.seen.journals == nil {
-			e.seen.journals = map[string]int64{}
-		}
-		at, known := before.journals[id.String()]
-		e.seen.journals[id.String()], e.seen.again = at, e.seen.again || !known
 	}
 }
 
@@ -214,7 +187,7 @@ func factsOf(r usage.Row) []fact {
 	if u := r.Reserved; u.Calls != 0 {
 		add(reserved, numbers{int64(u.Calls), u.Tokens, 6: int64(u.USD)})
 	}
-	if len(facts) == 0 {
+	if r.Calls != 0 || r.Usage != (cost.Usage{}) {
 		add(spent, costNumbers(r.Calls, r.Usage))
 	}
 	return facts
@@ -222,7 +195,7 @@ func factsOf(r usage.Row) []fact {
 
 // work is the result of the assignments that were at work in this session. A fork does not have the
 // attempts of its origin.
-func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
+func (e *entry) work(x session.Execution, account *state.Account) []fact {
 	var facts []fact
 	for _, p := range x.Phases {
 		for _, a := range p.Assignments {
@@ -230,9 +203,10 @@ func (e *entry) work(x session.Execution, ledger budget.Ledger) []fact {
 				continue
 			}
 			f := fact{Kind: worked, Phase: p.Name, Persona: a.Persona, Agent: a.Agent, Date: e.day()}
-			row := ledger.Row(spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
-			if n := len(row.Spent); n > 0 {
-				f.Agent, f.Model = row.Spent[n-1].Agent, row.Spent[n-1].Model
+			for _, c := range account.Costs {
+				if c.Phase == p.Name && c.Persona == a.Persona && c.Calls > 0 {
+					f.Agent, f.Model = c.Agent, c.Model
+				}
 			}
 			done, failed := int64(0), int64(0)
 			switch {

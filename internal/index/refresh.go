@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -105,6 +104,10 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 	if err != nil {
 		return done, err
 	}
+	changes, err := x.store.State.Changes(ctx, namespace)
+	if err != nil {
+		return done, err
+	}
 	done.Sessions = len(there)
 	gone := maps.Clone(known)
 	r := reading{store: x.store}
@@ -112,7 +115,7 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 	for _, s := range there {
 		last, ok := known[s.Session] // a new session's records are looked at
 		delete(gone, s.Session)
-		now, err := r.look(session.Key{Namespace: namespace, Session: s.Session}, nanoseconds(s.At), last)
+		now, err := r.look(session.Key{Namespace: namespace, Session: s.Session}, nanoseconds(s.At), changes[s.Session], last)
 		if err != nil && (damaged(err) || ctx.Err() != nil) {
 			return done, err
 		}
@@ -121,7 +124,7 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 			done.addFault(fmt.Errorf("session %s: %w", s.Session, err))
 			continue
 		}
-		if !ok || last.again || now.modified != last.modified || now.records != last.records || !maps.Equal(now.journals, last.journals) {
+		if !ok || last.again || now.modified != last.modified || now.records != last.records || now.change != last.change {
 			stale[s.Session] = now
 		}
 	}
@@ -193,7 +196,7 @@ func (x *Index) readAll(ctx context.Context, r reading, namespace string, stale,
 // It is read as one text, which takes a third of the time of separate rows.
 func knownSessions(ctx context.Context, db *sql.DB, namespace string) (map[string]seen, error) {
 	known := map[string]seen{}
-	const query = `SELECT count(*), ifnull(group_concat(session || ' ' || modified || ' ' || records || ' ' || again || ' ' || journals, char(10)), '')
+	const query = `SELECT count(*), ifnull(group_concat(session || ' ' || modified || ' ' || records || ' ' || again || ' ' || change, char(10)), '')
 		FROM seen WHERE namespace = ?`
 	err := each(ctx, db, query, []any{namespace}, func(row *values) error {
 		count, text := row.integer(), row.text()
@@ -218,14 +221,12 @@ func parseSeen(line string) (name string, s seen, err error) {
 	name, rest, _ := strings.Cut(line, " ")
 	modified, rest, _ := strings.Cut(rest, " ")
 	records, rest, _ := strings.Cut(rest, " ")
-	again, journals, ok := strings.Cut(rest, " ")
-	var bad, worse error
+	again, change, ok := strings.Cut(rest, " ")
+	var bad, worse, worst error
 	s.modified, bad = strconv.ParseInt(modified, 10, 64)
 	s.records, worse = strconv.ParseInt(records, 10, 64)
-	if journals != "" {
-		err = json.Unmarshal([]byte(journals), &s.journals)
-	}
-	if !ok || errors.Join(bad, worse, err) != nil {
+	s.change, worst = strconv.ParseInt(change, 10, 64)
+	if !ok || errors.Join(bad, worse, worst) != nil {
 		return "", s, errValue
 	}
 	s.again = again != "0"

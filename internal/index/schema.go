@@ -17,7 +17,7 @@ var schema = `
 CREATE TABLE state (epoch TEXT NOT NULL, store TEXT NOT NULL, sequence INTEGER NOT NULL);
 CREATE TABLE seen (
   namespace TEXT NOT NULL, session TEXT NOT NULL,
-  modified INTEGER NOT NULL, records INTEGER NOT NULL, journals TEXT NOT NULL, again INTEGER NOT NULL, digest TEXT NOT NULL,
+  modified INTEGER NOT NULL, records INTEGER NOT NULL, change INTEGER NOT NULL, again INTEGER NOT NULL, digest TEXT NOT NULL,
   PRIMARY KEY (namespace, session)) WITHOUT ROWID;
 CREATE TABLE sessions (
   id INTEGER PRIMARY KEY,

@@ -104,8 +104,11 @@ func (w *writing) put(e *entry, known seen, wasKnown bool) (changed bool, err er
 	}
 	// The displayed state of a session at work has more than the index.
 	stirred := e.Listed && !e.Status.Closed() && (modified != e.seen.modified || records != unwatched && records != e.seen.records)
-	journals, again := e.seen.columns()
-	if err := w.run("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)", append(name, e.seen.modified, e.seen.records, journals, again, is)...); err != nil {
+	again := 0
+	if e.seen.again {
+		again = 1
+	}
+	if err := w.run("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?, ?, ?)", append(name, e.seen.modified, e.seen.records, e.seen.change, again, is)...); err != nil {
 		return false, err
 	}
 	if there && digest == is {
@@ -126,18 +129,6 @@ func (w *writing) put(e *entry, known seen, wasKnown bool) (changed bool, err er
 		return false, err
 	}
 	return true, w.putFacts(id, e)
-}
-
-// columns are the columns of what was seen that are no numbers yet.
-func (s seen) columns() (journals string, again int) {
-	if len(s.journals) > 0 {
-		data, _ := json.Marshal(s.journals) // a map of numbers
-		journals = string(data)
-	}
-	if s.again {
-		again = 1
-	}
-	return journals, again
 }
 
 var sessionColumns = strings.Fields(`namespace session sequence

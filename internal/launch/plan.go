@@ -21,7 +21,7 @@ func (l *Launcher) Plan(ctx context.Context, s Session) ([]session.PlanEntry, er
 			return nil, err
 		}
 		p.Key, p.Agents = session.Key{Namespace: l.Conn.Namespace, Session: s.ID}, agents
-		a.Sessions, a.Ledgers = l.Store, l.Store
+		a.Sessions, a.State = l.Store, l.Store.State
 	}
 	plan, problems, err := a.Plan(ctx, p)
 	if err == nil && len(problems) > 0 {

@@ -76,8 +76,8 @@ func (a CallAnswer) Mark() string {
 
 // StoredTurn is a paid turn.
 type StoredTurn struct {
-	// Call is its number, for KeepTools and Undelivered.
-	Call   int64
+	// Call is its id, for KeepTools and Undelivered.
+	Call   string
 	Answer []byte
 	Usage  cost.Usage
 	// Tools is what was stored of the tools' work after the answer; nil: nothing, so the tools work
@@ -96,14 +96,14 @@ type Calls interface {
 	Stored(ctx context.Context, turn int, request spec.Digest) (*StoredTurn, error)
 	// Undelivered records that the program has not received the answer of a call of [AnyTurn]. The
 	// next equal request gets it.
-	Undelivered(call int64)
+	Undelivered(call string)
 	// Begin records durably that a call begins, and reserves its possible cost: between plan.Least
 	// and plan.Want. It waits while calls in progress may release the missing amount. A *Failure of
 	// category token_budget reports that the remaining budget cannot pay for the call; it must end
 	// the attempt.
 	Begin(ctx context.Context, plan CallPlan) (Call, error)
 	// KeepTools stores durably what the tools did after the answer of a settled call.
-	KeepTools(ctx context.Context, call int64, doc []byte) error
+	KeepTools(ctx context.Context, call string, doc []byte) error
 	// Put and Get store and read blobs that such a document names.
 	Put(ctx context.Context, data []byte) (spec.Digest, error)
 	Get(ctx context.Context, name spec.Digest) ([]byte, error)
@@ -112,8 +112,8 @@ type Calls interface {
 // Call is a paid call in progress. Exactly one of Settle, Abandon and Unsettle ends it, before the
 // attempt ends.
 type Call interface {
-	// ID is its number in the assignment's journal; zero: it gets one when it ends.
-	ID() int64
+	// ID is its id, made before it begins.
+	ID() string
 	// Granted is the amount that was reserved when it began.
 	Granted() cost.Amount
 	// Settle stores the answer and books its cost, durably. The answer must not be used before,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -30,8 +30,8 @@ type facts struct {
 	// document is the status document, joined with records; nil if the store is not available or
 	// does not have it.
 	document *session.Execution
-	// ledger is nil if there is no document.
-	ledger *budget.Ledger
+	// account is nil if there is no document.
+	account *state.Account
 	// unreadable is the reason why the document cannot be read at the moment.
 	unreadable error
 	// wait is what the session needs the store for; empty: nothing.
@@ -63,7 +63,7 @@ func (f facts) behind() bool {
 // that the memo.
 func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
-	account(&v, f.ledger)
+	addCosts(&v, f.account)
 	if f.description == nil {
 		v.Notes = append(v.Notes, "Temporal no longer has this session; showing its state in the store; `maestro resume` continues it")
 		return complete(v)
@@ -84,7 +84,7 @@ func merge(sessionID string, f facts) Session {
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
-		v.Warnings = warnings(f.ledger)
+		v.Warnings = warnings(f.account)
 	} else {
 		end(&v, f)
 	}
@@ -113,57 +113,45 @@ func base(sessionID string, f facts) Session {
 	return Session{Status: s}
 }
 
-// account adds a session's costs and budget from its ledger.
-func account(v *Session, l *budget.Ledger) {
-	if l != nil {
-		v.Limit, v.Spent = l.Budget(budget.SessionScope)
-		v.Status = Accounted(v.Status, l)
+// addCosts adds a session's costs and budget.
+func addCosts(v *Session, a *state.Account) {
+	if a != nil {
+		b := a.Budget(budget.SessionScope)
+		v.Limit, v.Spent = b.Cap, b.Held()
+		v.Status = Accounted(v.Status, a)
 	}
 }
 
-// Accounted is a stored status with its costs from the ledger.
-func Accounted(s session.Status, l *budget.Ledger) session.Status {
+// Accounted is a stored status with its costs.
+func Accounted(s session.Status, a *state.Account) session.Status {
 	s = s.Clone()
-	s.Usage, s.Dropped, s.Unsettled, s.Reserved = l.Usage(), l.Usage(), l.Unsettled(), l.Reserved()
+	sum := a.Of(spec.AssignmentID{})
+	s.Usage, s.Dropped, s.Reserved = sum.Usage, sum.Usage, sum.Reserved
+	s.Unsettled = cost.Usage{OutputTokens: sum.Estimated.Tokens, CostUSD: sum.Estimated.USD}
 	for i, p := range s.Phases {
 		for j, as := range p.Assignments {
-			used := l.Row(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage()
+			used := a.Of(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage
 			s.Phases[i].Assignments[j].Usage = used
 			s.Dropped = s.Dropped.Minus(used)
 		}
 	}
 	for i, h := range s.Help {
-		s.Help[i].Usage = usageOf(h, l)
+		s.Help[i].Usage = a.Of(spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}).Usage // an assignment's, or a phase's
 	}
 	return s
 }
 
-// usageOf is the cost of the work that a request is about: an assignment's, or a phase's.
-func usageOf(h session.Request, l *budget.Ledger) cost.Usage {
-	var used cost.Usage
-	for _, id := range l.Assignments() {
-		if id.Phase == h.Phase && (h.Persona == "" || id.Persona == h.Persona) {
-			used = used.Add(l.Row(id).Usage())
-		}
-	}
-	return used
-}
-
 // warnings are the highest of each budget, by the budgets' names.
-func warnings(l *budget.Ledger) []budget.Warning {
-	if l == nil {
+func warnings(a *state.Account) (all []budget.Warning) {
+	if a == nil {
 		return nil
 	}
-	most := map[string]budget.Warning{}
-	for _, w := range l.Warnings {
-		if w.At >= most[w.Scope].At {
-			most[w.Scope] = w
+	for _, b := range a.Budgets {
+		if n := len(b.Warnings); n > 0 {
+			all = append(all, slices.MaxFunc(b.Warnings, func(x, y budget.Warning) int { return cmp.Compare(x.At, y.At) }))
 		}
 	}
-	var all []budget.Warning
-	for _, scope := range slices.Sorted(maps.Keys(most)) {
-		all = append(all, most[scope])
-	}
+	slices.SortFunc(all, func(x, y budget.Warning) int { return cmp.Compare(x.Scope, y.Scope) })
 	return all
 }
 
@@ -200,7 +188,6 @@ func overlay(v *Session, f facts) {
 				if a.Progress = h.Progress; h.Waits {
 					a.Status = session.Waiting
 				}
-				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
 			}
 		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
 			a.Status, a.Progress = session.Waiting, delay(p, h)
@@ -252,20 +239,6 @@ func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
 	for _, attempt := range log.Attempts {
 		a.Failures = append(a.Failures, session.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
-	}
-}
-
-// addLive adds the cost of calls in progress so far, which may be high for a whole run of an agent
-// program. After a call has ended, the ledger has its cost, and the heartbeat may be older.
-func addLive(v *Session, a *session.AssignmentStatus, l *budget.Ledger, id spec.AssignmentID, h activities.Heartbeat) {
-	if l == nil {
-		return
-	}
-	reserved := l.Row(id).Reserved
-	for call, used := range h.Live {
-		if _, open := reserved[call]; open {
-			a.Usage, v.Usage = a.Usage.Add(used), v.Usage.Add(used)
-		}
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
@@ -95,7 +95,7 @@ func (w *Watcher) Kept() bool {
 // [ErrUnknown] if neither Temporal nor the store has the session, and with an [OtherWorkflowError].
 func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	if w.Conn == nil {
-		return w.lookInStore()
+		return w.lookInStore(ctx)
 	}
 	var f facts
 	var err error
@@ -109,7 +109,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	info := f.description.GetWorkflowExecutionInfo()
 	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId())
 	if f.document != nil { // read before the ledger, which is then no older
-		f.ledger = w.ledger()
+		f.account = w.account(ctx)
 	}
 	if f.description == nil {
 		if f.document == nil {
@@ -138,14 +138,14 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 }
 
 // lookInStore is the state of the session in the store alone.
-func (w *Watcher) lookInStore() (Session, error) {
+func (w *Watcher) lookInStore(ctx context.Context) (Session, error) {
 	var f facts
 	if f.document, f.unreadable = w.stored("", ""); f.document == nil {
 		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
 	}
-	f.ledger = w.ledger()
+	f.account = w.account(ctx)
 	v := base(w.Session, f)
-	account(&v, f.ledger)
+	addCosts(&v, f.account)
 	return complete(v), nil
 }
 
@@ -156,14 +156,13 @@ func (w *Watcher) LookWithin(ctx context.Context, patience time.Duration) (Sessi
 	return w.Look(ctx)
 }
 
-// ledger reads the session's ledger; nil if it cannot be read. `checkpoints verify` reports the
-// reason.
-func (w *Watcher) ledger() *budget.Ledger {
-	l, err := w.Store.Ledger(w.Key())
+// account reads the session's costs and budgets; nil if they cannot be read.
+func (w *Watcher) account(ctx context.Context) *state.Account {
+	a, err := w.Store.State.Account(ctx, w.Key())
 	if err != nil {
 		return nil
 	}
-	return &l
+	return &a
 }
 
 // Query queries a worker; nil if none answers in time.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -28,7 +29,8 @@ type Admission struct {
 	StartedBy        string
 	StartedByID      string
 	Via              string
-	Caps             []Cap
+	// Caps are the team's limits, as [budget.Caps] lists them.
+	Caps []budget.Budget
 }
 
 // Admit gives a Temporal run its number, makes it the only one that may write, and sets the session's limits.
@@ -69,5 +71,52 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		}
 		return t.setCaps(a.Key, a.Team, a.Caps)
 	})
+	return run, err
+}
+
+// Enter is the number of a Temporal run of a session, by which its executors are fenced. A Temporal reset makes a run that
+// was not admitted: it continues the newest one, and becomes the only one that may write. The error is [ErrFenced] if a later
+// run was admitted, and [ErrNotFound] if the session was not.
+//
+// since is the number of the Temporal run original, after which the session may have continued as new; run, if it is not
+// known.
+func (d *DB) Enter(ctx context.Context, s session.Key, temporalRun, original string) (run, since int64, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		var err error
+		if run, err = t.enter(s, temporalRun); err != nil {
+			return err
+		}
+		err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, s.Namespace, original).Scan(&since)
+		if isNoRows(err) {
+			since, err = run, nil
+		}
+		return err
+	})
+	return run, since, err
+}
+
+func (t *Tx) enter(s session.Key, temporalRun string) (run int64, err error) {
+	var newest int64
+	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, s.Namespace, s.Session).Scan(&newest); err != nil {
+		return 0, err
+	}
+	err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, s.Namespace, temporalRun).Scan(&run)
+	switch {
+	case err == nil && run != newest:
+		return 0, fmt.Errorf("run %d of session %s; the newest is %d: %w", run, s.Session, newest, ErrFenced)
+	case !isNoRows(err):
+		return run, err
+	}
+	now, err := t.Now()
+	if err != nil {
+		return 0, err
+	}
+	run = newest + 1
+	if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, base, team_digest, team_file, selection, plan, started_by, started_at)
+		select namespace, session, $3, $4, base, team_digest, team_file, selection, plan, started_by, $5 from runs
+		where namespace = $1 and session = $2 and run = $6`, s.Namespace, s.Session, run, temporalRun, now, newest); err != nil {
+		return 0, err
+	}
+	_, err = t.exec(`update sessions set run = $3 where namespace = $1 and session = $2`, s.Namespace, s.Session, run)
 	return run, err
 }

@@ -1,8 +1,11 @@
 package state
 
 import (
+	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -15,11 +18,24 @@ type Assignment struct {
 	spec.AssignmentID
 }
 
-// CallKey identifies a call of an assignment. Call 0 is a whole attempt of a program whose calls nobody sees.
-type CallKey struct {
+// AttemptKey identifies an attempt of an assignment.
+type AttemptKey struct {
 	Assignment
-	Pass, Round, Attempt, Call int64
+	Pass, Round, Attempt int64
 }
+
+// CallKey is the place of a call. Call counts the calls of an attempt from 1; 0 is a whole attempt of a program whose calls
+// nobody sees.
+type CallKey struct {
+	AttemptKey
+	Call int64
+}
+
+// NewCallID makes an id.
+func NewCallID() string { return strings.ToLower(rand.Text()[:16]) }
+
+// NextCall is the call of a [NewCall] that gets the attempt's next number.
+const NextCall = -1
 
 // CallState is the state of a call.
 type CallState string
@@ -46,7 +62,6 @@ type Call struct {
 	Agent, Provider, Model string
 	State                  CallState
 	Request, Answer, Tools string
-	Delivered              bool
 	Reserved               cost.Amount
 	Usage                  cost.Usage
 	Stated                 sql.Null[int64]
@@ -55,6 +70,11 @@ type Call struct {
 	ClosedBy, ClosedNote   string
 	BegunAt                int64
 	EndedAt, ClosedAt      sql.Null[int64]
+}
+
+// Counts reports whether the call has ended and has cost anything, or has an answer: statistics leave others out.
+func (c *Call) Counts() bool {
+	return c.EndedAt.Valid && (c.Answer != "" || c.Spent() != cost.Amount{})
 }
 
 // Spent is what the call takes from budgets for good: its known cost, and the estimate of an unsettled one.
@@ -87,7 +107,6 @@ func (c *Call) columns(tokens *int64) columns {
 		{"state", &c.State},
 		{"request", &c.Request},
 		{"answer", &c.Answer},
-		{"delivered", &c.Delivered},
 		{"tools", &c.Tools},
 		{"reserved_tokens", &c.Reserved.Tokens},
 		{"reserved_nano_usd", &c.Reserved.USD},
@@ -122,10 +141,15 @@ func (t *Tx) call(id, lock string) (Call, error) {
 	if err != nil {
 		return c, fmt.Errorf("call %s: %w", id, err)
 	}
+	return c, intact(id, all, digest)
+}
+
+// intact is [ErrDamaged] if a call's row is not as it was written.
+func intact(id string, all columns, digest string) error {
 	if all.digest() != digest {
-		return c, fmt.Errorf("call %s: its row differs from its digest: %w", id, ErrDamaged)
+		return fmt.Errorf("call %s: its row differs from its digest: %w", id, ErrDamaged)
 	}
-	return c, nil
+	return nil
 }
 
 // insertCall writes a new call and adds it to the totals.
@@ -135,7 +159,7 @@ func (t *Tx) insertCall(c Call) error {
 	if _, err := t.exec("insert into calls ("+all.names()+") values ("+all.places()+")", all.values()...); err != nil {
 		return err
 	}
-	return t.addToTotals(Call{}, c)
+	return errors.Join(t.addToTotals(Call{}, c), t.changed(c.Key, c.Team))
 }
 
 // updateCall writes a call that was read as before, and changes the totals by the difference.
@@ -149,7 +173,7 @@ func (t *Tx) updateCall(before, c Call) error {
 	if changed != 1 {
 		return fmt.Errorf("call %s: %w", c.ID, ErrNotFound)
 	}
-	return t.addToTotals(before, c)
+	return errors.Join(t.addToTotals(before, c), t.changed(c.Key, c.Team))
 }
 
 // addToTotals changes the totals of a call's team, day, agent and model by what it has changed. before is zero for a new
@@ -160,7 +184,7 @@ func (t *Tx) addToTotals(before, c Call) error {
 		largest = c.Usage.Amount()
 	}
 	calls := int64(0)
-	if before.ID == "" {
+	if c.Counts() && !before.Counts() {
 		calls = 1
 	}
 	_, err := t.exec(`insert into totals (team, day, agent, model, calls, tokens, nano_usd, reserved_tokens, reserved_nano_usd, largest_tokens, largest_nano_usd)

@@ -3,92 +3,161 @@ package state
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Stored returns the newest answered call of a request at its place in an attempt, in the passes from..key.Pass of the
-// assignment. The error is [ErrNotFound] if there is none.
-func (d *DB) Stored(ctx context.Context, key CallKey, from int64, request string) (c Call, err error) {
+// Answer finds the oldest answered call of a request in one of the attempts that is not in received: those that the running
+// program has. The error is [ErrNotFound] if there is none.
+func (d *DB) Answer(ctx context.Context, attempts []AttemptKey, request string, received map[string]bool) (found Call, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
-		c, err = t.stored(`round = $8 and attempt = $9 and call = $10 order by pass desc, begun_at desc limit 1`, "", key, from, request,
-			key.Round, key.Attempt, key.Call)
-		return err
-	})
-	return c, err
-}
-
-// Undelivered takes the oldest answer to a request that the agent has not received, in the passes from..key.Pass of the
-// assignment, and marks it as delivered. The error is [ErrNotFound] if there is none.
-func (d *DB) Undelivered(ctx context.Context, key CallKey, from int64, request string) (c Call, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
-		if c, err = t.stored(`delivered = 0 order by begun_at, id limit 1`, t.lockRows, key, from, request); err != nil {
-			return err
+		if len(attempts) == 0 {
+			return sql.ErrNoRows
 		}
-		before := c
-		c.Delivered = true
-		return t.updateCall(before, c)
-	})
-	return c, err
-}
-
-// stored finds an answered call. which completes the query, with places from $8 on, and lock ends it.
-func (t *Tx) stored(which, lock string, key CallKey, from int64, request string, more ...any) (Call, error) {
-	var id string
-	err := t.row(`select id from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 and request = $5
-		and state = 'answered' and pass between $6 and $7 and `+which+lock,
-		append([]any{key.Namespace, key.Session, key.Phase, key.Persona, request, from, key.Pass}, more...)...).Scan(&id)
-	if err != nil {
-		return Call{}, err
-	}
-	return t.call(id, lock)
-}
-
-// Begun lists the calls of an assignment that have begun and not ended: those of a lost worker are then unsettled.
-func (d *DB) Begun(ctx context.Context, a Assignment) (ids []string, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		ids = nil
-		return t.each(func(r *sql.Rows) error {
-			ids = append(ids, "")
-			return r.Scan(&ids[len(ids)-1])
-		}, `select id from calls where namespace = $1 and session = $2 and phase = $3 and persona = $4 and state = 'begun' order by begun_at, id`,
-			a.Namespace, a.Session, a.Phase, a.Persona)
-	})
-	return ids, err
-}
-
-// Largest is the highest cost of one answered call of an agent, in a session or else on its team's day: the guess for the
-// next one. ok is false if there was none.
-func (d *DB) Largest(ctx context.Context, s session.Key, team, agent string) (most cost.Amount, ok bool, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		var n int
-		err := t.row(`select count(*), coalesce(max(tokens), 0), coalesce(max(nano_usd), 0) from calls
-			where namespace = $1 and session = $2 and agent = $3 and state = 'answered'`, s.Namespace, s.Session, agent).Scan(&n, &most.Tokens, &most.USD)
-		if ok = n > 0; ok || err != nil {
-			return err
-		}
-		now, err := t.Now()
+		of := attempts[0].Assignment
+		calls, err := t.calls(`phase = $3 and persona = $4 and request = $5 and state = 'answered' and answer <> ''`,
+			of.Key, of.Phase, of.Persona, request)
 		if err != nil {
 			return err
 		}
-		err = t.row(`select coalesce(max(largest_tokens), 0), coalesce(max(largest_nano_usd), 0) from totals where team = $1 and day = $2 and agent = $3`,
-			team, dayOf(now), agent).Scan(&most.Tokens, &most.USD)
-		ok = most != cost.Amount{}
-		return err
-	})
-	return most, ok, err
-}
-
-// Budgets are the budgets that an assignment's calls count against now, with what was spent of them.
-func (d *DB) Budgets(ctx context.Context, a Assignment, team string) (found []Budget, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
+		for _, c := range calls {
+			if !received[c.ID] && slices.Contains(attempts, c.AttemptKey) {
+				found = c
+				return nil
+			}
 		}
-		found, err = t.budgets(a, team, dayOf(now), "")
-		return err
+		return sql.ErrNoRows
 	})
 	return found, err
+}
+
+// Calls lists the calls of a session in the order in which they began; of an assignment alone, if one is given.
+func (d *DB) Calls(ctx context.Context, a Assignment) ([]Call, error) {
+	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4)`)
+}
+
+// Open lists the calls of a session, or of an assignment, whose cost is not known: those in progress and the unsettled ones.
+func (d *DB) Open(ctx context.Context, a Assignment) ([]Call, error) {
+	return d.listed(ctx, a, `($3 = '' or phase = $3) and ($4 = '' or persona = $4) and state in ('begun', 'unsettled')`)
+}
+
+func (d *DB) listed(ctx context.Context, a Assignment, which string) (calls []Call, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		calls, err = t.calls(which, a.Key, a.Phase, a.Persona)
+		return err
+	})
+	return calls, err
+}
+
+// calls lists calls of a session, verified. which has places from $3 on.
+func (t *Tx) calls(which string, s session.Key, args ...any) (calls []Call, err error) {
+	var tokens int64
+	var digest string
+	var c Call
+	err = t.each(func(r *sql.Rows) error {
+		c = Call{}
+		all := c.columns(&tokens)
+		if err := r.Scan(append(all.fields(), &digest)...); err != nil {
+			return err
+		}
+		calls = append(calls, c)
+		return intact(c.ID, all, digest)
+	}, `select `+c.columns(&tokens).names()+`, digest from calls where namespace = $1 and session = $2 and `+which+` order by begun_at, id`,
+		append([]any{s.Namespace, s.Session}, args...)...)
+	return calls, err
+}
+
+// largest is the highest cost of one answered call of an agent, in a session or else on its team's day: the guess for the
+// next one. ok is false if there was none.
+func (t *Tx) largest(s session.Key, team, agent, day string) (most cost.Amount, ok bool, err error) {
+	var n int
+	err = t.row(`select count(*), coalesce(max(tokens), 0), coalesce(max(nano_usd), 0) from calls
+		where namespace = $1 and session = $2 and agent = $3 and state in ('answered', 'closed')`, s.Namespace, s.Session, agent).
+		Scan(&n, &most.Tokens, &most.USD)
+	if ok = n > 0; ok || err != nil {
+		return most, ok, err
+	}
+	err = t.row(`select coalesce(max(largest_tokens), 0), coalesce(max(largest_nano_usd), 0) from totals where team = $1 and day = $2 and agent = $3`,
+		team, day, agent).Scan(&most.Tokens, &most.USD)
+	return most, most != cost.Amount{}, err
+}
+
+// Cost is what calls of an assignment have cost on a day.
+type Cost struct {
+	Phase, Persona, Agent, Model, Day string
+	// Calls is the number of calls that have ended and cost something, or have an answer, and Usage the known cost.
+	Calls int
+	Usage cost.Usage
+	// Unsettled is the number of unsettled calls, and Estimated the sum of their estimates.
+	Unsettled int
+	Estimated cost.Amount
+	// Begun is the number of calls in progress, and Reserved what is reserved for them.
+	Begun    int
+	Reserved cost.Amount
+}
+
+// CostKey is a column by which costs can be summed.
+type CostKey string
+
+// The keys of sums.
+const (
+	ByPhase   CostKey = "phase"
+	ByPersona CostKey = "persona"
+	ByAgent   CostKey = "agent"
+	ByModel   CostKey = "model"
+	ByDay     CostKey = "day"
+)
+
+// CostKeys are all of them.
+var CostKeys = []CostKey{ByPhase, ByPersona, ByAgent, ByModel, ByDay}
+
+// sums are the sums of calls, in the order of Cost.sums.
+const sums = `count(case when ended_at is not null and (answer <> '' or tokens <> 0 or nano_usd <> 0) then 1 end),
+	coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cache_read_tokens), 0),
+	coalesce(sum(cache_write_tokens), 0), coalesce(sum(cache_write_1h_tokens), 0), coalesce(sum(web_searches), 0), coalesce(sum(nano_usd), 0),
+	count(case when state = 'unsettled' then 1 end), ` + unsettledSums + `,
+	count(case when state = 'begun' then 1 end), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)`
+
+func (c *Cost) sums() []any {
+	u := &c.Usage
+	return []any{
+		&c.Calls, &u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CacheReadTokens, &u.CacheWriteTokens, &u.CacheWrite1hTokens, &u.WebSearches, &u.CostUSD,
+		&c.Unsettled, &c.Estimated.Tokens, &c.Estimated.USD, &c.Begun, &c.Reserved.Tokens, &c.Reserved.USD,
+	}
+}
+
+func (c *Cost) key(k CostKey) *string {
+	return map[CostKey]*string{ByPhase: &c.Phase, ByPersona: &c.Persona, ByAgent: &c.Agent, ByModel: &c.Model, ByDay: &c.Day}[k]
+}
+
+// Costs sums the calls of a session by keys, at least one, in the order in which the first call of each sum began.
+func (d *DB) Costs(ctx context.Context, s session.Key, by ...CostKey) (costs []Cost, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		costs, err = t.costs(s, by)
+		return err
+	})
+	return costs, err
+}
+
+func (t *Tx) costs(s session.Key, by []CostKey) (costs []Cost, err error) {
+	names := make([]string, len(by))
+	for i, k := range by {
+		names[i] = string(k)
+	}
+	keys := strings.Join(names, ", ")
+	err = t.each(func(r *sql.Rows) error {
+		var c Cost
+		fields := c.sums()
+		for _, k := range by {
+			fields = append(fields, c.key(k))
+		}
+		err := r.Scan(fields...)
+		costs = append(costs, c)
+		return err
+	}, `select `+sums+`, `+keys+` from calls where namespace = $1 and session = $2 group by `+keys+` order by min(begun_at), `+keys,
+		s.Namespace, s.Session)
+	return costs, err
 }

@@ -3,7 +3,9 @@ package state
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,6 +34,8 @@ type engine struct {
 	shareRows string
 	// lockSchema begins the transaction that migrates; empty if every transaction that writes excludes others.
 	lockSchema string
+	// lockChanges lets one transaction at a time number a change; empty if every transaction that writes excludes others.
+	lockChanges string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
 	now string
 }
@@ -39,10 +43,11 @@ type engine struct {
 var (
 	sqliteEngine   = engine{}
 	postgresEngine = engine{
-		lockRows:   " for update",
-		shareRows:  " for share",
-		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
-		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+		lockRows:    " for update",
+		shareRows:   " for share",
+		lockSchema:  "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		lockChanges: "lock table changes in exclusive mode",
+		now:         "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
 	}
 )
 
@@ -60,13 +65,8 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, FileName)
-	// The driver would make it readable for everybody whom the umask lets.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+	if err := createPrivate(path); err != nil {
+		return nil, fmt.Errorf("create the database: %w", err)
 	}
 	write, err := sql.Open("sqlite", sqliteURL(path, url.Values{"_txlock": {"immediate"}}))
 	if err != nil {
@@ -80,6 +80,26 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o})
+}
+
+// createPrivate makes an empty database that only its owner can read, if there is none: the driver would leave that to the
+// umask. It opens no database that exists: when a process closes a file, it loses all locks that it has on it.
+func createPrivate(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), FileName+".new*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it has another name by then
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // sqliteURL has what every connection needs: a write-ahead log that is flushed at each commit.

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // The errors that callers tell apart. Each wraps its cause.
@@ -20,9 +23,9 @@ var (
 	// ErrDamaged means that the database file is damaged. Nothing is written any more; `maestro restore` brings a backup back.
 	ErrDamaged = errors.New("the database is damaged; stop all processes and run `maestro restore`")
 	// ErrFenced means that a later run, or a later holder of the lease, has taken over. Nothing was changed.
-	ErrFenced = errors.New("another execution has taken over")
+	ErrFenced = session.ErrFenced
 	// ErrNotFound means that there is no such row.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = session.ErrNotFound
 )
 
 // classed is an error with its class.
@@ -42,7 +45,9 @@ func classify(ctx context.Context, err error) error {
 	var lite *sqlite.Error
 	if errors.As(err, &lite) {
 		switch lite.Code() & 0xff { // the rest is an extended code
-		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY:
+		case sqlite3.SQLITE_FULL:
+			return &classed{ErrUnavailable, errors.Join(err, syscall.ENOSPC)}
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY:
 			return &classed{ErrUnavailable, err}
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 			return &classed{ErrDamaged, err}
@@ -66,6 +71,8 @@ func classify(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 // conflicts reports whether PostgreSQL has ended the transaction for the sake of another one: it can be repeated.
 func conflicts(err error) bool {

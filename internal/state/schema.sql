@@ -302,7 +302,6 @@ create table calls (
                                            -- in full; closed: a person has stated or written off an unsettled one
   request            text    not null,     -- digest of all that the answer depends on; empty for a whole attempt
   answer             text    not null,     -- blob; empty until state answered
-  delivered          integer not null,     -- 1: the agent has received the answer, so another equal request pays anew
   tools              text    not null,     -- blob: what the tools did after the answer
   -- What is held for it while it is begun; 0 afterwards. It grows where a program's report exceeds it.
   reserved_tokens    bigint  not null,
@@ -329,8 +328,8 @@ create table calls (
   closed_at          bigint,
   digest             text    not null      -- of the row's other columns, to find damage
 );
-create unique index calls_once on calls (namespace, session, phase, persona, pass, round, attempt, call);
-create index calls_answered on calls (namespace, session, phase, persona, request, pass) where state = 'answered';
+create index calls_of_attempt on calls (namespace, session, phase, persona, pass, round, attempt, call);
+create index calls_answered on calls (namespace, session, phase, persona, request) where state = 'answered';
 create index calls_of_session on calls (namespace, session, state);
 create index calls_of_day on calls (team, day);
 create index calls_unsettled on calls (team, day) where state in ('begun', 'unsettled');
@@ -344,7 +343,7 @@ create table caps (
   name          text   not null,       -- of the phase, the persona or the team; empty for a session
   tokens        bigint not null,       -- 0: tokens are not limited
   nano_usd      bigint not null,       -- 0: money is not limited
-  warned        text   not null,       -- json: fractions of the cap of which people were warned
+  warned        text   not null,       -- json: warnings of fractions of the cap that were reached
   primary key (namespace, session, scope, name)
 );
 
@@ -615,10 +614,13 @@ create table uploads (
   primary key (digest, team)
 );
 
--- What has changed, for live pages: readers ask for what came after the last number that they saw. Trimmed after an hour.
+-- When something was last changed, for live pages and for what is derived from rows: readers ask for what has a higher
+-- number than the last one that they saw.
 create table changes (
-  id    bigint primary key,            -- counts up; taken under a lock, so that no smaller one appears later
-  topic text   not null,               -- session, inbox, breaker, team, worker
-  name  text   not null,
-  at    bigint not null
+  topic  text   not null,              -- session, team
+  name   text   not null,              -- of a session with its namespace, like default/shop
+  number bigint not null,              -- counts up; taken under a lock, so that no smaller one appears later
+  at     bigint not null,
+  primary key (topic, name)
 );
+create unique index changes_by_number on changes (number);

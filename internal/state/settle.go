@@ -5,14 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 )
-
-// dayOf is the UTC day of a time in microseconds.
-func dayOf(micros int64) string { return budget.Date(time.UnixMicro(micros)) }
 
 // CallEnd is how a call has ended.
 type CallEnd struct {
@@ -50,34 +46,58 @@ func (d *DB) End(ctx context.Context, id string, end CallEnd) error {
 	})
 }
 
-// Report records what a call in progress has used so far, and raises its reservation where that exceeds it. refused is a
-// budget that does not cover it; nil if all do. It never waits, because the call goes on spending meanwhile.
-func (d *DB) Report(ctx context.Context, id string, used cost.Usage, estimated cost.Amount) (refused *Budget, err error) {
+// Progress is what a call in progress has cost so far.
+type Progress struct {
+	// Known is all that it has used for certain. It is booked.
+	Known cost.Usage
+	// Wanted is held for the rest, if the budgets have it, and at least Least.
+	Wanted, Least cost.Amount
+	// Estimated is the rest, if nothing more becomes known.
+	Estimated cost.Amount
+}
+
+// Report records the progress of a call, and raises its reservation where it does not cover the rest. held is the
+// reservation after that. refused is a budget that does not cover it; nil if all do. It never waits, because the call goes
+// on spending meanwhile.
+func (d *DB) Report(ctx context.Context, id string, p Progress) (held cost.Amount, refused *budget.Budget, err error) {
 	err = d.Write(ctx, func(t *Tx) error {
-		refused = nil
+		held, refused = cost.Amount{}, nil
 		before, err := t.call(id, t.lockRows)
 		if err != nil || before.State != CallBegun {
 			return err
 		}
-		c := before
-		c.Usage, c.Estimated = c.Usage.Max(used), estimated
-		budgets, err := t.budgets(c.Assignment, c.Team, c.Day, t.lockRows)
+		now, err := t.Now()
 		if err != nil {
 			return err
 		}
-		// The reported usage is spent. What is left of the reservation, and at least the estimate, is held for what follows.
-		grown := minus(c.Usage.Amount(), before.Usage.Amount())
-		rest := minus(c.Reserved, grown)
-		want := cost.Amount{Tokens: max(rest.Tokens, estimated.Tokens), USD: max(rest.USD, estimated.USD)}
-		for i, b := range budgets {
-			if !covers(b.left(), minus(grown.Add(want), c.Reserved)) {
-				refused, want = &budgets[i], rest
-			}
+		c := before
+		c.Usage, c.Estimated = c.Usage.Max(p.Known), p.Estimated
+		// Budgets are those of today: a day that has ended since the call began refuses nothing any more.
+		budgets, err := t.budgets(c.Assignment, c.Team, dayOf(now), t.lockRows)
+		if err != nil {
+			return err
 		}
-		c.Reserved = want
+		grown := minus(c.Usage.Amount(), before.Usage.Amount())
+		c.Reserved, refused = extend(budgets, before.Reserved, grown, p)
+		held = c.Reserved
 		return t.updateCall(before, c)
 	})
-	return refused, err
+	return held, refused, err
+}
+
+// extend is the reservation of a call after its known cost has grown, which takes from the reservation first.
+func extend(budgets []budget.Budget, reserved, grown cost.Amount, p Progress) (held cost.Amount, refused *budget.Budget) {
+	rest := minus(reserved, grown)
+	held = cost.Amount{Tokens: max(rest.Tokens, p.Wanted.Tokens), USD: max(rest.USD, p.Wanted.USD)}
+	for i, b := range budgets {
+		left := b.Left()
+		room := cost.Amount{Tokens: left.Tokens + reserved.Tokens - grown.Tokens, USD: left.USD + reserved.USD - grown.USD}
+		if p.Least.Tokens > room.Tokens || p.Least.USD > room.USD {
+			return rest, &budgets[i]
+		}
+		held = cost.Amount{Tokens: min(held.Tokens, room.Tokens), USD: min(held.USD, room.USD)}
+	}
+	return held, nil
 }
 
 // KeepTools records what the tools did after the answer.
@@ -86,15 +106,6 @@ func (d *DB) KeepTools(ctx context.Context, id, tools string) error {
 		kept := c.State == CallAnswered && c.Tools != tools
 		c.Tools = tools
 		return kept
-	})
-}
-
-// Deliver records whether the agent has received an answer: the next equal request gets one that it has not.
-func (d *DB) Deliver(ctx context.Context, id string, delivered bool) error {
-	return d.change(ctx, id, func(c *Call, _ int64) bool {
-		changed := c.Delivered != delivered
-		c.Delivered = delivered
-		return changed
 	})
 }
 
@@ -135,9 +146,4 @@ func (d *DB) change(ctx context.Context, id string, do func(c *Call, now int64) 
 		}
 		return t.updateCall(before, c)
 	})
-}
-
-// minus is the difference of both, and not below zero.
-func minus(a, b cost.Amount) cost.Amount {
-	return cost.Amount{Tokens: max(a.Tokens-b.Tokens, 0), USD: max(a.USD-b.USD, 0)}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -53,14 +55,14 @@ func admit(t *testing.T, db *state.DB) {
 	t.Helper()
 	_, err := db.Admit(t.Context(), state.Admission{
 		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
-		Caps: []state.Cap{{Scope: session.BudgetOfSession, Limit: cost.Amount{Tokens: limit}}},
+		Caps: []budget.Budget{{Kind: session.BudgetOfSession, Base: spec.Cap{Tokens: limit}}},
 	})
 	require.NoError(t, err)
 }
 
 func newCall(id string, n int64) state.NewCall {
 	return state.NewCall{
-		ID: id, CallKey: state.CallKey{Assignment: spender, Pass: 1, Round: 1, Attempt: 1, Call: n}, Fence: state.Fence{Run: 1}, Team: "web", Agent: "a", Model: "m",
+		ID: id, CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: spender, Pass: 1, Round: 1, Attempt: 1}, Call: n}, Fence: state.Fence{Run: 1}, Team: "web", Agent: "a", Model: "m",
 		Want: cost.Amount{Tokens: 10}, Least: cost.Amount{Tokens: 10}, Estimated: cost.Amount{Tokens: 5},
 	}
 }
@@ -110,21 +112,21 @@ func TestProcessesShareAFile(t *testing.T) {
 	require.Eventually(t, func() bool { return spentOf(t, db).Spent.Tokens > 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, others[0].Process.Kill())
 	_ = others[0].Wait()
-	begun, err := db.Begun(t.Context(), state.Assignment{Key: spender.Key, AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona}})
+	begun, err := db.Open(t.Context(), state.Assignment{Key: spender.Key, AssignmentID: spec.AssignmentID{Phase: strconv.Itoa(others[0].Process.Pid), Persona: spender.Persona}})
 	require.NoError(t, err)
-	for _, id := range begun { // what it was at is unsettled
-		require.NoError(t, db.End(t.Context(), id, state.CallEnd{State: state.CallUnsettled}))
+	for _, c := range slices.DeleteFunc(begun, func(c state.Call) bool { return c.State != state.CallBegun }) { // what it was at is unsettled
+		require.NoError(t, db.End(t.Context(), c.ID, state.CallEnd{State: state.CallUnsettled}))
 	}
 	for _, cmd := range others[1:] {
 		require.NoError(t, cmd.Wait())
 	}
-	budget := spentOf(t, db)
-	require.Zero(t, budget.Reserved)
-	require.LessOrEqual(t, budget.Spent.Tokens, int64(limit))
-	require.Greater(t, budget.Spent.Tokens, int64(limit-10))
+	spent := spentOf(t, db)
+	require.Zero(t, spent.Reserved)
+	require.LessOrEqual(t, spent.Held().Tokens, int64(limit))
+	require.Greater(t, spent.Held().Tokens, int64(limit-10))
 }
 
-func spentOf(t *testing.T, db *state.DB) state.Budget {
+func spentOf(t *testing.T, db *state.DB) budget.Budget {
 	t.Helper()
 	budgets, err := db.Budgets(t.Context(), spender, "web")
 	require.NoError(t, err)
@@ -160,9 +162,9 @@ func TestAFullDisk(t *testing.T) {
 
 	begun := int64(0)
 	for ; err == nil || freed == 0; begun++ { // until the reserve is used up, too
-		var v state.Verdict
+		var v budget.Verdict
 		n := newCall(strconv.FormatInt(begun, 10), begun)
-		n.Want, n.Least = cost.Amount{}, cost.Amount{}
+		n.Want, n.Least, n.Free = cost.Amount{}, cost.Amount{}, true
 		n.Request = string(make([]byte, 4096))
 		v, err = db.Begin(t.Context(), n)
 		require.Nil(t, v.Refused)
@@ -170,10 +172,10 @@ func TestAFullDisk(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnavailable)
 	require.Equal(t, 2, freed, "the second time there was none")
 	require.NoError(t, os.Remove(filler))
-	ids, err := db.Begun(t.Context(), spender)
+	ids, err := db.Open(t.Context(), spender)
 	require.NoError(t, err)
 	require.Len(t, ids, int(begun-1))
-	require.NoError(t, db.End(t.Context(), ids[0], state.CallEnd{State: state.CallFailed}))
+	require.NoError(t, db.End(t.Context(), ids[0].ID, state.CallEnd{State: state.CallFailed}))
 }
 
 // TestADamagedFile overwrites parts of the file: whatever is read is right or an error.
@@ -220,7 +222,7 @@ func use(t *testing.T, dir string, calls int64) error {
 		return err
 	}
 	for i := range calls {
-		if err := db.Deliver(t.Context(), strconv.FormatInt(i, 10), true); err != nil {
+		if err := db.KeepTools(t.Context(), strconv.FormatInt(i, 10), "tools"); err != nil {
 			return err
 		}
 	}
@@ -268,7 +270,7 @@ func TestADayHasABudget(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Admit(t.Context(), state.Admission{
 		Key: spender.Key, TemporalRun: "r", Team: "web", Source: "{}", Given: "{}", Selection: "{}", Plan: "[]",
-		Caps: []state.Cap{{Scope: session.BudgetOfDay, Name: "web", Limit: cost.Amount{Tokens: 10}}},
+		Caps: []budget.Budget{{Kind: session.BudgetOfDay, Name: "web", Base: spec.Cap{Tokens: 10}}},
 	})
 	require.NoError(t, err)
 	v, err := db.Begin(t.Context(), newCall("one", 1))

@@ -58,3 +58,6 @@ func (d *Directory) withReserve(write func() error) error {
 	}
 	return err
 }
+
+// FreeReserve frees the reserve, and reports whether there was one.
+func (d *Directory) FreeReserve() bool { return os.Remove(filepath.Join(d.root, reserveFile)) == nil }

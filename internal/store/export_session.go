@@ -82,7 +82,7 @@ func (e *sessionExport) collect(ctx context.Context) error {
 	for _, read := range []func() error{
 		func() error { return e.addState(chain[0]) },
 		func() error { return e.addPruned(w) },
-		func() error { return e.addCalls(ctx) },
+		func() error { return e.addMoney(ctx) },
 		func() error { return e.addRecords(ctx) },
 	} {
 		if err := read(); err != nil {
@@ -127,84 +127,6 @@ func (e *sessionExport) addPruned(w *chainWalk) error {
 		e.documents[prunedFile], err = seal(n)
 	}
 	return err
-}
-
-// addCalls adds the ledger, the allowances and the journals.
-func (e *sessionExport) addCalls(ctx context.Context) error {
-	l, _, missing := e.store.storedLedger(e.key)
-	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
-		return missing
-	}
-	if err := e.addAllowances(); err != nil {
-		return err
-	}
-	ids, err := e.store.journals(ctx, e.key)
-	if err != nil {
-		return err
-	}
-	entries := 0
-	for _, id := range ids {
-		n, err := e.addJournal(ctx, id, l.Rows[id.String()].Entries)
-		if err != nil {
-			return err
-		}
-		entries += n
-	}
-	switch {
-	case missing == nil:
-		e.documents[ledgerFile], err = seal(l)
-	case entries > 0:
-		err = missing
-	}
-	return err
-}
-
-// addAllowances adds the journal of allowances.
-func (e *sessionExport) addAllowances() error {
-	doc, err := allowanceKey(e.key)
-	if err != nil {
-		return err
-	}
-	all, err := e.store.allowances(doc)
-	if err != nil {
-		return err
-	}
-	for _, a := range all {
-		line, err := sealLine(a)
-		if err != nil {
-			return err
-		}
-		e.documents[allowanceFile] = append(append(e.documents[allowanceFile], line...), '\n')
-	}
-	return nil
-}
-
-// addJournal adds an assignment's journal and returns its number of entries. booked is the number
-// of entries that the ledger has booked.
-func (e *sessionExport) addJournal(ctx context.Context, id spec.AssignmentID, booked int64) (entries int, err error) {
-	doc, err := journalKey(e.key, id)
-	if err != nil {
-		return 0, err
-	}
-	f, err := e.store.readJournal(doc)
-	if err == nil && f.journal.Next() <= booked {
-		err = e.store.cutJournal(doc, f.journal.Next()-1, booked)
-	}
-	if err != nil {
-		return 0, err
-	}
-	for _, c := range f.journal.Calls() {
-		if err := e.call(ctx, c, "the journal of "+id.String()); err != nil {
-			return 0, err
-		}
-	}
-	if e.withoutTranscripts {
-		if err := f.dropAnswers(); err != nil {
-			return 0, err
-		}
-	}
-	e.documents["assignments/"+journalName(id)] = f.intact
-	return len(f.entries), nil
 }
 
 // addRecords adds the records of assignments.

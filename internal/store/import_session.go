@@ -78,7 +78,27 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 	if err != nil {
 		return out, staged.archiveFault(err)
 	}
-	return out, staged.publish(ctx, key, slices.Sorted(maps.Keys(v.needed)))
+	return out, s.importMoney(ctx, staged, key, slices.Sorted(maps.Keys(v.needed)))
+}
+
+// importMoney writes the rows of a staged session, and publishes it. Rows without a session do no harm: the next import of
+// its name replaces them.
+func (s *Store) importMoney(ctx context.Context, staged *stagedStore, key session.Key, blobs []spec.Digest) error {
+	m, err := staged.archivedMoney(key)
+	if err != nil {
+		return err
+	}
+	doc, err := documentKey(key, moneyFile)
+	if err != nil {
+		return err
+	}
+	if err := staged.remove(doc); err != nil {
+		return err
+	}
+	if err := s.State.PutMoney(ctx, key, m.Money); err != nil {
+		return err
+	}
+	return staged.publish(ctx, key, blobs)
 }
 
 // ImportCheckpoints creates a closed session from work that was done elsewhere: a chain of
@@ -168,11 +188,9 @@ func archivedSession(name string) (key session.Key, ok bool) {
 	switch file := parts[len(parts)-1]; {
 	case key.Check() != nil:
 	case len(parts) == 4:
-		ok = slices.Contains([]string{executionFile, prunedFile, ledgerFile, allowanceFile}, file)
+		ok = slices.Contains([]string{executionFile, prunedFile, moneyFile}, file)
 	case len(parts) == 5 && parts[3] == "assignments":
-		_, isJournal := journalOf(file)
-		_, isRecord := recordOf(file)
-		ok = isJournal || isRecord
+		_, ok = recordOf(file)
 	}
 	return key, ok
 }
@@ -353,7 +371,7 @@ func (s *Store) copyDocuments(from, to session.Key) error {
 	for i, name := range names {
 		names[i] = "assignments/" + name
 	}
-	for _, name := range append(names, ledgerFile, allowanceFile) {
+	for _, name := range append(names, moneyFile) {
 		data, _, err := s.docs.Read(old + "/" + name)
 		if errors.Is(err, storage.ErrNotFound) {
 			continue

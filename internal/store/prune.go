@@ -69,7 +69,7 @@ func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.Prun
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young), listed: s.now(),
 		report: session.PruneReport{DryRun: o.DryRun, Pruned: []session.PrunedSession{}, Spared: []session.SparedSession{}},
 	}
-	for _, step := range []func(context.Context) error{p.plan, p.clear, p.days, p.mark, p.drop, p.sweep} {
+	for _, step := range []func(context.Context) error{p.plan, p.clear, p.mark, p.drop, p.sweep} {
 		if err := step(ctx); err != nil {
 			return p.report, fmt.Errorf("prune: %w", err)
 		}

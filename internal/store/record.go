@@ -32,7 +32,6 @@ func recordOf(file string) (spec.AssignmentID, bool) {
 type records struct {
 	*documents
 	sessions sessions
-	ledgers  ledgers
 }
 
 // Record reads an assignment's record. The error is [session.ErrNotFound] if there is none, and

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -37,13 +39,14 @@ type Options struct {
 // Store is an open store. Its parts read and write documents, journals and, in Content, blobs.
 // Its methods are safe for concurrent use by many goroutines and many processes.
 type Store struct {
+	// State is the database. A store that an archive is unpacked into has none.
+	State *state.DB
 	// Content stores the blobs that documents refer to.
 	Content *cas.Store
 	*documents
 	sessions
 	*checkpoints
 	records
-	ledgers
 	offers
 	breakers
 	tickets
@@ -107,8 +110,19 @@ func Open(dir string, o Options) (*Store, error) {
 		d.RemoveOldTemp()
 	}
 	s := newStore(d, d.Root(), stampsDir, id.ID, o)
-	s.foreign = owner != nil
-	return s, nil
+	if s.foreign = owner != nil; s.foreign {
+		return s, nil
+	}
+	s.State, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	return s, err
+}
+
+// Close closes the database.
+func (s *Store) Close() error {
+	if s.State == nil {
+		return nil
+	}
+	return s.State.Close()
 }
 
 // Foreign reports whether the process runs as root and the store belongs to another user, so that
@@ -120,10 +134,9 @@ func newStore(docs storage.Storage, dir, stampsDir, id string, o Options) *Store
 	content := cas.New(docs, cas.Options{Limits: o.Limits, StoreDir: dir, StampsDir: stampsDir})
 	d := &documents{docs: docs, dir: dir, id: id, now: o.Clock}
 	s := sessions{d, &decodedCache[session.Execution]{}}
-	l := ledgers{d, s}
 	return &Store{
-		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s, l},
-		ledgers: l, offers: offers{d}, breakers: breakers{d}, tickets: tickets{d}, teams: teams{d},
+		Content: content, documents: d, sessions: s, checkpoints: &checkpoints{documents: d, sessions: s, content: content}, records: records{d, s},
+		offers: offers{d}, breakers: breakers{d}, tickets: tickets{d}, teams: teams{d},
 	}
 }
 

@@ -77,11 +77,11 @@ func (p *pruning) mark(ctx context.Context) error {
 }
 
 // harmless reports whether a fault cannot hide needed blobs. This applies to a missing copy,
-// state or ledger: their content is also in checkpoints, records and journals. A session that is
+// state: their content is also in checkpoints and records. A session that is
 // just starting has no state yet.
 func harmless(f cas.Fault) bool {
 	file := path.Base(f.Path)
-	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
+	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. Blobs that refer to others are

@@ -23,7 +23,7 @@ type Report struct {
 	Sessions    int   `json:"sessions"`
 	Checkpoints int   `json:"checkpoints"`
 	Records     int   `json:"records"`
-	Journals    int   `json:"journals"`
+	Calls       int   `json:"calls"`
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
 	// Faults lists damaged and missing files once, sorted by path, and whether they were
@@ -71,7 +71,7 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	if err := v.budgets(ctx); err != nil {
+	if err := v.database(ctx); err != nil {
 		return Report{}, err
 	}
 	if err := v.tickets(ctx); err != nil {
@@ -156,7 +156,7 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 			return err
 		}
 	}
-	return v.ledger(ctx, key)
+	return v.money(ctx, key)
 }
 
 func (v *verification) checkpoints(ctx context.Context, key session.Key, w *chainWalk) error {

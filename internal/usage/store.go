@@ -1,12 +1,13 @@
 package usage
 
 import (
+	"context"
 	"errors"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -15,15 +16,15 @@ type Session struct {
 	Rows []Row
 	// Execution is the status document; zero if there is none, or a damaged one.
 	Execution session.Execution
-	Ledger    budget.Ledger
+	Account   state.Account
 	// Damage is the damage of the status document; then the team and the order of the phases are
 	// unknown. nil: there is none.
 	Damage error
 }
 
 // OfSession reads the costs of a session, in the order of its phases.
-func OfSession(s *store.Store, key session.Key) (read Session, err error) {
-	// The state is read first, so that the ledger is not older.
+func OfSession(ctx context.Context, s *store.Store, key session.Key) (read Session, err error) {
+	// The status is read first, so that the costs are not older.
 	e, err := s.Execution(key)
 	switch {
 	case errors.Is(err, session.ErrCorrupt):
@@ -35,52 +36,19 @@ func OfSession(s *store.Store, key session.Key) (read Session, err error) {
 		return read, err
 	}
 	read.Execution = e
-	if read.Ledger, err = s.Ledger(key); err != nil {
+	if read.Account, err = s.State.Account(ctx, key); err != nil {
 		return read, err
 	}
-	ids := read.Ledger.Assignments()
+	for _, c := range read.Account.Costs {
+		row := Row{Team: e.Team, Session: key.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day, Spending: Spent(c.Calls, c.Usage)}
+		row.Unsettled = Unsettled{c.Unsettled, cost.Usage{OutputTokens: c.Estimated.Tokens, CostUSD: c.Estimated.USD}}
+		row.Reserved = Reserved{c.Begun, c.Reserved}
+		read.Rows = append(read.Rows, row)
+	}
 	order := map[string]int{}
 	for i, p := range e.Phases {
 		order[p.Name] = i - len(e.Phases) // before phases that the team does not have any more
 	}
-	slices.SortStableFunc(ids, func(x, y spec.AssignmentID) int { return order[x.Phase] - order[y.Phase] })
-	for _, id := range ids {
-		own := Row{Team: e.Team, Session: key.Session, Phase: id.Phase, Persona: id.Persona}
-		rows, err := ofAssignment(s, key, id, own, read.Ledger.Row(id))
-		if err != nil {
-			return read, err
-		}
-		read.Rows = append(read.Rows, rows...)
-	}
+	slices.SortStableFunc(read.Rows, func(x, y Row) int { return order[x.Phase] - order[y.Phase] })
 	return read, nil
-}
-
-// ofAssignment splits an assignment's row. The journal has the agents and times of calls with
-// unknown cost.
-func ofAssignment(s *store.Store, key session.Key, id spec.AssignmentID, own Row, row budget.Row) ([]Row, error) {
-	var rows []Row
-	if len(row.Unsettled)+len(row.Reserved) > 0 {
-		j, err := s.Journal(key, id)
-		if err != nil {
-			return nil, err
-		}
-		row = j.Row(row.Reserved)
-		for _, c := range slices.Concat(j.Unsettled(), j.Open()) {
-			call := own
-			call.Agent, call.Model, call.Day = c.Agent, c.Model, budget.Date(c.BeganAt)
-			if c.State == budget.Unsettled {
-				call.Day = budget.Date(c.EndedAt)
-				call.Unsettled = Unsettled{1, c.Estimate}
-			} else {
-				call.Reserved = Reserved{1, row.Reserved[c.ID]}
-			}
-			rows = append(rows, call)
-		}
-	}
-	for _, spent := range row.Spent {
-		known := own
-		known.Agent, known.Model, known.Day, known.Spending = spent.Agent, spent.Model, spent.Date, Spent(spent.Calls, spent.Usage)
-		rows = append(rows, known)
-	}
-	return rows, nil
 }

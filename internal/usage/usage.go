@@ -1,4 +1,4 @@
-// Package usage sums the costs of sessions, from the ledgers and journals of a store or from the
+// Package usage sums the costs of sessions, from the calls in a store or from the
 // status of a session.
 package usage
 

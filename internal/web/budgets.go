@@ -23,11 +23,11 @@ func budgetRows(budgets []budget.Budget) []BudgetRow {
 	for _, b := range budgets {
 		if b.Cap.USD > 0 {
 			money := func(n int64) string { return dollars(cost.USD(n)) }
-			rows = append(rows, budgetRow(b.Scope, money, int64(b.Cap.USD), int64(b.Spent.USD), int64(b.Unsettled.USD), int64(b.Reserved.USD)))
+			rows = append(rows, budgetRow(b.Scope(), money, int64(b.Cap.USD), int64(b.Spent.USD), int64(b.Unsettled.USD), int64(b.Reserved.USD)))
 		}
 		if b.Cap.Tokens > 0 {
 			tokens := func(n int64) string { return terminal.Number(n) + " tokens" }
-			rows = append(rows, budgetRow(b.Scope, tokens, b.Cap.Tokens, b.Spent.Tokens, b.Unsettled.Tokens, b.Reserved.Tokens))
+			rows = append(rows, budgetRow(b.Scope(), tokens, b.Cap.Tokens, b.Spent.Tokens, b.Unsettled.Tokens, b.Reserved.Tokens))
 		}
 	}
 	return rows

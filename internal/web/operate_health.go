@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -48,8 +49,8 @@ func (p *operatePage) readBudgets(ctx context.Context, s *site) {
 		p.Trouble = append(p.Trouble, "Daily budgets: "+err.Error())
 	}
 	for _, d := range days {
-		b := d.Budget()
-		v := DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved}})}
+		b := budget.Budget{Kind: session.BudgetOfDay, Name: d.Team, Cap: d.Limit, Spent: d.Spent, Unsettled: d.Unsettled, Reserved: d.Reserved}
+		v := DayView{Day: d, Mine: may(ctx, access.Operate, d.Team), Rows: budgetRows([]budget.Budget{b})}
 		for _, one := range d.Sessions {
 			if one.UnsettledCalls > 0 {
 				v.Waiting = append(v.Waiting, one)

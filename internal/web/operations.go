@@ -11,7 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
-	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -52,7 +51,7 @@ type Money interface {
 	Budgets(ctx context.Context, session string) (control.Budgets, error)
 	Days(context.Context) ([]control.Day, error)
 	RaiseDay(ctx context.Context, team string, r control.DayRaise) (control.Day, error)
-	Settle(ctx context.Context, session string, id spec.AssignmentID, call int64, as control.Settlement) (control.Settled, error)
+	Settle(ctx context.Context, session, call string, as control.Settlement) (control.Settled, error)
 	SettleAll(ctx context.Context, session string, as control.Settlement) (control.SettledCalls, error)
 	Raise(ctx context.Context, session string, r workflows.Raise) (control.Raised, error)
 	Usage(context.Context, control.UsageFilter) (control.Usage, error)

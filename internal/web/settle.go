@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // UnsettledView are the calls of a session whose cost is not known.
@@ -53,7 +53,7 @@ func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
 		switch {
 		case !one.Busy:
 			view.Free++
-		case call.State != budget.Unsettled: // it is under way, as it should be
+		case call.State != state.CallUnsettled: // it is under way, as it should be
 			continue
 		}
 		view.Calls = append(view.Calls, one)
@@ -65,12 +65,10 @@ func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
 func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("session")
 	as := control.Settlement{As: control.SettledAs(r.PostFormValue("as")), Note: strings.TrimSpace(r.PostFormValue("note"))}
-	call, err := strconv.ParseInt(r.PostFormValue("call"), 10, 64)
-	switch {
-	case r.PostFormValue("call") == "all":
+	var err error
+	switch call := r.PostFormValue("call"); call {
+	case "all":
 		_, err = s.Money.SettleAll(r.Context(), id, as)
-	case err != nil:
-		err = errors.New("which call is meant is not known; open the page again")
 	default:
 		if as.As == control.SettledByCost {
 			if as.Usage, err = readUsage(r); err != nil {
@@ -79,7 +77,7 @@ func (s *site) settle(w http.ResponseWriter, r *http.Request) {
 			}
 			as.Priced = r.PostFormValue("usd") != ""
 		}
-		_, err = s.Money.Settle(r.Context(), id, spec.AssignmentID{Phase: r.PostFormValue("phase"), Persona: r.PostFormValue("persona")}, call, as)
+		_, err = s.Money.Settle(r.Context(), id, call, as)
 	}
 	if err != nil {
 		s.failed(w, r, err, sessionURL(id))

@@ -91,8 +91,8 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	programs := programUsage{w}
-	admissions := &activities.Admissions{Files: o.Store.Content, Sessions: o.Store, Ledgers: o.Store, Programs: programs, WorkDirs: p.workDirs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store.Content, Sessions: o.Store, Ledgers: o.Store, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	admissions := &activities.Admissions{Files: o.Store.Content, Sessions: o.Store, State: o.Store.State, Programs: programs, WorkDirs: p.workDirs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store.Content, Sessions: o.Store, State: o.Store.State, Programs: programs, WorkDirs: p.workDirs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
@@ -106,7 +106,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, withNewest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
 	register(q, activities.AwaitBreakerName, waits.Await)
-	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{Ledgers: o.Store, Clock: o.Clock}).Await)
+	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{State: o.Store.State, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
 	w.registerNotices(q)
 	return q
@@ -116,7 +116,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 // agents.
 type programUsage struct{ worker *Worker }
 
-func (p programUsage) Reported(name string, dir session.WorkDir, call int64) (used, estimate cost.Usage, ok bool) {
+func (p programUsage) Reported(name string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool) {
 	return p.worker.plan.Load().agents.Reported(name, dir, call)
 }
 
@@ -167,7 +167,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
-		Files: p.files.Content, WorkDirs: p.workDirs, Sessions: o.Store, Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
+		Files: p.files.Content, WorkDirs: p.workDirs, Sessions: o.Store, State: o.Store.State, Agents: p.agents, Breakers: w.breakers,
 		Heartbeats: heartbeats{o.Client}, Signals: sessionSignals{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -32,20 +33,24 @@ type Open func(t *testing.T, clock *Clock) *state.DB
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *bench){
-		"a reservation never exceeds a cap":                      reservationsFit,
-		"what can never fit is refused, the rest waits":          refusedOrWaits,
-		"the end of a call frees its reservation everywhere":     endsFree,
-		"a repeated call and a repeated end count once":          repetitionsCountOnce,
-		"the cost of a lost call counts as estimated":            lostCallsCount,
-		"a raise adds to one budget, once":                       raisesAdd,
-		"an earlier run reserves nothing and books its answers":  earlierRunsAreFenced,
-		"a lease has one holder":                                 leasesHaveOneHolder,
-		"a stored answer is found in the passes that may use it": answersAreFound,
-		"an answer is delivered once":                            answersAreDeliveredOnce,
-		"a report raises a reservation within the caps":          reportsRaise,
-		"a repeated admission finds its run":                     admissionsAreRepeated,
-		"texts of any bytes are stored":                          textsAreStored,
-		"callers see one order of reservations and ends":         linearizable,
+		"a reservation never exceeds a cap":                        reservationsFit,
+		"what can never fit is refused, the rest waits":            refusedOrWaits,
+		"the end of a call frees its reservation everywhere":       endsFree,
+		"a repeated call and a repeated end count once":            repetitionsCountOnce,
+		"the cost of a lost call counts as estimated":              lostCallsCount,
+		"a raise adds to one budget, once":                         raisesAdd,
+		"an earlier run reserves nothing and books its answers":    earlierRunsAreFenced,
+		"a lease has one holder":                                   leasesHaveOneHolder,
+		"a stored answer is found in the attempts that may use it": answersAreFound,
+		"an answer is received once":                               answersAreReceivedOnce,
+		"costs add up by every key":                                costsAddUp,
+		"a cost that is not stated is guessed":                     unstatedCostsAreGuessed,
+		"thresholds warn once":                                     thresholdsWarnOnce,
+		"a reset continues as the next run":                        resetsContinue,
+		"a report raises a reservation within the caps":            reportsRaise,
+		"a repeated admission finds its run":                       admissionsAreRepeated,
+		"texts of any bytes are stored":                            textsAreStored,
+		"callers see one order of reservations and ends":           linearizable,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +73,7 @@ const team = "web"
 func sessionOf(name string) session.Key { return session.Key{Namespace: "default", Session: name} }
 
 // admit admits a session with these caps, and returns its run.
-func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...state.Cap) int64 {
+func (b *bench) admit(t *testing.T, session, temporalRun string, caps ...budget.Budget) int64 {
 	t.Helper()
 	run, err := b.Admit(t.Context(), state.Admission{
 		Key: sessionOf(session), TemporalRun: temporalRun, Team: team, Requirement: "a shop",
@@ -91,7 +96,7 @@ func lead(session string) state.Assignment {
 func (b *bench) call(a state.Assignment, run, tokens int64) state.NewCall {
 	n := b.calls.Add(1)
 	return state.NewCall{
-		ID: fmt.Sprintf("call-%d", n), CallKey: state.CallKey{Assignment: a, Pass: 1, Round: 1, Attempt: 1, Call: n}, Fence: state.Fence{Run: run},
+		ID: fmt.Sprintf("call-%d", n), CallKey: state.CallKey{AttemptKey: state.AttemptKey{Assignment: a, Pass: 1, Round: 1, Attempt: 1}, Call: state.NextCall}, Fence: state.Fence{Run: run},
 		Team: team, Agent: "coder", Provider: "anthropic", Model: "m", Request: fmt.Sprintf("request-%d", n),
 		Want: cost.Amount{Tokens: tokens}, Least: cost.Amount{Tokens: tokens}, Estimated: cost.Amount{Tokens: tokens / 2},
 	}
@@ -112,23 +117,23 @@ func answered(tokens int64) state.CallEnd {
 }
 
 // budget is one of the budgets of an assignment.
-func (b *bench) budget(t *testing.T, a state.Assignment, scope session.BudgetScope) state.Budget {
+func (b *bench) budget(t *testing.T, a state.Assignment, scope session.BudgetScope) budget.Budget {
 	t.Helper()
 	budgets, err := b.Budgets(t.Context(), a, team)
 	require.NoError(t, err)
-	for _, budget := range budgets {
-		if budget.Scope == scope {
-			return budget
+	for _, found := range budgets {
+		if found.Kind == scope {
+			return found
 		}
 	}
 	require.Failf(t, "no such budget", "%s", scope)
-	return state.Budget{}
+	return budget.Budget{}
 }
 
 func tokens(n int64) cost.Amount { return cost.Amount{Tokens: n} }
 
-func capOf(scope session.BudgetScope, name string, n int64) state.Cap {
-	return state.Cap{Scope: scope, Name: name, Limit: tokens(n)}
+func capOf(kind session.BudgetScope, name string, n int64) budget.Budget {
+	return budget.Budget{Kind: kind, Name: name, Base: spec.Cap{Tokens: n}}
 }
 
 // reservationsFit has many callers in two sessions draw from one day, and looks at the sums after each.
@@ -153,8 +158,8 @@ func reservationsFit(t *testing.T, b *bench) {
 					t.Error(err)
 				}
 				for _, budget := range budgets {
-					if used := budget.Spent.Tokens + budget.Reserved.Tokens; used > budget.Cap.Tokens {
-						t.Errorf("%s has %d of %d", budget.Scope, used, budget.Cap.Tokens)
+					if used := budget.Held().Tokens + budget.Reserved.Tokens; used > budget.Cap.Tokens {
+						t.Errorf("%s has %d of %d", budget.Scope(), used, budget.Cap.Tokens)
 					}
 				}
 				if v.Granted != (cost.Amount{}) {
@@ -178,12 +183,12 @@ func refusedOrWaits(t *testing.T, b *bench) {
 	v, err := b.Begin(t.Context(), b.call(dev("s"), 1, 30))
 	require.NoError(t, err)
 	require.True(t, v.Wait, "the first call may need less")
-	require.Equal(t, session.BudgetOfPhase, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfPhase, v.Refused.Kind)
 
 	v, err = b.Begin(t.Context(), b.call(dev("s"), 1, 81))
 	require.NoError(t, err)
 	require.False(t, v.Wait)
-	require.Equal(t, session.BudgetOfPhase, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfPhase, v.Refused.Kind)
 
 	b.begin(t, b.call(lead("s"), 1, 40)) // another phase
 	require.NoError(t, b.End(t.Context(), first.ID, answered(20)))
@@ -192,7 +197,7 @@ func refusedOrWaits(t *testing.T, b *bench) {
 	v, err = b.Begin(t.Context(), n)
 	require.NoError(t, err)
 	require.True(t, v.Wait, "the session's other call may need less than 40")
-	require.Equal(t, session.BudgetOfSession, v.Refused.Scope)
+	require.Equal(t, session.BudgetOfSession, v.Refused.Kind)
 }
 
 func endsFree(t *testing.T, b *bench) {
@@ -206,12 +211,12 @@ func endsFree(t *testing.T, b *bench) {
 	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfPhase, session.BudgetOfPersona, session.BudgetOfDay} {
 		budget := b.budget(t, dev("s"), scope)
 		require.Zero(t, budget.Reserved, scope)
-		require.EqualValues(t, 4+4+4+10, budget.Spent.Tokens, scope)
+		require.EqualValues(t, 4+4+4+10, budget.Held().Tokens, scope)
 	}
 	n := b.begin(t, b.call(lead("s"), 1, 20))
 	require.NoError(t, b.End(t.Context(), n.ID, answered(3)))
 	for scope, spent := range map[session.BudgetScope]int64{session.BudgetOfSession: 25, session.BudgetOfPhase: 22, session.BudgetOfPersona: 22, session.BudgetOfDay: 25} {
-		require.Equal(t, spent, b.budget(t, dev("s"), scope).Spent.Tokens, scope)
+		require.Equal(t, spent, b.budget(t, dev("s"), scope).Held().Tokens, scope)
 	}
 }
 
@@ -226,7 +231,7 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 	late := answered(1)
 	late.State, late.Answer = state.CallFailed, "another"
 	require.NoError(t, b.End(t.Context(), n.ID, late))
-	c, err := b.Stored(t.Context(), n.CallKey, 1, n.Request)
+	c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, n.Request, nil)
 	require.NoError(t, err)
 	require.Equal(t, "answer", c.Answer)
 	budget := b.budget(t, dev("s"), session.BudgetOfSession)
@@ -237,20 +242,21 @@ func repetitionsCountOnce(t *testing.T, b *bench) {
 func lostCallsCount(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfDay, team, 100))
 	n := b.begin(t, b.call(dev("s"), 1, 60))
-	begun, err := b.Begun(t.Context(), dev("s"))
+	open, err := b.Open(t.Context(), dev("s"))
 	require.NoError(t, err)
-	require.Equal(t, []string{n.ID}, begun)
+	require.Len(t, open, 1)
+	require.Equal(t, n.ID, open[0].ID)
 	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallUnsettled}))
-	begun, err = b.Begun(t.Context(), dev("s"))
+	open, err = b.Open(t.Context(), dev("s"))
 	require.NoError(t, err)
-	require.Empty(t, begun)
+	require.Equal(t, state.CallUnsettled, open[0].State)
 	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfDay} {
-		require.Equal(t, tokens(30), b.budget(t, dev("s"), scope).Spent)
+		require.Equal(t, tokens(30), b.budget(t, dev("s"), scope).Held())
 	}
 	require.NoError(t, b.CloseCall(t.Context(), n.ID, cost.Usage{OutputTokens: 7}, "ana", "from the invoice"))
 	require.ErrorIs(t, b.CloseCall(t.Context(), n.ID, cost.Usage{}, "ana", ""), state.ErrNotUnsettled)
 	for _, scope := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfDay} {
-		require.Equal(t, tokens(7), b.budget(t, dev("s"), scope).Spent)
+		require.Equal(t, tokens(7), b.budget(t, dev("s"), scope).Held())
 	}
 
 	known := b.begin(t, b.call(dev("s"), 1, 40))
@@ -261,16 +267,25 @@ func lostCallsCount(t *testing.T, b *bench) {
 
 func raisesAdd(t *testing.T, b *bench) {
 	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100), capOf(session.BudgetOfPhase, "build", 50), capOf(session.BudgetOfDay, team, 100))
-	raise := state.Raise{ID: "1", Key: sessionOf("s"), Scope: session.BudgetOfPhase, Name: "build", Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana", Via: "cli"}
+	raise := budget.Raise{ID: "1", Scope: budget.PhaseScope("build"), Added: cost.Amount{Tokens: 25, USD: 5}, By: "ana"}
 	for range 2 {
-		require.NoError(t, b.AddRaise(t.Context(), raise))
+		raised, err := b.AddRaise(t.Context(), sessionOf("s"), raise, "cli")
+		require.NoError(t, err)
+		require.Equal(t, spec.Cap{Tokens: 75}, raised.Cap)
 	}
-	require.NoError(t, b.AddRaise(t.Context(), state.Raise{ID: "2", Scope: session.BudgetOfDay, Name: team, Day: "2000-01-01", Added: tokens(1)}))
-	require.Equal(t, tokens(75), b.budget(t, dev("s"), session.BudgetOfPhase).Cap, "money is not limited by a raise")
-	require.Equal(t, tokens(100), b.budget(t, dev("s"), session.BudgetOfSession).Cap)
-	require.Equal(t, tokens(100), b.budget(t, dev("s"), session.BudgetOfDay).Cap, "another day's")
+	_, err := b.AddRaise(t.Context(), sessionOf("s"), budget.Raise{ID: "2", Scope: budget.DayScope, Team: "another", Added: tokens(1)}, "cli")
+	require.NoError(t, err)
+	_, err = b.AddRaise(t.Context(), session.Key{}, budget.Raise{ID: "3", Scope: budget.DayScope, Team: team, Added: tokens(7)}, "cli")
+	require.NoError(t, err)
+	all, err := b.Raises(t.Context(), sessionOf("s"), team, time.Time{})
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, "ana", all[0].By)
+	require.Equal(t, spec.Cap{Tokens: 75}, b.budget(t, dev("s"), session.BudgetOfPhase).Cap, "money is not limited by a raise")
+	require.Equal(t, spec.Cap{Tokens: 100}, b.budget(t, dev("s"), session.BudgetOfSession).Cap)
+	require.Equal(t, spec.Cap{Tokens: 107}, b.budget(t, dev("s"), session.BudgetOfDay).Cap)
 	b.admit(t, "s", "resumed", capOf(session.BudgetOfPhase, "build", 60))
-	require.Equal(t, tokens(85), b.budget(t, dev("s"), session.BudgetOfPhase).Cap)
+	require.Equal(t, spec.Cap{Tokens: 85}, b.budget(t, dev("s"), session.BudgetOfPhase).Cap)
 }
 
 func earlierRunsAreFenced(t *testing.T, b *bench) {
@@ -337,45 +352,149 @@ func leasesHaveOneHolder(t *testing.T, b *bench) {
 func answersAreFound(t *testing.T, b *bench) {
 	b.admit(t, "s", "r")
 	n := b.begin(t, b.call(dev("s"), 1, 10))
-	find := func(pass, from int64, request string) error {
-		key := n.CallKey
-		key.Pass = pass
-		c, err := b.Stored(t.Context(), key, from, request)
+	other := n.AttemptKey
+	other.Attempt = 2
+	find := func(request string, attempts ...state.AttemptKey) error {
+		c, err := b.Answer(t.Context(), attempts, request, nil)
 		if err == nil {
 			require.Equal(t, n.ID, c.ID)
 			require.Equal(t, "answer", c.Answer)
 		}
 		return err
 	}
-	require.ErrorIs(t, find(1, 1, n.Request), state.ErrNotFound, "it is in progress")
+	require.ErrorIs(t, find(n.Request, n.AttemptKey), state.ErrNotFound, "it is in progress")
 	require.NoError(t, b.End(t.Context(), n.ID, answered(5)))
-	require.NoError(t, find(1, 1, n.Request))
-	require.NoError(t, find(3, 1, n.Request), "a later pass that inherits")
-	require.ErrorIs(t, find(3, 2, n.Request), state.ErrNotFound, "one that pays anew")
-	require.ErrorIs(t, find(1, 1, "another"), state.ErrNotFound)
+	require.NoError(t, find(n.Request, n.AttemptKey))
+	require.NoError(t, find(n.Request, other, n.AttemptKey), "an attempt that continues another's conversation")
+	require.ErrorIs(t, find(n.Request, other), state.ErrNotFound, "one that pays anew")
+	require.ErrorIs(t, find("another", n.AttemptKey), state.ErrNotFound)
 	failed := b.begin(t, b.call(dev("s"), 1, 10))
 	require.NoError(t, b.End(t.Context(), failed.ID, state.CallEnd{State: state.CallFailed, Answer: "half of it"}))
-	_, err := b.Stored(t.Context(), failed.CallKey, 1, failed.Request)
-	require.ErrorIs(t, err, state.ErrNotFound)
+	require.ErrorIs(t, find(failed.Request, n.AttemptKey), state.ErrNotFound)
 	require.NoError(t, b.KeepTools(t.Context(), n.ID, "tools"))
-	c, err := b.Stored(t.Context(), n.CallKey, 1, n.Request)
+	calls, err := b.Calls(t.Context(), dev("s"))
 	require.NoError(t, err)
-	require.Equal(t, "tools", c.Tools)
+	require.Len(t, calls, 2)
+	require.Equal(t, "tools", calls[0].Tools)
+	require.Equal(t, [2]int64{1, 2}, [2]int64{calls[0].Call, calls[1].Call})
 }
 
-func answersAreDeliveredOnce(t *testing.T, b *bench) {
+func answersAreReceivedOnce(t *testing.T, b *bench) {
 	b.admit(t, "s", "r")
-	n := b.begin(t, b.call(dev("s"), 1, 10))
-	require.NoError(t, b.End(t.Context(), n.ID, answered(5)))
-	other := b.call(dev("s"), 1, 10)
-	c, err := b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
+	first := b.begin(t, b.call(dev("s"), 1, 10))
+	b.clock.Pass(time.Second)
+	second := b.call(dev("s"), 1, 10)
+	second.Request = first.Request
+	b.begin(t, second)
+	for _, n := range []state.NewCall{second, first} {
+		require.NoError(t, b.End(t.Context(), n.ID, answered(5)))
+	}
+	received := map[string]bool{}
+	for _, n := range []state.NewCall{first, second} {
+		c, err := b.Answer(t.Context(), []state.AttemptKey{n.AttemptKey}, n.Request, received)
+		require.NoError(t, err)
+		require.Equal(t, n.ID, c.ID, "the oldest first")
+		received[c.ID] = true
+	}
+	_, err := b.Answer(t.Context(), []state.AttemptKey{first.AttemptKey}, first.Request, received)
+	require.ErrorIs(t, err, state.ErrNotFound, "a third equal request pays")
+}
+
+// costsAddUp compares the sums by every key with each other, and with the budget.
+func costsAddUp(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 1000), capOf(session.BudgetOfDay, team, 1000))
+	for i, end := range []state.CallEnd{answered(5), {State: state.CallFailed, Usage: cost.Usage{InputTokens: 3}}, {State: state.CallUnsettled, Usage: cost.Usage{InputTokens: 1}}, {State: state.CallFailed}} {
+		n := b.begin(t, b.call([]state.Assignment{dev("s"), lead("s")}[i%2], 1, 40))
+		require.NoError(t, b.End(t.Context(), n.ID, end))
+	}
+	b.begin(t, b.call(dev("s"), 1, 40))
+	for _, key := range state.CostKeys {
+		costs, err := b.Costs(t.Context(), sessionOf("s"), key)
+		require.NoError(t, err)
+		var sum state.Cost
+		for _, c := range costs {
+			sum.Calls, sum.Unsettled, sum.Begun = sum.Calls+c.Calls, sum.Unsettled+c.Unsettled, sum.Begun+c.Begun
+			sum.Usage, sum.Estimated, sum.Reserved = sum.Usage.Add(c.Usage), sum.Estimated.Add(c.Estimated), sum.Reserved.Add(c.Reserved)
+		}
+		require.Equal(t, state.Cost{
+			Calls: 3, Usage: cost.Usage{InputTokens: 4, OutputTokens: 5, CostUSD: 5}, Unsettled: 1, Estimated: tokens(20), Begun: 1, Reserved: tokens(40),
+		}, sum, key)
+	}
+	day, err := b.Day(t.Context(), team)
 	require.NoError(t, err)
-	require.Equal(t, n.ID, c.ID)
-	_, err = b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
-	require.ErrorIs(t, err, state.ErrNotFound, "a second equal request pays")
-	require.NoError(t, b.Deliver(t.Context(), n.ID, false))
-	_, err = b.Undelivered(t.Context(), other.CallKey, 1, n.Request)
+	require.Equal(t, b.budget(t, dev("s"), session.BudgetOfSession).Held(), day.Held())
+	require.Len(t, day.Sessions, 1)
+	require.Equal(t, state.DaySession{Key: sessionOf("s"), Spent: day.Spent, Estimated: day.Unsettled, Reserved: day.Reserved, Unsettled: 1}, day.Sessions[0])
+}
+
+// unstatedCostsAreGuessed: the first attempt of an agent gets all that is left, later ones the highest cost so far.
+func unstatedCostsAreGuessed(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100))
+	n := b.call(dev("s"), 1, 0)
+	n.Call = 0
+	v, err := b.Begin(t.Context(), n)
 	require.NoError(t, err)
+	require.EqualValues(t, 100, v.Granted.Tokens)
+	require.NoError(t, b.End(t.Context(), n.ID, answered(30)))
+	next := b.call(dev("s"), 1, 0)
+	next.Call = 0
+	v, err = b.Begin(t.Context(), next)
+	require.NoError(t, err)
+	require.EqualValues(t, 30, v.Granted.Tokens)
+	require.NoError(t, b.End(t.Context(), next.ID, state.CallEnd{State: state.CallUnsettled}))
+	require.EqualValues(t, 30, b.budget(t, dev("s"), session.BudgetOfSession).Unsettled.Tokens, "its estimate is the guess")
+	last := b.call(dev("s"), 1, 0)
+	last.Call = 0
+	last.Free = true
+	v, err = b.Begin(t.Context(), last)
+	require.NoError(t, err)
+	require.Zero(t, v.Granted)
+}
+
+// thresholdsWarnOnce warns of each fraction once, and again if it was not true in the meantime.
+func thresholdsWarnOnce(t *testing.T, b *bench) {
+	b.admit(t, "s", "r", capOf(session.BudgetOfSession, "", 100))
+	warn := func() (at []float64) {
+		t.Helper()
+		due, _, err := b.Warn(t.Context(), dev("s"), team, []float64{0.5, 0.9})
+		require.NoError(t, err)
+		for _, w := range due {
+			at = append(at, w.At)
+		}
+		return at
+	}
+	spend := func(n int64) {
+		t.Helper()
+		c := b.begin(t, b.call(dev("s"), 1, n))
+		require.NoError(t, b.End(t.Context(), c.ID, answered(n)))
+	}
+	require.Empty(t, warn())
+	spend(60)
+	require.Equal(t, []float64{0.5}, warn())
+	require.Empty(t, warn())
+	_, err := b.AddRaise(t.Context(), sessionOf("s"), budget.Raise{ID: "1", Scope: budget.SessionScope, Added: tokens(100)}, "cli")
+	require.NoError(t, err)
+	require.Empty(t, b.budget(t, dev("s"), session.BudgetOfSession).Warnings, "not true any more")
+	spend(130)
+	require.Equal(t, []float64{0.5, 0.9}, warn())
+	require.Len(t, b.budget(t, dev("s"), session.BudgetOfSession).Warnings, 2)
+}
+
+// resetsContinue: a Temporal reset makes a run that nobody admitted.
+func resetsContinue(t *testing.T, b *bench) {
+	first := b.admit(t, "s", "r1")
+	run, since, err := b.Enter(t.Context(), sessionOf("s"), "r1", "r1")
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{first, first}, [2]int64{run, since})
+	for range 2 {
+		run, since, err = b.Enter(t.Context(), sessionOf("s"), "reset", "r1")
+		require.NoError(t, err)
+		require.Equal(t, [2]int64{first + 1, first}, [2]int64{run, since})
+	}
+	_, _, err = b.Enter(t.Context(), sessionOf("s"), "r1", "r1")
+	require.ErrorIs(t, err, state.ErrFenced)
+	_, _, err = b.Enter(t.Context(), sessionOf("unknown"), "r1", "r1")
+	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
 func reportsRaise(t *testing.T, b *bench) {
@@ -386,9 +505,10 @@ func reportsRaise(t *testing.T, b *bench) {
 		budget := b.budget(t, dev("s"), session.BudgetOfSession)
 		require.Equal(t, [2]int64{spent, reserved}, [2]int64{budget.Spent.Tokens, budget.Reserved.Tokens})
 	}
-	report := func(used, estimated int64) *state.Budget {
+	report := func(used, estimated int64) *budget.Budget {
 		t.Helper()
-		refused, err := b.Report(t.Context(), n.ID, cost.Usage{OutputTokens: used}, tokens(estimated))
+		rest := tokens(estimated)
+		_, refused, err := b.Report(t.Context(), n.ID, state.Progress{Known: cost.Usage{OutputTokens: used}, Wanted: rest, Least: rest, Estimated: rest})
 		require.NoError(t, err)
 		return refused
 	}
@@ -404,14 +524,12 @@ func reportsRaise(t *testing.T, b *bench) {
 	sums(130, 0)
 	require.NoError(t, b.End(t.Context(), n.ID, state.CallEnd{State: state.CallAnswered, Usage: cost.Usage{OutputTokens: 90}}))
 	sums(130, 0)
-	largest, ok, err := b.Largest(t.Context(), sessionOf("s"), team, "coder")
+	guessed := b.call(dev("s"), 1, 0)
+	guessed.Key, guessed.Call = sessionOf("new"), 0
+	b.admit(t, "new", "n")
+	v, err := b.Begin(t.Context(), guessed)
 	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, tokens(130), largest)
-	largest, ok, err = b.Largest(t.Context(), sessionOf("new"), team, "coder")
-	require.NoError(t, err)
-	require.True(t, ok, "that of the team's day")
-	require.Equal(t, tokens(130), largest)
+	require.EqualValues(t, 130, v.Granted.Tokens, "the highest cost on the team's day")
 }
 
 func admissionsAreRepeated(t *testing.T, b *bench) {
