@@ -50,10 +50,10 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, a.Namespace, a.Session).Scan(&newest); err != nil {
 			return err
 		}
-		err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, a.Namespace, a.TemporalRun).Scan(&run)
+		err = t.row(`select run from runs where namespace = $1 and session = $2 and temporal_run = $3`, a.Namespace, a.Session, a.TemporalRun).Scan(&run)
 		switch {
-		case err == nil && run == newest:
-			return nil
+		case err == nil && run == newest: // a repetition
+			return t.setCaps(a.Key, a.Team, a.Caps)
 		case err == nil:
 			return fmt.Errorf("run %d of session %s; the newest is %d: %w", run, a.Session, newest, ErrFenced)
 		case !errors.Is(err, sql.ErrNoRows):
@@ -86,7 +86,7 @@ func (d *DB) Enter(ctx context.Context, s session.Key, temporalRun, original str
 		if run, err = t.enter(s, temporalRun); err != nil {
 			return err
 		}
-		err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, s.Namespace, original).Scan(&since)
+		err = t.row(`select run from runs where namespace = $1 and session = $2 and temporal_run = $3`, s.Namespace, s.Session, original).Scan(&since)
 		if isNoRows(err) {
 			since, err = run, nil
 		}
@@ -100,7 +100,7 @@ func (t *Tx) enter(s session.Key, temporalRun string) (run int64, err error) {
 	if err := t.row(`select run from sessions where namespace = $1 and session = $2`+t.lockRows, s.Namespace, s.Session).Scan(&newest); err != nil {
 		return 0, err
 	}
-	err = t.row(`select run from runs where namespace = $1 and temporal_run = $2`, s.Namespace, temporalRun).Scan(&run)
+	err = t.row(`select run from runs where namespace = $1 and session = $2 and temporal_run = $3`, s.Namespace, s.Session, temporalRun).Scan(&run)
 	switch {
 	case err == nil && run != newest:
 		return 0, fmt.Errorf("run %d of session %s; the newest is %d: %w", run, s.Session, newest, ErrFenced)

@@ -86,7 +86,7 @@ create table runs (
   started_at   bigint not null,
   ended_at     bigint,
   primary key (namespace, session, run),
-  unique (namespace, temporal_run),
+  unique (namespace, session, temporal_run),
   foreign key (namespace, session) references sessions on delete cascade
 );
 
