@@ -54,7 +54,7 @@ func TestRootThatReadsTheStoreOfAnotherUserWritesNowhere(t *testing.T) {
 	s, err := store.Create(filepath.Join(top, "store"), options())
 	require.NoError(t, err)
 	chain(t, s, webSession)
-	journaled(t, s, webSession, id("ann"), 1)
+	paid(t, s, webSession, id("ann"), 1)
 	for i, path := range kept(t, s) {
 		if path = filepath.Join(s.Dir(), path); i%2 == 0 {
 			require.NoError(t, os.WriteFile(path, []byte("{}"), 0o600))
