@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
@@ -182,7 +182,7 @@ func (c *usageCommand) show() error {
 func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: index.Filter{Labels: c.labels}})
+		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: state.Filter{Labels: c.labels}})
 	} else {
 		sums, err = p.money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
 		err = c.explainIn(ctx, p, err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -23,8 +22,8 @@ type Base struct {
 	Temporal func() *temporalutil.Connection
 	// Store is nil if none is available. Then operations use only Temporal's data.
 	Store *store.Store
-	// Index is that of the store; nil: an operation that needs it opens it.
-	Index *index.Index
+	// Shared: callers share answers about the store for a moment. It needs a store.
+	Shared bool
 	// Namespace is the namespace of the sessions.
 	Namespace string
 	// Audit records who changes what; nil: changes are not recorded.

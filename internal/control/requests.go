@@ -15,9 +15,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -205,13 +205,8 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 	if r.Store == nil {
 		return nil, nil
 	}
-	x, _, done, err := r.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	states := slices.DeleteFunc(States(), session.State.Closed)
-	known, err := x.Sessions(ctx, index.Filter{Namespace: r.Namespace, Status: states})
+	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: states})
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ type engine struct {
 	shareRows string
 	// lockSchema begins the transaction that migrates; empty if every transaction that writes excludes others.
 	lockSchema string
+	// day is the UTC day on which the session s was started, as an expression.
+	day string
 	// lockChanges lets one transaction at a time number a change; empty if every transaction that writes excludes others.
 	lockChanges string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
@@ -41,11 +43,12 @@ type engine struct {
 }
 
 var (
-	sqliteEngine   = engine{}
+	sqliteEngine   = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}
 	postgresEngine = engine{
 		lockRows:    " for update",
 		shareRows:   " for share",
 		lockSchema:  "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		day:         "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
 		lockChanges: "lock table changes in exclusive mode",
 		now:         "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
 	}

@@ -113,7 +113,8 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.foreign = owner != nil; s.foreign {
 		return s, nil
 	}
-	s.State, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	s.state, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	s.State = s.state
 	return s, err
 }
 
