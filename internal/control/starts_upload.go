@@ -60,7 +60,11 @@ func (s Starts) MayUpload(ctx context.Context, to Recipient) error {
 	if err != nil {
 		return err
 	}
-	return s.Audit.Check(ctx, access.Operate, event)
+	err = s.Audit.Check(ctx, access.Operate, event)
+	if to.Session != "" {
+		err = access.Hide(ctx, err)
+	}
+	return err
 }
 
 // uploadOf is the audit event of an upload.
