@@ -98,20 +98,28 @@ func (s Sessions) worked(v *sessionstatus.Session, id spec.AssignmentID, now tim
 	if as := v.Assignment(id); as == nil || as.Status == session.Pending {
 		return began, ended, 0
 	}
+	var waits []session.Pause
+	live, isLive := v.Live[id]
 	if record, err := s.Store.Record(s.key(v.Session), id); err == nil {
+		if n := len(record.Rounds); n > 0 {
+			waits = record.Rounds[n-1].PausesIn(live.Since, now)
+		}
 		for _, at := range AttemptsOf(record) {
-			worked += max(at.Ended().Sub(at.StartedAt), 0)
+			worked += at.Worked()
 			if began.IsZero() {
 				began = at.StartedAt
 			}
 			ended = at.Ended()
 		}
 	}
-	if at, ok := v.Live[id]; ok && !at.Since.IsZero() {
+	if isLive && !live.Since.IsZero() {
 		if began.IsZero() {
-			began = at.Since
+			began = live.Since
 		}
-		worked, ended = worked+now.Sub(at.Since), now
+		worked, ended = worked+now.Sub(live.Since), now
+		for _, p := range waits {
+			worked -= p.To.Sub(p.From)
+		}
 	}
 	return began, ended, worked
 }

@@ -89,7 +89,7 @@ func addTimes(v *session.Status, attempts []control.Attempt, now time.Time) {
 				if at.EndedAt != nil {
 					end = *at.EndedAt
 				}
-				a.Seconds += end.Sub(at.StartedAt).Seconds()
+				a.Seconds += end.Sub(at.StartedAt).Seconds() - at.WaitedSeconds
 				if first.IsZero() || at.StartedAt.Before(first) {
 					first = at.StartedAt
 				}
