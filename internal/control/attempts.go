@@ -57,9 +57,9 @@ type Attempt struct {
 // Ended is when the attempt ended; zero: it has not.
 func (a Attempt) Ended() time.Time { return timeOf(a.EndedAt) }
 
-// Worked is the time at work in an attempt that has ended.
-func (a Attempt) Worked() time.Duration {
-	return max(a.Ended().Sub(a.StartedAt)-time.Duration(a.WaitedSeconds*float64(time.Second)), 0)
+// Worked is the time at work in the attempt, until now if it has not ended.
+func (a Attempt) Worked(now time.Time) time.Duration {
+	return max(cmp.Or(a.Ended(), now).Sub(a.StartedAt)-time.Duration(a.WaitedSeconds*float64(time.Second)), 0)
 }
 
 // Work is the attempts of a session's assignments, and the answers of people.
