@@ -85,7 +85,9 @@ func TestADenialTellsNothingOfASession(t *testing.T) {
 	of := func(session string) (texts []string) {
 		_, seen := control.Sessions{Base: s.Base}.Read(ctx, session)
 		_, previewed := starts.PreviewResume(ctx, session, control.Resume{})
-		for _, err := range []error{seen, previewed, starts.MayUpload(ctx, control.Recipient{Session: session})} {
+		_, uploaded := starts.Upload(ctx, control.Recipient{Session: session}, nil)
+		_, cancelled := control.Sessions{Base: s.Base}.Cancel(ctx, session)
+		for _, err := range []error{seen, previewed, uploaded, cancelled, starts.MayUpload(ctx, control.Recipient{Session: session})} {
 			require.ErrorAs(t, err, new(*access.DeniedError))
 			texts = append(texts, err.Error())
 		}
