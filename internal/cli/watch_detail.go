@@ -116,7 +116,7 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 func workDoneIn(p control.AssignmentProgress) workDone {
 	w := workDone{pass: p.Pass, round: p.Round, attempt: p.Attempt, finished: p.Finished}
 	for _, at := range p.Attempts {
-		w.worked += max(at.Ended().Sub(at.StartedAt), 0)
+		w.worked += at.Worked(at.StartedAt)
 		if w.began.IsZero() {
 			w.began = at.StartedAt
 		}

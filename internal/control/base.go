@@ -95,13 +95,13 @@ func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) e
 	if access.Check(ctx, p, access.AllTeams) == nil { // the team does not matter
 		return nil
 	}
-	return access.Check(ctx, p, b.teamName(ctx, sessionID))
+	return access.Hide(ctx, access.Check(ctx, p, b.teamName(ctx, sessionID)))
 }
 
 // change runs a change of a session if the caller may make it, and records it.
 func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event, make func(context.Context) error) error {
 	e.Session, e.Team = sessionID, b.teamName(ctx, sessionID)
-	return b.Audit.Change(ctx, p, e, make)
+	return access.Hide(ctx, b.Audit.Change(ctx, p, e, make))
 }
 
 // teamName is the team of a session; [access.AllTeams] if it is unknown.

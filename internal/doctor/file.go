@@ -174,6 +174,9 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 			texts[i] = l.String()
 		}
 		d.add("limits", OK, "", "of each attempt: %s", strings.Join(texts, "; "))
+		if few := set.FewThreads(); few != "" {
+			d.add("threads", Warning, agent.RemedyOfFewThreads, "%s", few)
+		}
 	}
 }
 
