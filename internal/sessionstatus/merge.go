@@ -247,12 +247,11 @@ func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
 // addRound adds a round in progress to an assignment whose finished rounds are known.
 func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	log := h.Log
-	a.Attempts += session.CountedAttempts(log.Failures())
+	failed := log.Failures()
+	a.Attempts += session.CountedAttempts(failed)
+	a.Failures = append(a.Failures, failed...)
 	a.LostWorkers += log.Lost
 	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
-	for _, attempt := range log.Attempts {
-		a.Failures = append(a.Failures, session.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
-	}
 }
 
 // addLive adds the cost of calls in progress so far, which may be high for a whole run of an agent
