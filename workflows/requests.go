@@ -425,7 +425,7 @@ const (
 func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
 	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
-		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage,
+		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}
 	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
 		return outcomeEnded, err
