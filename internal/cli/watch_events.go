@@ -67,6 +67,7 @@ func (e events) phase(p session.PhaseStatus) []event {
 	name := e.palette.Paint(terminal.Bold, p.Name) + pass
 	var all, work []event
 	var began, ended time.Time
+	starts := map[int]time.Time{} // of passes
 	for _, a := range p.Assignments {
 		of := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
 		before := e.passes[of]
@@ -74,6 +75,11 @@ func (e events) phase(p session.PhaseStatus) []event {
 			before = max(before, e.passes[id])
 		}
 		work = append(append(work, e.earlier(of, before)...), e.assignment(of, a)...)
+		for _, at := range e.work[of].attempts {
+			if first, known := starts[at.Pass]; !known || at.StartedAt.Before(first) {
+				starts[at.Pass] = at.StartedAt
+			}
+		}
 		if w := e.work[of]; !w.started.IsZero() && (began.IsZero() || w.started.Before(began)) {
 			began = w.started
 		}
@@ -81,8 +87,8 @@ func (e events) phase(p session.PhaseStatus) []event {
 			ended = w.done
 		}
 	}
-	for n := 1; n < e.passes[id] && !e.live; n++ {
-		if at := e.passBegan(p, n); !at.IsZero() {
+	for n := 1; n < e.passes[id]; n++ {
+		if at, known := starts[n]; known && !e.live {
 			all = append(all, event{key: p.Name + passText(n) + " started", text: e.palette.Paint(terminal.Bold, p.Name) + passText(n) + ": started", at: at})
 		}
 	}
@@ -107,18 +113,6 @@ func (e events) phase(p session.PhaseStatus) []event {
 		}
 	}
 	return all
-}
-
-// passBegan is when the first attempt of a phase's pass began; zero if it is not known.
-func (e events) passBegan(p session.PhaseStatus, pass int) (began time.Time) {
-	for _, a := range p.Assignments {
-		for _, at := range e.work[spec.AssignmentID{Phase: p.Name, Persona: a.Persona}].attempts {
-			if at.Pass == pass && (began.IsZero() || at.StartedAt.Before(began)) {
-				began = at.StartedAt
-			}
-		}
-	}
-	return began
 }
 
 // earlier tells what an assignment did before a pass, except for failed attempts.

@@ -164,7 +164,7 @@ func (s *Run) task(id string, works bool) {
 // finish reports the end of the work; f is nil if it succeeded. All requests so far have been answered then. A reported
 // success stands. If subagents still worked then, a later failure counts, unless it would throw the work away.
 func (s *Run) finish(f *failures.Failure) {
-	stands := s.Done && s.Failure == nil && f != nil && !(s.partial && failures.RuleFor(f.Category).Start != failures.FromInput)
+	stands := s.Done && s.Failure == nil && f != nil && (!s.partial || failures.RuleFor(f.Category).Start == failures.FromInput)
 	s.Done, s.resumed = true, false
 	clear(s.Pending)
 	switch {
