@@ -425,7 +425,7 @@ const (
 func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
 	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
-		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage,
+		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}
 	if a.Integrating && f.Category == failures.ContractViolation {
 		h.Suggestion = fmt.Sprintf("Retry has %s work on the merged files again, with your note; supply the merged files yourself; "+

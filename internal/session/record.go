@@ -307,7 +307,7 @@ func (l RoundLog) Usage() cost.Usage {
 func (l RoundLog) Failures() []AttemptFailure {
 	var failed []AttemptFailure
 	for _, a := range l.Attempts {
-		failed = append(failed, AttemptFailure{a.Failure.Category, a.Failure.Message})
+		failed = append(failed, AttemptFailure{a.Failure.Category, a.Failure.Message, a.Failure.Final})
 	}
 	return failed
 }

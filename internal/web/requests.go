@@ -270,7 +270,7 @@ var saidTexts = map[string]string{
 	string(session.AnswerApprove): "Approved. Session %s continues.",
 	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
 	string(session.AnswerRetry):   "Session %s tries again.",
-	string(session.AnswerSkip):    "Session %s continues without this work.",
+	string(session.AnswerSkip):    "Session %s continues as the request says.",
 	string(session.AnswerSupply):  "Session %s checks your files.",
 	string(session.AnswerAbort):   "Session %s ends.",
 	"counted":                     "Approved. Session %s waits for the approval of others.",

@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestASentenceSaysWhatASessionDoes(t *testing.T) {
@@ -75,5 +76,12 @@ func TestATimelineNamesTheCausesOfWaits(t *testing.T) {
 		"documentation/writer": {"waits for breaker claude, from 14:24:00, 6m0s"},
 	}, said)
 	require.InDelta(t, 100, line.Now, .1)
+	waiting := sampleCourse()
+	waiting.Status.Assignment(spec.AssignmentID{Phase: "backend", Persona: "database-expert"}).Status = session.Waiting
+	for _, lane := range timelineOf(waiting, testNow).Lanes {
+		if lane.Name == "backend/database-expert" {
+			require.Equal(t, "round 1, attempt 2 has begun, and waits, from 14:10:00, 20m0s", lane.Bars[len(lane.Bars)-1].Label)
+		}
+	}
 	require.Empty(t, timelineOf(Course{}, testNow).Lanes)
 }

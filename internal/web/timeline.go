@@ -72,7 +72,7 @@ func timelineOf(c Course, now time.Time) Timeline {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
 			lane := Lane{Name: id.String(), URL: assignmentURL(c.Status.Session, p.Name, a.Persona)}
-			lane.Bars = append(c.attempts(id, end), c.present(id, a, end)...)
+			lane.Bars = append(c.attempts(id, a.Status, end), c.present(id, a, end)...)
 			lane.Bars = c.withWaits(id, lane.Bars)
 			t.add(lane, &spans)
 		}
@@ -132,7 +132,7 @@ func (t *Timeline) scale(axis chart.Axis) {
 }
 
 // attempts are the bars of an assignment's record.
-func (c Course) attempts(id spec.AssignmentID, end time.Time) []Bar {
+func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time) []Bar {
 	var bars []Bar
 	for i, round := range c.Records[id].Rounds {
 		add := func(from, to time.Time, tone, what string) {
@@ -160,6 +160,8 @@ func (c Course) attempts(id spec.AssignmentID, end time.Time) []Bar {
 				from = round.Attempts[n-1].EndedAt
 			}
 			add(from, round.Result.EndedAt, "good", name(last)+" succeeded")
+		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale && now == session.Waiting:
+			add(round.AttemptAt, end, "slow", name(last)+" has begun, and waits")
 		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale:
 			add(round.AttemptAt, end, "active", name(last)+" runs"+lost(round.Lost))
 		}
