@@ -45,7 +45,7 @@ type Record struct {
 	Merge *MergeLog `json:"merge,omitempty"`
 }
 
-// Status is the summary of the record, without the costs: those are in the assignment's journal.
+// Status is the summary of the record, without the costs: those are sums over its calls.
 func (r Record) Status() AssignmentStatus {
 	s := AssignmentStatus{Persona: r.Assignment.Persona, AssignmentSummary: NoWork()}
 	s.Rounds = len(r.Rounds)

@@ -303,7 +303,7 @@ func (s *Status) Clone() Status {
 	return out
 }
 
-// WithoutCosts is the status as it is stored in its document: costs are in the ledger.
+// WithoutCosts is the status as it is stored in its document: costs are sums over calls.
 func (s *Status) WithoutCosts() Status {
 	out := s.Clone()
 	out.Usage, out.Dropped, out.Unsettled, out.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{}
@@ -366,8 +366,8 @@ func (k Key) Check() error {
 
 // Execution is execution_state.json, the session's status document: its status as of the newest
 // boundary. Only boundary activities write it, each as a whole, from the status in their input.
-// Later changes of a round in progress are in its assignment's [Record], and all costs are in the
-// ledger: here they are zero.
+// Later changes of a round in progress are in its assignment's [Record], and all costs are
+// sums over its calls: here they are zero.
 type Execution struct {
 	Status
 	// Schema is ExecutionSchema.
