@@ -9,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -43,10 +42,7 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 func TestAlertsOfSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	x, err := index.Open(t.Context(), s.Store, index.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, x.Close()) })
-	s.Index = x
+	s.Shared = true
 	raise := func(team string) {
 		key := session.Key{Namespace: "default", Session: "of-" + team}
 		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) {
