@@ -105,7 +105,7 @@ func (c *settleCommand) settle(ctx context.Context, sessionID, assignment, numbe
 	if err != nil || call < 1 {
 		return usagef("%q is not the number of a call; `maestro budget show %s` lists them", textfmt.Shorten(number, 40), sessionID)
 	}
-	base, err := c.storeBase(c.openStoreToWrite)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *settleCommand) settle(ctx context.Context, sessionID, assignment, numbe
 // settleAll closes all calls of a session with unknown cost. Those of an
 // assignment that is at work stay.
 func (c *settleCommand) settleAll(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase(c.openStoreToWrite)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}

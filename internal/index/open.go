@@ -61,9 +61,6 @@ func Open(ctx context.Context, s *store.Store, o Options) (*Index, error) {
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}
-	if s.Foreign() {
-		x.inMemory = errors.New("the store belongs to another user, and root does not write into it")
-	}
 	if err := x.open(ctx, nil); err != nil {
 		return nil, err
 	}
