@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -136,12 +135,11 @@ func parseAgo(since string) (time.Duration, error) {
 // run finds the costs, sums them up and prints them.
 func (c *usageCommand) run(ctx context.Context) error {
 	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		s, err := c.findStore()
+		s, namespace, err := c.inNamespace(c.findStore)
 		if err != nil || s == nil {
 			return &control.Base{}, func() {}, err
 		}
-		base, err := c.storeBase(func() (*store.Store, error) { return s, nil })
-		return base, func() {}, err
+		return c.base(nil, s, namespace), func() {}, nil
 	})
 	if err != nil {
 		return err

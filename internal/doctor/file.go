@@ -228,7 +228,7 @@ func (d *examination) besideStore() string {
 	if err != nil {
 		return ""
 	}
-	if uid, ok := ownerOf(store); ok && uid != os.Geteuid() {
+	if config.CheckOwner(store) != nil {
 		return ""
 	}
 	bounded.RemoveOld(store, workPrefix, d.options.Now().Add(-time.Hour)) // of one that was killed
