@@ -53,6 +53,9 @@ func (d *Directory) checkVacant(first string) error {
 			return nil // another process was faster
 		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
 		default:
+			if _, err := os.Lstat(filepath.Join(d.root, first)); err == nil {
+				return nil // it was made while the directory was listed
+			}
 			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name, first)
 		}
 	}

@@ -107,8 +107,14 @@ func (s *Store) importMoney(ctx context.Context, staged *stagedStore, key sessio
 // rowsOf writes the rows of a session that was imported.
 func (s *Store) rowsOf(ctx context.Context, key session.Key) error {
 	e, err := s.Execution(key)
+	if errors.Is(err, session.ErrNotFound) { // it was never admitted
+		return nil
+	}
 	if err != nil {
 		return err
+	}
+	if e.Checkpoint == "" {
+		return s.State.PutExecution(ctx, e, "")
 	}
 	c, err := s.PeekCheckpoint(ctx, e.Checkpoint)
 	if err != nil {
