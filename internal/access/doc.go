@@ -3,7 +3,6 @@
 // everything is denied. A [Guard] authenticates HTTP requests by a one-time link, a token, a
 // signature, or an OpenID Connect provider.
 //
-//	audit/<date>.jsonl      the audit log of a day, by UTC: a line for each event or outcome
 //	access/links.json       one-time links, by the hashes of their codes
 //	access/tokens.json      tokens, by the hashes of their secrets
 //	access/hooks.json       hooks, with their secrets

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -34,6 +35,7 @@ type site struct {
 	dir     string
 	clock   *clock
 	docs    storage.Storage
+	db      *state.DB
 	audit   *access.Audit
 	guard   *access.Guard
 	address string
@@ -52,7 +54,8 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
-	s := &site{t: t, dir: dir, clock: c, docs: docs, audit: access.NewAudit(docs, c.Now), address: listener.Addr().String()}
+	db := openState(t, dir, c)
+	s := &site{t: t, dir: dir, clock: c, docs: docs, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
 	s.url = "http://" + s.address
 	o := access.Options{
 		Docs: docs, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},

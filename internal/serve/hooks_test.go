@@ -60,7 +60,7 @@ func newSite(t *testing.T) *site {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
-	base := &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
+	base := &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
 	_, err = control.Teams{Base: base}.Register(ctx, control.Registration{Text: webTeam})
 	require.NoError(t, err)

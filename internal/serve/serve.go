@@ -85,7 +85,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	listener.HandleAll(http.HandlerFunc(starting))
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	audit := access.NewAudit(o.Store.Storage(), o.Now)
+	audit := access.NewAudit(o.Store.State, o.Now)
 	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now}
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{

@@ -34,8 +34,8 @@ type engine struct {
 	shareRows string
 	// lockSchema begins the transaction that migrates; empty if every transaction that writes excludes others.
 	lockSchema string
-	// lockChanges lets one transaction at a time number a change; empty if every transaction that writes excludes others.
-	lockChanges string
+	// lockTable lets one transaction at a time change the table %s; empty if every transaction that writes excludes others.
+	lockTable string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
 	now string
 }
@@ -43,11 +43,11 @@ type engine struct {
 var (
 	sqliteEngine   = engine{}
 	postgresEngine = engine{
-		lockRows:    " for update",
-		shareRows:   " for share",
-		lockSchema:  "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
-		lockChanges: "lock table changes in exclusive mode",
-		now:         "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+		lockRows:   " for update",
+		shareRows:  " for share",
+		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		lockTable:  "lock table %s in exclusive mode",
+		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
 	}
 )
 

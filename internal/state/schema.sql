@@ -563,24 +563,32 @@ create table hooks (
   created_at bigint not null
 );
 
--- Every change by a person or a program. Written before the change, and completed with its outcome after it.
+-- Every change by a person or a program, every denial and every sign-in. A change is written before it is made, and
+-- completed with its outcome after it. Nothing is deleted.
 create table audit (
-  id      bigint  primary key,         -- counts up
-  at      bigint  not null,
-  actor   text    not null,            -- a person's name, or a token's
-  actor_id text   not null,
-  agent_of text   not null,            -- the person for whom a program acts
-  via     text    not null,            -- cli, api, dashboard, mcp, link, hook
-  address text    not null,            -- of the client
-  action  text    not null,            -- of the table of operations
-  team    text    not null,
-  subject text    not null,            -- what was changed
-  detail  text    not null,
-  outcome text    not null,            -- done, denied, failed; empty: it did not come back
-  failure text    not null
+  id        bigint primary key,        -- counts up without gaps
+  at        bigint not null,           -- not earlier than that of the entry before
+  actor     text   not null,           -- name of a person, a token, a one-time link or a hook; empty: nobody was signed in
+  owner     text   not null,           -- the person who made the token or the link
+  person_id text   not null,           -- the person by id, where the name alone does not identify
+  via       text   not null,           -- how the actor was authenticated: cli, token, link, oidc, hook
+  program   text   not null,           -- mcp: a program did it with the rights of the actor
+  address   text   not null,           -- of the client; empty: the program ran on a host of the installation
+  action    text   not null,           -- noun and verb, like session.cancel
+  session   text   not null,
+  team      text   not null,
+  subject   text   not null,           -- what was changed, besides the session: a phase, a breaker, a token
+  detail    text   not null,
+  outcome   text   not null check (outcome in ('', 'done', 'denied', 'failed')),
+                                       -- empty: it is under way, or its process ended before it did
+  failure   text   not null,           -- why it failed or was denied
+  ended_at  bigint                     -- null: it has not ended, or was written with its outcome
 );
-create index audit_of_subject on audit (subject, at);
-create index audit_of_team on audit (team, at);
+create index audit_by_time on audit (at, id);
+create index audit_of_session on audit (session, id);
+create index audit_of_team on audit (team, id);
+create index audit_of_actor on audit (actor, id);
+create index audit_of_owner on audit (owner, id);
 
 -- The answer to a change that a client may repeat, kept for a day.
 create table idempotency (

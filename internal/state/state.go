@@ -126,6 +126,15 @@ func (t *Tx) exec(statement string, args ...any) (changed int64, err error) {
 	return result.RowsAffected()
 }
 
+// lock lets no other transaction change a table until this one ends: for what is counted or numbered.
+func (t *Tx) lock(table string) error {
+	if t.lockTable == "" {
+		return nil
+	}
+	_, err := t.exec(fmt.Sprintf(t.lockTable, table))
+	return err
+}
+
 // row reads one row.
 func (t *Tx) row(query string, args ...any) *sql.Row {
 	return t.tx.QueryRowContext(t.ctx, query, cleaned(args)...)

@@ -85,7 +85,7 @@ func TestAFormThatIsSentAgainIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	st, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.Storage(), time.Now)}
+	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.State, time.Now)}
 	require.NoError(t, st.UpdateLedger(session.Key{Namespace: "default", Session: "one"}, func(l *budget.Ledger) error {
 		l.Limit("web", budget.Limits{Daily: spec.Cap{Tokens: 100}})
 		l.SetRow(spec.AssignmentID{Phase: "design", Persona: "ann"}, budget.Row{}, time.Now())

@@ -51,6 +51,8 @@ func Run(t *testing.T, open Open) {
 		"a repeated admission finds its run":                       admissionsAreRepeated,
 		"texts of any bytes are stored":                            textsAreStored,
 		"callers see one order of reservations and ends":           linearizable,
+		"the audit log is in one order":                            auditIsInOrder,
+		"the audit log is filtered":                                auditIsFiltered,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
