@@ -133,7 +133,7 @@ func (b *budgets) register(ctx workflow.Context, all *signals) error {
 	onSignal(ctx, all, RaiseUpdate, b.requests.publisher.admitted, func(ctx workflow.Context, r Raise) {
 		received++
 		if r.ID == "" {
-			// The ledger is kept after a reset, which applies signals again.
+			// Raises are kept after a reset, which applies signals again.
 			r.ID = fmt.Sprintf("signal-%s-%d", workflow.GetInfo(ctx).OriginalRunID, received)
 		}
 		err := b.validate(r)

@@ -69,7 +69,7 @@ func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, raised, 1)
-	require.NotEqual(t, "signal-1", raised[0].ID, "the ledger has raises of all incarnations")
+	require.NotEqual(t, "signal-1", raised[0].ID, "raises of all incarnations are kept")
 }
 
 func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// ledger is a session.Calls that notes what it is told, and the call of its attempt.
-type ledger struct {
+// callLog is a session.Calls that notes what it is told, and the call of its attempt.
+type callLog struct {
 	mu       sync.Mutex
 	reserved []session.CallPlan
 	settled  []cost.Usage
@@ -32,7 +33,7 @@ type ledger struct {
 	guess, granted cost.Amount
 }
 
-func (l *ledger) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
+func (l *callLog) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserved = append(l.reserved, plan)
@@ -46,13 +47,13 @@ func (l *ledger) Begin(_ context.Context, plan session.CallPlan) (session.Call, 
 	return l, l.refuse
 }
 
-func (l *ledger) ID() int64 { return int64(len(l.reserved)) }
+func (l *callLog) ID() string { return strconv.Itoa(len(l.reserved)) }
 
-func (l *ledger) Granted() cost.Amount { return l.granted }
+func (l *callLog) Granted() cost.Amount { return l.granted }
 
-func (*ledger) Undelivered(int64) {}
+func (*callLog) Undelivered(string) {}
 
-func (l *ledger) Settle(ctx context.Context, _ []byte, used cost.Usage) error {
+func (l *callLog) Settle(ctx context.Context, _ []byte, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil {
@@ -62,7 +63,7 @@ func (l *ledger) Settle(ctx context.Context, _ []byte, used cost.Usage) error {
 	return l.broke
 }
 
-func (l *ledger) Abandon(ctx context.Context, used cost.Usage) error {
+func (l *callLog) Abandon(ctx context.Context, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if used != (cost.Usage{}) || ctx.Err() != nil {
@@ -72,7 +73,7 @@ func (l *ledger) Abandon(ctx context.Context, used cost.Usage) error {
 	return l.broke
 }
 
-func (l *ledger) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
+func (l *callLog) Unsettle(ctx context.Context, used, estimate cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil {
@@ -82,16 +83,16 @@ func (l *ledger) Unsettle(ctx context.Context, used, estimate cost.Usage) error 
 	return l.broke
 }
 
-func (l *ledger) Report(used, estimate cost.Usage) error {
+func (l *callLog) Report(used, estimate cost.Usage) error {
 	l.mu.Lock()
 	l.estimates = append(l.estimates, estimate)
 	l.mu.Unlock()
 	return l.Spending(used)
 }
 
-func (*ledger) Answered(session.CallAnswer) {}
+func (*callLog) Answered(session.CallAnswer) {}
 
-func (l *ledger) Spending(used cost.Usage) error {
+func (l *callLog) Spending(used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spending = append(l.spending, used)
@@ -101,13 +102,13 @@ func (l *ledger) Spending(used cost.Usage) error {
 	return nil
 }
 
-func (*ledger) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) {
+func (*callLog) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) {
 	return nil, nil
 }
-func (*ledger) KeepTools(context.Context, int64, []byte) error   { return nil }
-func (*ledger) Put(context.Context, []byte) (spec.Digest, error) { return "", nil }
+func (*callLog) KeepTools(context.Context, string, []byte) error  { return nil }
+func (*callLog) Put(context.Context, []byte) (spec.Digest, error) { return "", nil }
 
-func (*ledger) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
+func (*callLog) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
 
 // paid is a command agent with a reserve and prices.
 func (b *bench) paid(script string) *Set {
@@ -150,7 +151,7 @@ func TestAttemptsAreBooked(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			job := b.job()
 			job.Calls = calls
 			out, _ := b.paid(c.shell).Run(t.Context(), job)
@@ -176,7 +177,7 @@ func TestAttemptThatCannotBePaidForIsNotStarted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	job := b.job()
-	job.Calls = &ledger{refuse: failures.Failf(failures.TokenBudget, "nothing is left")}
+	job.Calls = &callLog{refuse: failures.Failf(failures.TokenBudget, "nothing is left")}
 	_, err := b.paid("touch started").Run(t.Context(), job)
 	require.Equal(t, failures.TokenBudget, failure(t, err).Category)
 	require.NoFileExists(t, b.path("started"))
@@ -184,7 +185,7 @@ func TestAttemptThatCannotBePaidForIsNotStarted(t *testing.T) {
 
 func TestCancelledAttemptIsBooked(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{}
+	b, calls := newBench(t), &callLog{}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	job, stop := b.job(), errors.New("the session was cancelled")
 	job.Calls = calls
@@ -197,7 +198,7 @@ func TestCancelledAttemptIsBooked(t *testing.T) {
 
 func TestCancelledAttemptThatExitsCountsForWhatItSaid(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{}
+	b, calls := newBench(t), &callLog{}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	job, stop := b.job(), errors.New("the session was cancelled")
 	job.Calls = calls
@@ -213,7 +214,7 @@ func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
 	for script, want := range map[string]failures.Category{"true": failures.ResourceError, "exit 1": failures.Unknown} {
 		b := newBench(t)
 		job := b.job()
-		job.Calls = &ledger{broke: failures.Failf(failures.ResourceError, "the disk is full")}
+		job.Calls = &callLog{broke: failures.Failf(failures.ResourceError, "the disk is full")}
 		_, err := b.paid(script).Run(t.Context(), job)
 		require.ErrorContains(t, err, "the disk is full")
 		require.Equal(t, want, failure(t, err).Category, "the first cause stays first")
@@ -222,7 +223,7 @@ func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
 
 func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{}
+	b, calls := newBench(t), &callLog{}
 	job := b.job()
 	job.Calls = calls
 	_, err := b.shell(`echo '{"usage":{"input_tokens":5}}' > $MAESTRO_RESULT`).Run(t.Context(), job)
@@ -235,7 +236,7 @@ func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 
 func TestEstimateOfWhatNobodyKnowsStaysWithinWhatWasSetAside(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{guess: cost.Amount{Tokens: 70, USD: 5}}
+	b, calls := newBench(t), &callLog{guess: cost.Amount{Tokens: 70, USD: 5}}
 	job := b.job()
 	job.Calls = calls
 	_, err := b.shell("kill -9 $$").Run(t.Context(), job)

@@ -175,7 +175,7 @@ func TestCLIDoesTheWork(t *testing.T) {
 		})
 		b, s := c.agent(t, server.URL())
 		require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("the input\n"), 0o600))
-		job, calls := b.job(), &ledger{}
+		job, calls := b.job(), &callLog{}
 		job.Calls = calls
 		job.Brief.Requirement = "Make made.txt, as only this requirement says."
 		out, err := s.Run(t.Context(), job)
@@ -275,7 +275,7 @@ func TestCLIContinues(t *testing.T) {
 			return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 		})
 		b, s := c.agent(t, server.URL())
-		first := &ledger{}
+		first := &callLog{}
 		job := b.job()
 		home = job.Home
 		job.Calls = first
@@ -293,7 +293,7 @@ func TestCLIContinues(t *testing.T) {
 			}
 		}
 
-		second := &ledger{}
+		second := &callLog{}
 		job.Calls, job.Continues = second, true
 		out, err := s.Run(t.Context(), job)
 		require.NoError(t, err, "%s", out.Log)
@@ -352,7 +352,7 @@ func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
 	c := clis()[0]
 	server := providertest.New(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
 	b, s := c.agent(t, server.URL())
-	job, calls := b.job(), &ledger{cap: 3 * answerCost.Tokens()}
+	job, calls := b.job(), &callLog{cap: 3 * answerCost.Tokens()}
 	job.Calls = calls
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.TokenBudget, failure(t, err).Category)

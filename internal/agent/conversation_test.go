@@ -115,7 +115,7 @@ func TestConversationMovesWithItsUsage(t *testing.T) {
 	for program, files := range conversationFiles {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			f := "$HOME/" + files.path
 			s := b.standIn(program, "echo login > $HOME/login; mkdir -p $(dirname "+f+"); n=1; case \"$*\" in *resume*) n=2;; esac;"+
 				"if [ $n = 1 ]; then cat > "+f+" <<'EOF'\n"+files.line(1)+"EOF\nelse cat >> "+f+" <<'EOF'\n"+files.line(2)+"EOF\nfi\n"+ends[program])
@@ -144,7 +144,7 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			program, _, _ := strings.Cut(program, ",")
 			s := b.standIn(program, notes+`case "$*" in *resume*) `+c.refusal+`;; esac;`+says(c.begins, c.ends))
 			job := b.job()
@@ -182,7 +182,7 @@ func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 // cost in all.
 func TestCodexBooksWhatIsNew(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{}
+	b, calls := newBench(t), &callLog{}
 	total := func(usage string) string {
 		return says(codexBegins, `{"type":"turn.completed","usage":`+usage+`}`)
 	}
@@ -221,7 +221,7 @@ func TestCodexBooksAFailedTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			job := b.job()
 			job.Calls = calls
 			_, err := b.standIn(preset.Codex, c.script).Run(t.Context(), job)

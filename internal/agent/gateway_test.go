@@ -83,8 +83,8 @@ type purse struct {
 }
 
 func (*purse) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) { return nil, nil }
-func (*purse) Undelivered(int64)                                                     {}
-func (*purse) KeepTools(context.Context, int64, []byte) error                        { return nil }
+func (*purse) Undelivered(string)                                                    {}
+func (*purse) KeepTools(context.Context, string, []byte) error                       { return nil }
 func (*purse) Put(context.Context, []byte) (spec.Digest, error)                      { return "", nil }
 
 func (*purse) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
@@ -104,7 +104,7 @@ type purseCall struct {
 	granted cost.Amount
 }
 
-func (*purseCall) ID() int64              { return 1 }
+func (*purseCall) ID() string             { return "1" }
 func (c *purseCall) Granted() cost.Amount { return c.granted }
 
 func (c *purseCall) Settle(_ context.Context, _ []byte, used cost.Usage) error {

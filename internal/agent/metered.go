@@ -17,7 +17,7 @@ import (
 // program ends.
 func (s *Set) metered(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	if job.Calls == nil {
-		return session.Outcome{}, errors.New("an agent with a gateway needs a journal for its calls")
+		return session.Outcome{}, errors.New("an agent with a gateway needs a place to book its calls")
 	}
 	via := s.openPassage(ctx, d, job)
 	defer via.Close()

@@ -89,7 +89,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			job := b.job()
 			job.Calls = calls
 			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), job)
@@ -194,7 +194,7 @@ func TestPresetFailures(t *testing.T) {
 	} {
 		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			job := b.job()
 			job.Calls = calls
 			_, err := b.standIn(c.preset, c.script).Run(t.Context(), job)
@@ -316,7 +316,7 @@ func TestAReportedEndCounts(t *testing.T) {
 		for program, says := range ends {
 			t.Run(program+" "+how, func(t *testing.T) {
 				t.Parallel()
-				b, calls := newBench(t), &ledger{}
+				b, calls := newBench(t), &callLog{}
 				job := b.job()
 				job.Calls = calls
 				out, err := b.standIn(program, says+script).Run(t.Context(), job)
@@ -354,7 +354,7 @@ func TestWorkAfterAReportedEnd(t *testing.T) {
 			require.Equal(t, "more is done", out.Summary)
 		})
 	}
-	b, calls := newBench(t), &ledger{}
+	b, calls := newBench(t), &callLog{}
 	job := b.job()
 	job.Calls = calls
 	_, err := b.standIn(preset.Claude, says(claudeBegins, claudeEnds, request)+"kill -9 $$").Run(t.Context(), job)
@@ -380,7 +380,7 @@ func TestPresetsSendWorkBack(t *testing.T) {
 func TestPresetPassesItsBudget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	job, calls := b.job(), &ledger{cap: 100}
+	job, calls := b.job(), &callLog{cap: 100}
 	job.Calls = calls
 	script := says(claudeBegins,
 		`{"type":"assistant","message":{"id":"m1","content":[],"usage":{"input_tokens":60}}}`,
@@ -439,7 +439,7 @@ func TestPresetThatIsCutOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{}
+			b, calls := newBench(t), &callLog{}
 			program, _, _ := strings.Cut(name, ",")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := errors.New("the worker stops")

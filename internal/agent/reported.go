@@ -16,7 +16,7 @@ const usageFile = "usage.json"
 // callBegin is what was known when a call of an agent program began.
 type callBegin struct {
 	Preset string `json:"preset"`
-	// Call is its number in the assignment's journal.
+	// Call is its id.
 	Call string `json:"call"`
 	// Before is the usage of earlier calls, from the files in HOME.
 	Before cost.Usage `json:"before"`
@@ -60,7 +60,7 @@ func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 	return c
 }
 
-// begun records what was known when the call began, under its number.
+// begun records what was known when the call began, under its id.
 func (c *programCall) begun(home string, paid session.Call) {
 	c.paid, c.begin.Call = paid, paid.ID()
 	// If this fails, a worker that takes over after a crash knows only the reported usage.
@@ -81,7 +81,7 @@ func (c *programCall) estimate() cost.Usage {
 }
 
 // Reported returns the usage that an agent program has recorded in an assignment's directory
-// since the call of this number began, and an estimate of the cost of a request that may have
+// since this call began, and an estimate of the cost of a request that may have
 // been in progress. The program must have ended. ok is false if nothing is known, because the
 // last call that began here is another one.
 func (s *Set) Reported(agent string, dir session.WorkDir, call string) (used, estimate cost.Usage, ok bool) {

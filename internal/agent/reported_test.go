@@ -74,28 +74,28 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 				return counted(used), counted(estimate)
 			}
 			next := cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}
-			_, _, ok := s.Reported("x", dir, 0)
+			_, _, ok := s.Reported("x", dir, "0")
 			require.False(t, ok, "no call has begun")
 
 			d := s.config.Agents["x"]
-			s.beginCall(d, job).begun(job.Home, &ledger{})
-			used, estimate := reported(0)
+			s.beginCall(d, job).begun(job.Home, &callLog{})
+			used, estimate := reported("0")
 			require.Zero(t, used)
 			require.Positive(t, estimate.InputTokens, "the first request may be under way")
 			add(files.path, files.line(1)+files.line(2)+`{"type":"assistant","message":{"id":"torn","usage":{"input_tok`)
-			used, estimate = reported(0)
+			used, estimate = reported("0")
 			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 
 			add(files.path, "\n")
 			job.Continues = true
 			second := s.beginCall(d, job)
-			second.begun(job.Home, &ledger{reserved: make([]session.CallPlan, 1)})
+			second.begun(job.Home, &callLog{reserved: make([]session.CallPlan, 1)})
 			opening := second.begin.Opening
 			require.Greater(t, opening.InputTokens, next.InputTokens, "the conversation and the prompt are read")
-			used, _ = reported(1)
+			used, _ = reported("1")
 			require.Zero(t, used, "the call before has booked them")
-			_, _, ok = s.Reported("x", dir, 2)
+			_, _, ok = s.Reported("x", dir, "2")
 			require.False(t, ok, "a call on another host has noted nothing here")
 			add(files.path, files.line(2)+files.line(3))
 			if program == preset.Codex {
@@ -103,7 +103,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			} else { // a copy, and one more
 				add(files.other, files.line(1)+files.line(3)+files.line(4))
 			}
-			used, estimate = reported(1)
+			used, estimate = reported("1")
 			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 		})
@@ -142,11 +142,11 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				b := newBench(t)
 				s := b.standIn(program, "true")
 				job := b.job()
-				s.beginCall(s.config.Agents["x"], job).begun(job.Home, &ledger{})
+				s.beginCall(s.config.Agents["x"], job).begun(job.Home, &callLog{})
 				path := filepath.Join(job.Home, files.path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				put(t, path)
-				used, estimate, ok := s.Reported("x", job.WorkDir, 0)
+				used, estimate, ok := s.Reported("x", job.WorkDir, "0")
 				require.True(t, ok)
 				require.Zero(t, used.Tokens())
 				require.Positive(t, estimate.Tokens())
@@ -162,7 +162,7 @@ func TestReportsWhileItWorks(t *testing.T) {
 	for program, files := range conversationFiles {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{cap: 2 * answerCost.Tokens()}
+			b, calls := newBench(t), &callLog{cap: 2 * answerCost.Tokens()}
 			script := "f=$HOME/" + files.path + "; mkdir -p $(dirname $f);"
 			for n := range 3 {
 				script += "cat >> $f <<'EOF'\n" + files.line(n+1) + "EOF\n"

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
@@ -101,6 +102,8 @@ func (c completion) argumentCompletion(cmd *cobra.Command, path string) cobra.Co
 			all = append(all, c.sessionNames)
 		case "PHASE":
 			all = append(all, completeWord(c.phaseNames))
+		case "CALL":
+			all = append(all, completeWord(c.openCalls))
 		case "PHASE/PERSONA":
 			all = append(all, completeWord(c.assignmentNames))
 		case "NAME":
@@ -297,6 +300,19 @@ func (c completion) assignmentNames(_ context.Context, args []string) (ids []str
 		for _, as := range p.Assignments {
 			ids = append(ids, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
 		}
+	}
+	return ids
+}
+
+// openCalls are the ids of calls with unknown cost of the session in the first argument.
+func (c completion) openCalls(ctx context.Context, args []string) (ids []string) {
+	s, namespace := c.storeIfAny()
+	if s == nil || len(args) == 0 {
+		return nil
+	}
+	open, _ := s.State.Open(ctx, state.Assignment{Key: session.Key{Namespace: namespace, Session: args[0]}})
+	for _, call := range open {
+		ids = append(ids, call.ID)
 	}
 	return ids
 }

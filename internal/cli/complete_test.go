@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // completes asks for completions as a shell's script does, and returns the words that
@@ -55,6 +56,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	b := newBank(t).withCrew()
 	file := b.file("team.yaml", planTeam)
+	unsettled := b.pay("stuck", built, "coder", time.Hour, state.CallUnsettled, tokensOf(1, 0, 0))
 	for _, c := range []struct {
 		typed     string // words separated by spaces, the last one begun
 		want      []string
@@ -78,7 +80,7 @@ func TestCompletion(t *testing.T) {
 		{"budget raise stuck --persona ", []string{"ann", "bob"}, noFilesSorted},
 		{"budget raise stuck --phase b", []string{"build"}, noFilesSorted},
 		{"budget show --team ", []string{"crew"}, noFilesSorted},
-		{"budget settle stuck ", []string{"plan/ann", "build/bob"}, noFilesSorted},
+		{"budget settle stuck ", []string{unsettled}, noFilesSorted},
 		{"artifacts diff stuck b", []string{"build"}, noFilesSorted},
 		{"artifacts diff stuck --with j", []string{"judged\trunning, team crew"}, noFilesSorted},
 		{"artifacts get web.v2-done --out ", nil, onlyDirs},

@@ -15,6 +15,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -53,14 +55,17 @@ type costRow struct {
 type bank struct {
 	*desk
 	store *store.Store
+	clock *statetest.Clock
 }
 
 func newBank(t *testing.T) *bank {
 	t.Helper()
 	d := newDesk(t)
-	s, err := store.Create(d.state, store.Options{Clock: time.Now})
+	clock := &statetest.Clock{}
+	clock.Set(time.Now())
+	s, err := store.Create(d.state, store.Options{Clock: clock.Now})
 	require.NoError(t, err)
-	return &bank{d, s}
+	return &bank{d, s, clock}
 }
 
 func key(sessionID string) session.Key {
@@ -80,33 +85,18 @@ func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 		}
 	}))
 	if used != (cost.Usage{}) {
-		b.pay(name, planned, "writer", ago, budget.Settled, used)
+		b.pay(name, planned, "writer", ago, state.CallAnswered, used)
 	}
 }
 
-// pay writes a call that ended so long ago as kind; begun: it has not.
-func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, kind budget.Kind, used cost.Usage) int64 {
+// pay books a call that began so long ago, and returns its id.
+func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, end state.CallState, used cost.Usage) string {
 	b.t.Helper()
-	j, err := b.store.Journal(key(sessionID), id)
-	require.NoError(b.t, err)
-	call, at := j.Next(), time.Now().Add(-ago)
-	entries := []budget.Entry{{Seq: call, Kind: budget.Begun, At: at, Key: &session.CallKey{Turn: 1}, Agent: agent, Model: agent + "-1", Estimate: &used}}
-	if kind != budget.Begun {
-		end := budget.Entry{Seq: call + 1, Kind: kind, At: at, Call: call, Usage: &used}
-		if kind == budget.Unsettled { // all of it is an estimate
-			end.Usage = nil
-		}
-		entries = append(entries, end)
-	}
-	for _, e := range entries {
-		require.NoError(b.t, j.Apply(e))
-		require.NoError(b.t, b.store.AppendEntry(key(sessionID), id, e))
-	}
-	require.NoError(b.t, b.store.UpdateLedger(key(sessionID), func(l *budget.Ledger) error {
-		l.SetRow(id, j.Row(l.Row(id).Reserved), at)
-		return nil
-	}))
-	return call
+	b.clock.Set(time.Now().Add(-ago))
+	defer b.clock.Set(time.Now())
+	return statetest.Book(b.t, b.store.State, statetest.Booking{
+		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: "crew", Agent: agent, Model: agent + "-1", End: end, Cost: used,
+	})
 }
 
 var (
@@ -124,15 +114,12 @@ func TestWhatASessionCost(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.session("s", "crew", time.Hour, cost.Usage{})
-	b.pay("s", built, "coder", time.Hour, budget.Settled, cost.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
-	b.pay("s", built, "cheap", 3*day, budget.Abandoned, tokensOf(10, 0, 0))
-	b.pay("s", built, "coder", time.Hour, budget.Unsettled, tokensOf(7, 70, 2_500_000_000))
-	b.pay("s", planned, "writer", 9*day, budget.Settled, tokensOf(1000, 200, 100_000_000))
-	b.pay("s", planned, "writer", time.Minute, budget.Begun, tokensOf(500, 5, 0))
-	require.NoError(t, b.store.UpdateLedger(key("s"), func(l *budget.Ledger) error {
-		l.Limits = budget.Limits{Session: spec.Cap{Tokens: 10_000}, Personas: map[string]spec.Cap{"bob": {USD: 2_500_000_001}}}
-		return nil
-	}))
+	b.pay("s", built, "coder", time.Hour, state.CallAnswered, cost.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
+	b.pay("s", built, "cheap", 3*day, state.CallFailed, tokensOf(10, 0, 0))
+	b.pay("s", built, "coder", time.Hour, state.CallUnsettled, tokensOf(7, 70, 2_500_000_000))
+	b.pay("s", planned, "writer", 9*day, state.CallAnswered, tokensOf(1000, 200, 100_000_000))
+	b.pay("s", planned, "writer", time.Minute, state.CallBegun, tokensOf(500, 5, 0))
+	statetest.Admit(t, b.store.State, key("s"), "crew", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10_000}), statetest.Limit(session.BudgetOfPersona, "bob", spec.Cap{USD: 2_500_000_001}))
 
 	var doc costs
 	b.json(&doc, "usage", "s")
@@ -172,9 +159,9 @@ func TestWhatAllSessionsCost(t *testing.T) {
 	b := newBank(t)
 	b.session("old", "crew", 5*day, tokensOf(100, 10, 7))
 	b.session("other", "band", 3*day, tokensOf(60, 0, 0))
-	b.pay("other", built, "writer", 3*day, budget.Settled, tokensOf(40, 10, 7))
+	b.pay("other", built, "writer", 3*day, state.CallAnswered, tokensOf(40, 10, 7))
 	b.session("new", "crew", time.Hour, tokensOf(5, 0, 3))
-	b.pay("lost", built, "coder", time.Hour, budget.Settled, tokensOf(2, 0, 0))
+	b.pay("lost", built, "coder", time.Hour, state.CallAnswered, tokensOf(2, 0, 0))
 
 	var doc costs
 	b.json(&doc, "usage")
@@ -213,7 +200,7 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: cost.USD(random.Int64N(1e12)),
 			}
 			id := []spec.AssignmentID{planned, built}[random.IntN(2)]
-			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, budget.Settled, used)
+			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, state.CallAnswered, used)
 			want = want.Add(used)
 		}
 	}
@@ -252,13 +239,12 @@ func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.session("s", "crew", time.Hour, cost.Usage{})
-	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(0, 0, 250_000_000))
-	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))
-	dead := b.pay("s", planned, "writer", time.Hour, budget.Begun, tokensOf(25, 0, 0))
-	require.NoError(t, b.store.AppendEntry(key("s"), planned, budget.Entry{
-		Seq: dead + 1, Kind: budget.Reported, At: time.Now(), Call: dead, Usage: &cost.Usage{InputTokens: 7}, Estimate: &cost.Usage{InputTokens: 20},
-	}))
-	b.pay("s", built, "coder", time.Hour, budget.Begun, tokensOf(1000, 0, 0))
+	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(0, 0, 250_000_000))
+	b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, state.CallBegun, tokensOf(25, 0, 0))
+	_, _, err := b.store.State.Report(t.Context(), dead, state.Progress{Known: cost.Usage{InputTokens: 7}, Estimated: cost.Amount{Tokens: 20}})
+	require.NoError(t, err)
+	b.pay("s", built, "coder", time.Hour, state.CallBegun, tokensOf(1000, 0, 0))
 	lock, ok, err := b.store.Lock(key("s"), built)
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -269,10 +255,10 @@ func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
 	got := b.must(0, "budget", "settle", "s", "--all", "--as-estimated")
 	require.Contains(t, got, "counts as 0.25 USD; it was estimated at 0.25 USD")
 	require.Equal(t, 3, strings.Count(got, "counts as"))
-	l, err := b.store.Ledger(key("s"))
+	account, err := b.store.State.Account(t.Context(), key("s"))
 	require.NoError(t, err)
-	require.Equal(t, tokensOf(77, 0, 250_000_000), l.Usage(), "what was reported once, and the estimates")
-	require.Empty(t, l.Row(planned).Unsettled)
+	require.Equal(t, tokensOf(7, 70, 250_000_000), account.Usage(), "what was reported once, and the estimates")
+	require.Zero(t, account.Of(planned).Unsettled)
 	require.Contains(t, b.must(0, "budget", "settle", "s", "--all", "--write-off"), "no unsettled call")
 }
 
@@ -280,18 +266,17 @@ func TestAPersonSettlesACall(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.session("s", "crew", time.Hour, cost.Usage{})
-	known := b.pay("s", planned, "writer", time.Hour, budget.Settled, tokensOf(1, 0, 0))
-	first := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(100, 0, 1_000_000_000))
-	second := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))
-	dead := b.pay("s", planned, "writer", time.Hour, budget.Begun, tokensOf(25, 0, 0))
-	settle := func(call int64, args ...string) *command {
-		return b.run(append([]string{"budget", "settle", "s", "plan/ann", fmt.Sprint(call)}, args...)...)
+	known := b.pay("s", planned, "writer", time.Hour, state.CallAnswered, tokensOf(1, 0, 0))
+	first := b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(100, 0, 1_000_000_000))
+	second := b.pay("s", planned, "writer", time.Hour, state.CallUnsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, state.CallBegun, tokensOf(25, 0, 0))
+	settle := func(call string, args ...string) *command {
+		return b.run(append([]string{"budget", "settle", "s", call}, args...)...)
 	}
 
 	var shown struct {
 		Open []struct {
-			Phase, Persona, State, Agent string
-			Call                         int64
+			Phase, Persona, State, Agent, Call string
 		}
 	}
 	b.json(&shown, "budget", "show", "s")
@@ -302,15 +287,15 @@ func TestAPersonSettlesACall(t *testing.T) {
 	lock, ok, err := b.store.Lock(key("s"), planned)
 	require.NoError(t, err)
 	require.True(t, ok)
-	got := settle(first, "--write-off")
+	got := settle(dead, "--write-off")
 	require.Equal(t, 1, got.code)
 	require.Contains(t, got.stderr.String(), "is running")
 	lock.Unlock()
 
 	got = settle(first, "--output-tokens", "5")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "--cost-usd: call 3 may have cost money (estimated: 1 USD)")
-	require.Equal(t, 2, settle(99, "--write-off").code)
+	require.Contains(t, got.stderr.String(), "--cost-usd: call "+first+" may have cost money (estimated: 1 USD)")
+	require.Equal(t, 2, settle("99", "--write-off").code)
 	got = settle(known, "--write-off")
 	require.Equal(t, 1, got.code)
 	require.Contains(t, got.stderr.String(), "is known: 1 tokens")
@@ -322,25 +307,24 @@ func TestAPersonSettlesACall(t *testing.T) {
 	require.Zero(t, settle(dead, "--output-tokens", "3").code, "its worker is dead")
 	require.Equal(t, 1, settle(first, "--write-off").code)
 
-	j, err := b.store.Journal(key("s"), planned)
+	calls, err := b.store.State.Calls(t.Context(), state.Assignment{Key: key("s")})
 	require.NoError(t, err)
-	require.Contains(t, j.Calls()[1].By, "@desk")
-	require.Equal(t, "by the bill", j.Calls()[1].Note)
-	require.Equal(t, budget.Closed, j.Calls()[3].State)
-	l, err := b.store.Ledger(key("s"))
+	require.Equal(t, []string{known, first, second, dead}, []string{calls[0].ID, calls[1].ID, calls[2].ID, calls[3].ID})
+	require.Contains(t, calls[1].ClosedBy, "@desk")
+	require.Equal(t, "by the bill", calls[1].ClosedNote)
+	require.Equal(t, state.CallClosed, calls[3].State)
+	account, err := b.store.State.Account(t.Context(), key("s"))
 	require.NoError(t, err)
-	require.Equal(t, j.Row(nil), l.Row(planned))
-	require.Equal(t, tokensOf(91, 8, 750_000_000), l.Usage())
-	require.Zero(t, l.Unsettled())
-	require.Zero(t, l.Reserved())
+	require.Equal(t, tokensOf(91, 8, 750_000_000), account.Usage())
+	require.Zero(t, account.Of(planned).Unsettled)
+	require.Zero(t, account.Of(planned).Reserved)
 	logged := b.must(0, "audit", "--session", "s")
 	require.Contains(t, logged, "budget.settle")
 	require.Contains(t, logged, "95 tokens, 0.75 USD. by the bill")
 	report, err := b.store.VerifyAll(t.Context())
 	require.NoError(t, err)
 	for _, f := range report.Faults {
-		require.NotContains(t, f.Path, "calls", f.What)
-		require.NotContains(t, f.Path, "ledger", f.What)
+		require.NotContains(t, f.Path, "state.db", f.What)
 	}
 }
 

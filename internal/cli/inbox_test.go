@@ -49,7 +49,7 @@ func TestStatusWithoutTemporal(t *testing.T) {
 	require.Contains(t, got.stderr.String(), "Temporal cannot be reached; showing what the store in ")
 	require.Contains(t, got.stdout.String(), "web-001  completed  team crew")
 	require.Contains(t, got.stdout.String(), "bob")
-	require.Contains(t, got.stdout.String(), "\n3 tokens, 0.25 USD, ", "the ledger has what it has cost")
+	require.Contains(t, got.stdout.String(), "\n3 tokens, 0.25 USD, ", "what its calls have cost")
 	require.Contains(t, b.must(0, "list"), " 3       0.25 ")
 	unknown := b.run("status", "web-002")
 	require.NotZero(t, unknown.code)

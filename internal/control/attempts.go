@@ -101,7 +101,7 @@ func (a Attempts) Work(ctx context.Context, sessionID string) (Work, error) {
 	if err != nil {
 		return doc, err
 	}
-	doc.Budgets = account.Budgets
+	doc.Budgets = ownBudgets(account.Budgets)
 	doc.Interventions = sessionstatus.InterventionsOf(k.Checkpoint, account.Raises)
 	return doc, nil
 }

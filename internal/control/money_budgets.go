@@ -72,10 +72,8 @@ func (m Money) Budgets(ctx context.Context, sessionID string) (Budgets, error) {
 		return doc, err
 	}
 	doc.Budgets, doc.Raises = budgetsOf(a.Budgets), append(doc.Raises, a.Raises...)
-	for _, b := range a.Budgets {
-		if b.Kind != session.BudgetOfDay {
-			doc.Warnings = append(doc.Warnings, b.Warnings...)
-		}
+	for _, b := range ownBudgets(a.Budgets) {
+		doc.Warnings = append(doc.Warnings, b.Warnings...)
 	}
 	open, err := s.State.Open(ctx, state.Assignment{Key: key})
 	for _, c := range open {
@@ -91,13 +89,22 @@ func openCall(c state.Call) OpenCall {
 	}
 }
 
-// budgetsOf lists a session's own budgets.
+// ownBudgets are a session's own budgets, the largest part of it first; not its team's day.
+func ownBudgets(budgets []budget.Budget) (own []budget.Budget) {
+	for _, kind := range []session.BudgetScope{session.BudgetOfSession, session.BudgetOfPhase, session.BudgetOfPersona} {
+		for _, b := range budgets {
+			if b.Kind == kind {
+				own = append(own, b)
+			}
+		}
+	}
+	return own
+}
+
 func budgetsOf(budgets []budget.Budget) []Budget {
 	all := []Budget{}
-	for _, b := range budgets {
-		if b.Kind != session.BudgetOfDay {
-			all = append(all, budgetOf(b))
-		}
+	for _, b := range ownBudgets(budgets) {
+		all = append(all, budgetOf(b))
 	}
 	return all
 }

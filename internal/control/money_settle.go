@@ -87,7 +87,7 @@ func (s Settlement) Check() error {
 }
 
 // Settle records the cost of a call with unknown cost, whose worker or connection was lost. An
-// error of kind [Conflict] reports that the assignment is running, or that the cost is known.
+// error of kind [Conflict] reports that the call is in progress, or that its cost is known.
 func (m Money) Settle(ctx context.Context, sessionID, call string, as Settlement) (doc Settled, err error) {
 	if err := as.Check(); err != nil {
 		return doc, err
@@ -104,7 +104,7 @@ func (m Money) Settle(ctx context.Context, sessionID, call string, as Settlement
 	return doc, err
 }
 
-// SettleAll settles all calls of a session with unknown cost, except those of assignments at work.
+// SettleAll settles all calls of a session with unknown cost, except those in progress.
 // With an error, the document has the calls that were settled before it.
 func (m Money) SettleAll(ctx context.Context, sessionID string, as Settlement) (SettledCalls, error) {
 	doc := SettledCalls{Session: sessionID, Calls: []Settled{}}

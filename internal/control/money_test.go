@@ -6,8 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -17,17 +18,14 @@ func TestARaiseOfNoBudgetIsRefusedWithoutAWorker(t *testing.T) {
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	m := Money{&Base{Store: s, Namespace: "default"}}
-	require.NoError(t, s.UpdateLedger(m.key("s"), func(l *budget.Ledger) error {
-		l.Limit("t", budget.Limits{Session: spec.Cap{Tokens: 10}, Phases: map[string]spec.Cap{"build": {USD: 5}}})
-		return nil
-	}))
+	statetest.Admit(t, s.State, m.key("s"), "t", statetest.Limit(session.BudgetOfSession, "", spec.Cap{Tokens: 10}), statetest.Limit(session.BudgetOfPhase, "build", spec.Cap{USD: 5}))
 	for says, r := range map[string]Raise{
 		"":                                {Tokens: 5, Session: true},
 		"no USD budget for the session":   {USD: 5, Session: true},
 		"no token budget for phase build": {Tokens: 5, Phase: "build"},
 		"no token budget for persona ann": {Tokens: 5, Persona: "ann"},
 	} {
-		if err := m.checkRaise("s", r); says == "" {
+		if err := m.checkRaise(t.Context(), "s", r); says == "" {
 			require.NoError(t, err)
 		} else {
 			require.ErrorContains(t, err, says)

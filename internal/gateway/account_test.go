@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 
 	"github.com/maestro-hive/maestro/internal/cost"
@@ -11,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// account is a journal in memory.
+// account books calls in memory.
 type account struct {
 	mu sync.Mutex
 	// left is what may be spent; negative: without an end.
@@ -50,7 +51,7 @@ func (a *account) lose(request spec.Digest, turn session.StoredTurn) {
 	a.answers[request] = append(a.answers[request], turn)
 }
 
-func (a *account) Undelivered(int64) {
+func (a *account) Undelivered(string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.undelivered++
@@ -68,7 +69,7 @@ func (a *account) Begin(_ context.Context, plan session.CallPlan) (session.Call,
 		grant.Tokens = min(grant.Tokens, a.left)
 	}
 	a.begun++
-	return &booking{account: a, id: int64(a.begun), plan: plan, grant: grant}, nil
+	return &booking{account: a, id: strconv.Itoa(a.begun), plan: plan, grant: grant}, nil
 }
 
 func (a *account) settledAt(i int) cost.Usage {
@@ -86,13 +87,13 @@ func (a *account) sum() (settled, unsettled cost.Usage, open int) {
 
 type booking struct {
 	*account
-	id    int64
+	id    string
 	plan  session.CallPlan
 	grant cost.Amount
 	over  bool
 }
 
-func (b *booking) ID() int64            { return b.id }
+func (b *booking) ID() string           { return b.id }
 func (b *booking) Granted() cost.Amount { return b.grant }
 
 func (b *booking) end(sum *cost.Usage, used cost.Usage) {

@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
-// StoredHeader is the header of an answer from the journal, which was paid for before.
+// StoredHeader is the header of a stored answer, which was paid for before.
 const StoredHeader = "Maestro-Stored"
 
 // request is a request of a program.

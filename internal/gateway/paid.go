@@ -98,7 +98,7 @@ func digest(q *request, body []byte) spec.Digest {
 	return spec.Digest(hex.EncodeToString(h.Sum(nil)))
 }
 
-// stored is the form of an answer in the journal.
+// stored is the form of a stored answer.
 type stored struct {
 	ContentType string `json:"content_type"`
 	Body        []byte `json:"body"`

@@ -11,38 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 var annDesigns = spec.AssignmentID{Phase: "design", Persona: "ann"}
 
 // unsettled has a session of team web, which has a daily budget, make calls whose cost stays unknown.
-func (h *service) unsettled(id string, calls int) {
+func (h *service) unsettled(id string, calls int) (ids []string) {
 	h.t.Helper()
-	key, now := session.Key{Namespace: "default", Session: id}, time.Now()
-	j, err := h.base.Store.Journal(key, annDesigns)
-	require.NoError(h.t, err)
+	key, db := session.Key{Namespace: "default", Session: id}, h.base.Store.State
+	statetest.Admit(h.t, db, key, "web", statetest.Limit(session.BudgetOfDay, "web", spec.Cap{Tokens: 200}))
 	for range calls {
-		call := j.Next()
-		for _, e := range []budget.Entry{
-			{Seq: call, Kind: budget.Begun, At: now, Key: &session.CallKey{Turn: 1}, Agent: "coder", Model: "=1+1", Estimate: &cost.Usage{InputTokens: 40, CostUSD: 1_000_000_000}},
-			{Seq: call + 1, Kind: budget.Unsettled, At: now, Call: call},
-		} {
-			require.NoError(h.t, j.Apply(e))
-			require.NoError(h.t, h.base.Store.AppendEntry(key, annDesigns, e))
-		}
+		ids = append(ids, statetest.Book(h.t, db, statetest.Booking{
+			Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1", End: state.CallUnsettled,
+			Cost: cost.Usage{InputTokens: 40, CostUSD: 1_000_000_000},
+		}))
 	}
-	require.NoError(h.t, h.base.Store.UpdateLedger(key, func(l *budget.Ledger) error {
-		l.Limit("web", budget.Limits{Daily: spec.Cap{Tokens: 100}})
-		l.SetRow(annDesigns, j.Row(nil), now)
-		return nil
-	}))
+	return ids
 }
 
 // events are the lines of the audit log, as `action subject: outcome`.
@@ -73,12 +65,12 @@ func TestADayIsRaisedByWhoOperatesTheTeam(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", "/budgets/web/raise", map[string]any{}).status)
 	var day control.Day
 	h.call("POST", "/budgets/web/raise", map[string]any{"tokens": 50, "note": "release"}).read(t, &day)
-	require.Equal(t, spec.Cap{Tokens: 150}, day.Limit)
+	require.Equal(t, spec.Cap{Tokens: 250}, day.Limit)
 	require.Equal(t, "bob", day.Raises[0].By)
 	h.call("GET", "/budgets", nil).read(t, &list)
 	require.Len(t, list.Days, 1)
 	require.EqualValues(t, 40, list.Days[0].Unsettled.Tokens)
-	require.EqualValues(t, 110, *list.Days[0].Left.Tokens)
+	require.EqualValues(t, 210, *list.Days[0].Left.Tokens)
 	require.Nil(t, list.Days[0].Left.USD)
 	h.actor = access.Local("ann@host")
 	require.Contains(t, h.events(), "bob budget.raise web day: done")
@@ -110,40 +102,45 @@ func TestARaiseWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
 		}
 		return day
 	}
-	require.Equal(t, spec.Cap{Tokens: 150}, raise(50).Limit)
-	require.Equal(t, spec.Cap{Tokens: 150}, raise(50).Limit)
-	require.Equal(t, spec.Cap{Tokens: 157}, raise(7).Limit, "another raise")
+	require.Equal(t, spec.Cap{Tokens: 250}, raise(50).Limit)
+	require.Equal(t, spec.Cap{Tokens: 250}, raise(50).Limit)
+	require.Equal(t, spec.Cap{Tokens: 257}, raise(7).Limit, "another raise")
 	h.actor = access.Local("bob@host")
-	require.Equal(t, spec.Cap{Tokens: 207}, raise(50).Limit, "of another person")
+	require.Equal(t, spec.Cap{Tokens: 307}, raise(50).Limit, "of another person")
 }
 
 func TestCallsAreSettled(t *testing.T) {
 	t.Parallel()
 	h := newService(t)
 	h.session("one", "web", time.Now(), nil)
-	h.unsettled("one", 3)
-	const first, all = "/sessions/one/calls/design/ann/1/settle", "/sessions/one/calls/settle"
+	calls := h.unsettled("one", 3)
+	first, all := "/sessions/one/calls/"+calls[0]+"/settle", "/sessions/one/calls/settle"
+	key := session.Key{Namespace: "default", Session: "one"}
 	used := map[string]any{"input_tokens": 30, "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "cost_usd": 0.5}
 	for _, wrong := range []map[string]any{{}, {"as": "cost"}, {"as": "nothing", "usage": used}, {"as": "much"}} {
 		require.Equal(t, http.StatusUnprocessableEntity, h.call("POST", first, wrong).status, wrong)
 	}
-	lock, ok, err := h.base.Store.Lock(session.Key{Namespace: "default", Session: "one"}, annDesigns)
+	begun := statetest.Book(t, h.base.Store.State, statetest.Booking{
+		Assignment: state.Assignment{Key: key, AssignmentID: annDesigns}, Team: "web", Agent: "coder", Model: "=1+1", End: state.CallBegun,
+	})
+	lock, ok, err := h.base.Store.Lock(key, annDesigns)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, http.StatusConflict, h.call("POST", first, map[string]any{"as": "nothing"}).status, "it is at work")
-	lock.Unlock()
+	require.Equal(t, http.StatusConflict, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status, "it is in progress")
 	var settled control.Settled
 	h.call("POST", first, map[string]any{"as": "cost", "usage": used, "note": "by the bill"}).read(t, &settled)
 	require.Equal(t, 2, settled.Unsettled)
 	require.Equal(t, cost.USD(500_000_000), settled.Usage.CostUSD)
 	require.Equal(t, http.StatusConflict, h.call("POST", first, map[string]any{"as": "nothing"}).status, "twice")
-	require.Equal(t, http.StatusNotFound, h.call("POST", "/sessions/one/calls/design/ann/99/settle", map[string]any{"as": "nothing"}).status)
+	require.Equal(t, http.StatusNotFound, h.call("POST", "/sessions/one/calls/99/settle", map[string]any{"as": "nothing"}).status)
 	var rest control.SettledCalls
 	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
-	require.Len(t, rest.Calls, 2)
+	require.Len(t, rest.Calls, 2, "not that in progress")
+	lock.Unlock()
+	require.Equal(t, http.StatusOK, h.call("POST", "/sessions/one/calls/"+begun+"/settle", map[string]any{"as": "nothing"}).status, "its worker was lost")
 	h.call("POST", all, map[string]any{"as": "estimated"}).read(t, &rest)
 	require.Empty(t, rest.Calls, "none is left")
-	require.Contains(t, h.events(), "ann@host budget.settle web design/ann 1: done")
+	require.Contains(t, h.events(), "ann@host budget.settle web call "+calls[0]+": done")
 	require.Contains(t, h.events(), "ann@host budget.settle web all calls: done")
 
 	var sums control.Usage

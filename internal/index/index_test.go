@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Whatever becomes of the documents, the index says after a refresh what they say, in this
+// Whatever becomes of the documents, the index says after a refresh what they and the calls say, in this
 // process and in another that shares it.
 func TestTheIndexSaysWhatTheDocumentsSay(t *testing.T) {
 	t.Parallel()
@@ -64,8 +64,13 @@ func TestARefreshReadsWhatHasChanged(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{done.Read, done.Changed})
 	require.Zero(t, w.refresh(x).Changed, "a recent change is read again and is no other")
 
-	require.NoError(t, os.RemoveAll(w.file(key("s00008"), "")))
+	require.NoError(t, w.store.UpdateExecution(key("free"), func(e *session.Execution) { e.Status.Status = session.Completed }))
+	require.Equal(t, 51, w.refresh(x).Sessions)
+	require.NoError(t, os.RemoveAll(w.file(key("free"), "")))
 	require.Equal(t, 1, w.refresh(x).Removed)
+	require.NoError(t, os.RemoveAll(w.file(key("s00008"), "")))
+	done = w.refresh(x)
+	require.Equal(t, []int{50, 0}, []int{done.Sessions, done.Removed}, "what it has cost stays")
 	w.agrees(x)
 
 	// A damaged document moves into the quarantine and is named once; the session's costs stay.
@@ -84,9 +89,9 @@ func TestASessionThatCannotBeReadIsSkipped(t *testing.T) {
 	w := filledStand(t)
 	x := w.open()
 	w.settled(x)
-	directory := w.file(key("s00007"), "assignments")
-	require.NoError(t, os.Rename(directory, directory+".kept"))
-	require.NoError(t, os.WriteFile(directory, nil, 0o600)) // its journals are below it
+	document := w.file(key("s00007"), "execution_state.json")
+	require.NoError(t, os.Rename(document, document+".kept"))
+	require.NoError(t, os.Mkdir(document, 0o700))
 	require.NoError(t, w.store.UpdateExecution(key("s00009"), func(e *session.Execution) { e.Reason = "changed" }))
 	done := w.refresh(x)
 	require.Equal(t, []int{60, 1, 1, 0}, []int{done.Sessions, done.Skipped, done.Changed, done.Removed})
@@ -96,8 +101,8 @@ func TestASessionThatCannotBeReadIsSkipped(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 60, "its previous data stays")
 
-	require.NoError(t, os.Remove(directory))
-	require.NoError(t, os.Rename(directory+".kept", directory))
+	require.NoError(t, os.Remove(document))
+	require.NoError(t, os.Rename(document+".kept", document))
 	require.Zero(t, w.refresh(x).Skipped)
 	w.agrees(x)
 }
@@ -213,12 +218,13 @@ func TestAReaderIsToldOfChangesOnce(t *testing.T) {
 	for i := range 5 {
 		w.add(i)
 	}
+	require.NoError(t, w.store.UpdateExecution(key("free"), func(e *session.Execution) { e.Team = "no calls" }))
 	ctx := t.Context()
 	x := w.open()
 	w.refresh(x)
 	changes, at, err := x.Changes(ctx, namespace, index.Position{})
 	require.NoError(t, err)
-	require.Len(t, changes, 5)
+	require.Len(t, changes, 6)
 	w.refresh(x)
 	changes, at, err = x.Changes(ctx, namespace, at)
 	require.NoError(t, err)
@@ -227,12 +233,12 @@ func TestAReaderIsToldOfChangesOnce(t *testing.T) {
 	require.NoError(t, x.Close())
 	x = w.open() // as another process would
 	w.add(9)
-	require.NoError(t, os.RemoveAll(w.file(key("s00002"), "")))
+	require.NoError(t, os.RemoveAll(w.file(key("free"), "")))
 	w.refresh(x)
 	changes, next, err := x.Changes(ctx, namespace, at)
 	require.Equal(t, next, w.refresh(w.open()).Position, "who has found nothing is told what others have found")
 	require.NoError(t, err)
-	require.Equal(t, []string{"s00002", "s00009"}, []string{changes[0].Session, changes[1].Session})
+	require.Equal(t, []string{"free", "s00009"}, []string{changes[0].Session, changes[1].Session})
 	require.Equal(t, []bool{true, false}, []bool{changes[0].Removed, changes[1].Removed})
 	require.Greater(t, next.Sequence, at.Sequence)
 

@@ -108,6 +108,7 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 	if err != nil {
 		return done, err
 	}
+	there = withCosts(there, changes)
 	done.Sessions = len(there)
 	gone := maps.Clone(known)
 	r := reading{store: x.store}
@@ -145,6 +146,20 @@ func (x *Index) refresh(ctx context.Context, namespace string) (done Refreshed, 
 	}
 	_, err = x.try(func(db *sql.DB) (err error) { done.Position, err = position(ctx, db); return err })
 	return done, err
+}
+
+// withCosts adds the sessions that have costs but no documents any more.
+func withCosts(there []store.Changed, changes map[string]int64) []store.Changed {
+	has := map[string]bool{}
+	for _, s := range there {
+		has[s.Session] = true
+	}
+	for name := range changes {
+		if !has[name] {
+			there = append(there, store.Changed{Session: name})
+		}
+	}
+	return there
 }
 
 func newest(changes []store.Changed) time.Time {

@@ -4,7 +4,7 @@ import "strings"
 
 // schemaVersion is the version of the tables below and of their content. It is part of the file's
 // name, so that programs of two versions do not replace each other's file.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // schema makes the tables. Times are nanoseconds since 1970.
 //

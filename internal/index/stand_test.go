@@ -3,6 +3,7 @@ package index_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,12 +14,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -33,16 +35,21 @@ type stand struct {
 	t     testing.TB
 	dir   string
 	store *store.Store
+	clock *statetest.Clock
 	r     *rand.Rand
+	// keys are the sessions that were ever written.
+	keys map[session.Key]bool
 	// calm: few sessions are at work, and few calls without a known cost.
 	calm bool
 }
 
 func newStand(t testing.TB, dir string) *stand {
 	t.Helper()
-	s, err := store.Create(dir, store.Options{Clock: time.Now})
+	clock := &statetest.Clock{}
+	clock.Set(epoch)
+	s, err := store.Create(dir, store.Options{Clock: clock.Now})
 	require.NoError(t, err)
-	return &stand{t: t, dir: dir, store: s, r: rand.New(rand.NewPCG(1, 2))}
+	return &stand{t: t, dir: dir, store: s, clock: clock, r: rand.New(rand.NewPCG(1, 2)), keys: map[session.Key]bool{}}
 }
 
 // filledStand is a stand of 60 sessions.
@@ -86,10 +93,10 @@ func (w *stand) add(i int) session.Key {
 	w.t.Helper()
 	k := key(fmt.Sprintf("s%05d", i))
 	started := epoch.Add(time.Duration(i/3) * 17 * time.Minute)
-	team, state := fmt.Sprintf("team%d", i%7), states[w.r.IntN(len(states))]
+	team, is := fmt.Sprintf("team%d", i%7), states[w.r.IntN(len(states))]
 	troubled := !w.calm || w.r.IntN(20) == 0
 	if !troubled {
-		state = session.Completed
+		is = session.Completed
 	}
 	c := session.Checkpoint{
 		CurrentPhase: spec.ReservedPhase, Incarnation: 1, CreatedAt: started, Team: session.Ref{Name: team},
@@ -103,66 +110,50 @@ func (w *stand) add(i int) session.Key {
 		w.pay(k, spec.AssignmentID{Phase: fmt.Sprintf("phase%d", p), Persona: persona}, started, troubled)
 	}
 	require.NoError(w.t, w.store.UpdateExecution(k, func(e *session.Execution) {
-		e.Status = session.Status{Session: k.Session, Team: team, Status: state, Incarnation: 1, StartedAt: &started, Checkpoint: head}
+		e.Status = session.Status{Session: k.Session, Team: team, Status: is, Incarnation: 1, StartedAt: &started, Checkpoint: head}
 		e.RunID, e.FirstRun = "run", "run"
-		if state.Closed() {
+		if is.Closed() {
 			closed := started.Add(2 * time.Hour)
 			e.ClosedAt = &closed
 		}
 		for p, persona := range personas {
 			a := session.AssignmentStatus{Persona: persona, AssignmentSummary: session.NoWork()}
-			if a.Status = session.Completed; p == 2 && state == session.Failed {
+			if a.Status = session.Completed; p == 2 && is == session.Failed {
 				a.Status = session.Failed
 			}
 			a.Attempts, a.Failures = 1+p, append(make([]session.AttemptFailure, p), session.AttemptFailure{Category: failures.Auth}) // which does not count
 			e.Phases = append(e.Phases, session.PhaseStatus{Name: fmt.Sprintf("phase%d", p), Status: session.Completed, Assignments: []session.AssignmentStatus{a}})
 		}
-		if state == session.HelpIsNeeded {
+		if is == session.HelpIsNeeded {
 			e.Help = []session.Request{{ID: "build.dev.2", Kind: session.ForHelp, Since: started.Add(time.Hour), Actions: []session.Action{session.AnswerRetry}}}
 		}
 	}))
 	return k
 }
 
-// pay writes a journal with calls in all states, and the ledger that follows it, or does not.
+// pay books calls in all states.
 func (w *stand) pay(k session.Key, id spec.AssignmentID, at time.Time, troubled bool) {
 	w.t.Helper()
-	j, err := w.store.Journal(k, id)
-	require.NoError(w.t, err)
-	add := func(e budget.Entry) int64 {
-		e.Seq, e.At = j.Next(), at
-		require.NoError(w.t, w.store.AppendEntry(k, id, e))
-		require.NoError(w.t, j.Apply(e))
-		return e.Seq
+	w.keys[k] = true
+	some := func() cost.Usage {
+		return cost.Usage{InputTokens: w.r.Int64N(1000), OutputTokens: w.r.Int64N(100), CacheReadTokens: w.r.Int64N(50), CostUSD: cost.USD(w.r.Int64N(1e9))}
 	}
-	some := func() *cost.Usage {
-		return &cost.Usage{InputTokens: w.r.Int64N(1000), OutputTokens: w.r.Int64N(100), CacheReadTokens: w.r.Int64N(50), CostUSD: cost.USD(w.r.Int64N(1e9))}
-	}
-	for n := range 1 + w.r.IntN(3) {
+	for range 1 + w.r.IntN(3) {
 		at = at.Add(time.Duration(w.r.IntN(30)) * time.Hour)
-		call := add(budget.Entry{
-			Kind: budget.Begun, Key: &session.CallKey{Epoch: 1, Round: 1, Attempt: 1, Turn: n + 1}, Run: "run", Agent: []string{"claude", "codex"}[w.r.IntN(2)],
-			Model: fmt.Sprintf("model%d", w.r.IntN(3)), Estimate: some(), Granted: some().Amount(),
-		})
+		w.clock.Set(at)
 		end := 3 + w.r.IntN(5)
 		if troubled {
 			end = w.r.IntN(8)
 		}
-		switch end {
-		case 0: // it stays under way
-		case 1:
-			add(budget.Entry{Kind: budget.Unsettled, Call: call, Usage: some()})
-		case 2:
-			add(budget.Entry{Kind: budget.Unsettled, Call: call})
-			add(budget.Entry{Kind: budget.Closed, Call: call, Usage: some()})
-		default:
-			add(budget.Entry{Kind: budget.Settled, Call: call, Usage: some()})
-		}
+		kind := []state.CallState{state.CallBegun, state.CallUnsettled, state.CallClosed, state.CallFailed, state.CallAnswered}[min(end, 4)]
+		statetest.Book(w.t, w.store.State, statetest.Booking{
+			Assignment: of(k, id), Team: "team", Agent: []string{"claude", "codex"}[w.r.IntN(2)], Model: fmt.Sprintf("model%d", w.r.IntN(3)), End: kind, Cost: some(),
+		})
 	}
-	require.NoError(w.t, w.store.UpdateLedger(k, func(l *budget.Ledger) error {
-		l.SetRow(id, j.Row(l.Row(id).Reserved), at)
-		return nil
-	}))
+}
+
+func of(k session.Key, id spec.AssignmentID) state.Assignment {
+	return state.Assignment{Key: k, AssignmentID: id}
 }
 
 // file is a file of a session.
@@ -174,42 +165,33 @@ func (w *stand) file(k session.Key, name string) string {
 func (w *stand) change(k session.Key) {
 	w.t.Helper()
 	id := spec.AssignmentID{Phase: "phase0", Persona: personas[0]}
-	switch w.r.IntN(7) {
+	switch w.r.IntN(5) {
 	case 0:
 		w.pay(k, id, epoch, true)
-	case 1: // the ledger does not follow yet
-		j, err := w.store.Journal(k, id)
+	case 1:
+		open, err := w.store.State.Open(w.t.Context(), of(k, id))
 		require.NoError(w.t, err)
-		for _, call := range j.Open() {
-			require.NoError(w.t, w.store.AppendEntry(k, id, budget.Entry{Seq: j.Next(), Kind: budget.Settled, Call: call.ID, At: epoch, Usage: &cost.Usage{InputTokens: 7}}))
+		for _, call := range open {
+			require.NoError(w.t, w.store.State.End(w.t.Context(), call.ID, state.CallEnd{State: state.CallAnswered, Usage: cost.Usage{InputTokens: 7}}))
 			break
 		}
 	case 2:
 		require.NoError(w.t, w.store.UpdateExecution(k, func(e *session.Execution) { e.Team = fmt.Sprintf("team%d", w.r.IntN(7)) }))
 	case 3:
-		_ = os.Remove(w.file(k, "ledger.json"))
-	case 4:
 		_ = os.Remove(w.file(k, "execution_state.json"))
-	case 5: // a new session replaces one
+	case 4: // its costs stay
 		require.NoError(w.t, os.RemoveAll(w.file(k, "")))
 		if w.r.IntN(2) == 0 {
 			w.pay(k, id, epoch, true)
 		}
-	case 6:
-		if _, err := os.Stat(w.file(k, "ledger.json")); err == nil {
-			require.NoError(w.t, os.WriteFile(w.file(k, "ledger.json.new"), []byte("{damaged"), 0o600))
-			require.NoError(w.t, os.Rename(w.file(k, "ledger.json.new"), w.file(k, "ledger.json")))
-		}
 	}
 }
 
-// costs reads the costs of all sessions from their documents, the newest first.
+// costs reads the costs of all sessions, the newest first.
 func (w *stand) costs() (rows []usage.Row) {
-	keys, err := w.store.Sessions(w.t.Context(), namespace)
-	require.NoError(w.t, err)
 	var all []usage.Session
-	for _, k := range keys {
-		read, err := usage.OfSession(w.store, k)
+	for _, k := range slices.SortedFunc(maps.Keys(w.keys), func(x, y session.Key) int { return strings.Compare(x.Session, y.Session) }) {
+		read, err := usage.OfSession(w.t.Context(), w.store, k)
 		require.NoError(w.t, err)
 		all = append(all, read)
 	}
@@ -226,7 +208,7 @@ func (w *stand) costs() (rows []usage.Row) {
 	return rows
 }
 
-// agrees holds what the index says against the documents.
+// agrees holds what the index says against the documents and the calls.
 func (w *stand) agrees(x *index.Index) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -254,9 +236,9 @@ func (w *stand) agrees(x *index.Index) {
 	require.Len(w.t, listed, len(stored))
 	for i, e := range stored {
 		l := listed[i]
-		ledger, err := w.store.Ledger(key(e.Session))
+		account, err := w.store.State.Account(ctx, key(e.Session))
 		require.NoError(w.t, err)
-		require.Equal(w.t, []any{e.Session, e.Team, e.Status.Status, e.StartedAt, e.ClosedAt, e.UpdatedAt, e.RunID, ledger.Usage().Tokens(), ledger.Usage().CostUSD, len(e.Help)},
+		require.Equal(w.t, []any{e.Session, e.Team, e.Status.Status, e.StartedAt, e.ClosedAt, e.UpdatedAt, e.RunID, account.Usage().Tokens(), account.Usage().CostUSD, len(e.Help)},
 			[]any{l.Session, l.Team, l.Status, l.StartedAt, l.ClosedAt, l.UpdatedAt, l.Run, l.Tokens, l.CostUSD, l.Requests})
 		if e.Checkpoint != "" {
 			c, err := w.store.PeekCheckpoint(ctx, e.Checkpoint)

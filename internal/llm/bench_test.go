@@ -43,7 +43,7 @@ type bench struct {
 	dir   string
 	agent *llm.Agent
 	job   session.Job
-	calls *journal
+	calls *callStore
 
 	mu   sync.Mutex
 	said []string
@@ -54,7 +54,7 @@ type bench struct {
 // newBench makes a bench whose model is at url. files are the input.
 func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 	t.Helper()
-	b := &bench{t: t, calls: newJournal()}
+	b := &bench{t: t, calls: newCallStore()}
 	b.agent = &llm.Agent{
 		Name: "writer", Kind: kind, Model: "m", Provider: kinds[kind](url), Transport: http.DefaultTransport,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,

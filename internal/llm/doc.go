@@ -4,7 +4,7 @@
 // # A turn
 //
 // Each turn sends the conversation so far as one request. If an earlier execution has paid for
-// the answer, it is taken from the journal. Otherwise the call is reserved, made and settled
+// the answer, the stored one is used. Otherwise the call is reserved, made and settled
 // before the answer is used. Then the tool calls in the answer are executed in order, and their
 // results and file changes are stored, too. An execution that is started again repeats the same
 // turns: it does not pay for settled calls, and does not execute stored tool calls, but restores

@@ -151,8 +151,8 @@ type Answer struct {
 	Stop     Stop       `json:"stop"`
 	// Counted: the provider has reported the usage of the call; otherwise Usage is an estimate.
 	Counted bool `json:"counted,omitempty"`
-	// Usage is the usage that the provider reports, without money; zero if it reports none. The
-	// journal stores it separately.
+	// Usage is the usage that the provider reports, without money; zero if it reports none. It
+	// is stored separately.
 	Usage cost.Usage `json:"-"`
 	// Said has the other facts that the provider reports about the answer.
 	Said session.CallAnswer `json:"-"`

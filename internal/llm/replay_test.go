@@ -72,7 +72,7 @@ func TestReplay(t *testing.T) {
 		}
 		for step := 1; step <= steps; step += stride {
 			before := s.Count()
-			b.calls = newJournal()
+			b.calls = newCallStore()
 			b.job.Calls = b.calls
 			b.calls.killAfter = step
 			b.fill(map[string]string{"input": "x"})
@@ -189,7 +189,7 @@ func TestRequestsAreDeterministic(t *testing.T) {
 	each(t, talk(), map[string]string{"b": "", "a": "", "c": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
 		talked(b)
 		for range 2 {
-			b.calls = newJournal()
+			b.calls = newCallStore()
 			b.job.Calls = b.calls
 			b.fill(map[string]string{"c": "", "a": "", "b": ""})
 			_, err := b.run()

@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// TestSendingBack ends the work with reasons in place of files, and is found in the
-// journal like any other end.
+// TestSendingBack ends the work with reasons in place of files, and is found among the
+// stored answers like any other end.
 func TestSendingBack(t *testing.T) {
 	t.Parallel()
 	back := args{"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret}}

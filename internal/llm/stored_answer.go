@@ -27,7 +27,7 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 	}
 	stored, err := r.job.Calls.Stored(ctx, turn, digest)
 	if err != nil {
-		return Answer{}, nil, fmt.Errorf("look for turn %d in the journal: %w", turn, err)
+		return Answer{}, nil, fmt.Errorf("look for a stored answer to turn %d: %w", turn, err)
 	}
 	if stored != nil {
 		var answer Answer

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzTidy: whatever a model gives as arguments, the journal gets a JSON object
+// FuzzTidy: whatever a model gives as arguments, a JSON object is stored
 // without secrets.
 func FuzzTidy(f *testing.F) {
 	for _, s := range []string{"", "{}", `{"a":"swordfish-1"}`, `{"a":"swordfish\u002d1"}`, `[`, `null`, `{"swordfish-1":1}`, `{"a":{"b":["swordfish-1"]}}`, `{} {}`} {

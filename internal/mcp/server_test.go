@@ -36,10 +36,8 @@ func newBase(t *testing.T) *control.Base {
 			e.Schema, e.Namespace, e.Store = session.ExecutionSchema, "default", s.ID()
 			if state == session.HelpIsNeeded {
 				e.Phases[0].Assignments[0].Status = session.HelpIsNeeded
-				require.NoError(t, s.UpdateLedger(session.Key{Namespace: "default", Session: id}, func(l *budget.Ledger) error {
-					l.Raise(budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob", When: now})
-					return nil
-				}))
+				_, err := s.State.AddRaise(t.Context(), session.Key{Namespace: "default", Session: id}, budget.Raise{ID: "1", Scope: budget.SessionScope, By: "bob"}, "cli")
+				require.NoError(t, err)
 				e.Help = []session.Request{{ID: "design.ann.1", Kind: session.ForHelp, Phase: "design", Persona: "ann", Message: "stuck", Actions: []session.Action{session.AnswerRetry}}}
 			}
 		}))

@@ -50,8 +50,6 @@ type PruneReport struct {
 	Bytes       int64 `json:"bytes"`
 	// WorkDirs counts sessions whose working directories were removed.
 	WorkDirs int `json:"work_dirs"`
-	// Days counts the removed documents of daily spending of teams.
-	Days int `json:"days"`
 	// Pruned lists the sessions that lose checkpoints, Spared those that keep everything because
 	// they are not closed.
 	Pruned []PrunedSession `json:"pruned"`

@@ -45,7 +45,7 @@ const (
 	maxInterventionText = 4 * 1024
 )
 
-// InterventionsOf lists the interventions that a checkpoint and a ledger record, oldest first.
+// InterventionsOf lists the interventions of a checkpoint and of raises of budgets, oldest first.
 func InterventionsOf(c session.Checkpoint, raises []budget.Raise) []Intervention {
 	all := []Intervention{}
 	for _, a := range c.Answers {

@@ -23,6 +23,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -97,61 +98,42 @@ func TestAnAttemptThatWaitsForABudgetIsNotAtWork(t *testing.T) {
 	require.Contains(t, v.Phases[0].Assignments[0].Progress, "the budget of the session")
 }
 
-func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
+func TestCallsSayWhatIsSpentSoFar(t *testing.T) {
 	t.Parallel()
-	spent := func(tokens int64) []budget.Spending {
-		return []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)}}}
-	}
+	spent := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)} }
 	document := execution(session.Running)
 	document.Help = []session.Request{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
-	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, ledger: &budget.Ledger{Rows: map[string]budget.Row{
-		"build/dev": {
-			Spent: spent(70), Unsettled: []budget.UnsettledCall{{Call: 3, Estimate: cost.Usage{OutputTokens: 9}}}, Reserved: map[int64]cost.Amount{4: {Tokens: 100, USD: 8}},
-		},
-		"gone/dev": {Spent: spent(3)},
+	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, account: &state.Account{Costs: []state.Cost{
+		{Phase: "build", Persona: "dev", Calls: 1, Usage: spent(60), Unsettled: 1, Estimated: cost.Amount{Tokens: 9}},
+		{Phase: "build", Persona: "dev", Usage: spent(10), Begun: 1, Reserved: cost.Amount{Tokens: 100, USD: 8}},
+		{Phase: "gone", Persona: "dev", Calls: 1, Usage: spent(3)},
 	}}}
 	v := merge("s", f)
-	require.Equal(t, cost.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage)
+	require.Equal(t, spent(70), v.Phases[0].Assignments[0].Usage, "what a call in progress has reported counts")
 	require.Zero(t, v.Phases[1].Assignments[0].Usage)
-	require.Equal(t, cost.Usage{InputTokens: 73, CostUSD: 73}, v.Usage)
-	require.Equal(t, cost.Usage{InputTokens: 3, CostUSD: 3}, v.Dropped, "the team has that assignment no more")
-	require.Equal(t, []cost.Usage{{InputTokens: 70, CostUSD: 70}, {}}, []cost.Usage{v.Help[0].Usage, v.Help[1].Usage})
+	require.Equal(t, spent(73), v.Usage)
+	require.Equal(t, spent(3), v.Dropped, "the team has that assignment no more")
+	require.Equal(t, []cost.Usage{spent(70), {}}, []cost.Usage{v.Help[0].Usage, v.Help[1].Usage})
 	require.Equal(t, cost.Usage{OutputTokens: 9}, v.Unsettled)
 	require.Equal(t, cost.Amount{Tokens: 100, USD: 8}, v.Reserved)
 
-	f.ledger.Warnings = []budget.Warning{
+	warnings := []budget.Warning{
 		{Scope: "session", At: 0.8, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
 		{Scope: "session", At: 0.5, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
 	}
-	require.Equal(t, f.ledger.Warnings[:1], merge("s", f).Warnings, "the greatest")
+	f.account.Budgets = []budget.Budget{{Kind: session.BudgetOfSession, Cap: spec.Cap{Tokens: 100}, Spent: cost.Amount{Tokens: 85}, Warnings: warnings}}
+	v = merge("s", f)
+	require.Equal(t, warnings[:1], v.Warnings, "the greatest")
+	require.Equal(t, spec.Cap{Tokens: 100}, v.Limit)
+	require.Equal(t, cost.Amount{Tokens: 85}, v.Spent)
 
-	f.ledger = &budget.Ledger{}
+	f.account = &state.Account{}
 	v = merge("s", f)
 	require.Zero(t, v.Usage)
 	data, err := json.Marshal(v.Status)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "unsettled")
 	require.NotContains(t, string(data), "reserved")
-}
-
-func TestTheCallUnderWayCountsUntilTheLedgerHasIt(t *testing.T) {
-	t.Parallel()
-	row := budget.Row{
-		Spent:    []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: 70}}},
-		Reserved: map[int64]cost.Amount{4: {}},
-	}
-	h := &activities.Heartbeat{Attempt: 1, Spent: cost.Usage{InputTokens: 100}, Live: map[int64]cost.Usage{4: {InputTokens: 30}, 3: {InputTokens: 7}}}
-	look := func() Session {
-		return merge("s", facts{
-			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
-			document:    execution(session.Running), ledger: &budget.Ledger{Rows: map[string]budget.Row{"build/dev": row}},
-		})
-	}
-	require.Equal(t, cost.Usage{InputTokens: 100}, look().Phases[0].Assignments[0].Usage)
-	require.Equal(t, cost.Usage{InputTokens: 100}, look().Usage)
-
-	row.Spent[0].Usage.InputTokens, row.Reserved = 100, nil
-	require.Equal(t, cost.Usage{InputTokens: 100}, look().Usage, "the call has ended, and the heartbeat does not know it yet")
 }
 
 func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {

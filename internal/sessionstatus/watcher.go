@@ -108,7 +108,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	}
 	info := f.description.GetWorkflowExecutionInfo()
 	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId())
-	if f.document != nil { // read before the ledger, which is then no older
+	if f.document != nil { // read before the costs, which are then no older
 		f.account = w.account(ctx)
 	}
 	if f.description == nil {

@@ -65,7 +65,7 @@ func (t *Tx) budgets(a Assignment, team, day, lock string) (found []budget.Budge
 		found, warned = append(found, b), append(warned, w)
 		return err
 	}, `select scope, name, tokens, nano_usd, warned from caps
-		where namespace = $1 and session = $2 and ($3 = '' and $4 = '' or scope = 'session' or scope = 'phase' and name = $3 or scope = 'persona' and name = $4)
+		where namespace = $1 and session = $2 and session <> '' and ($3 = '' and $4 = '' or scope = 'session' or scope = 'phase' and name = $3 or scope = 'persona' and name = $4)
 			or namespace = '' and session = '' and scope = 'day' and name = $5
 		order by namespace, session, scope, name`+lock, a.Namespace, a.Session, a.Phase, a.Persona, team)
 	if err != nil {

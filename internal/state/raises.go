@@ -33,6 +33,9 @@ func (d *DB) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via st
 		for i, b := range budgets {
 			if b.Kind == kind && b.Name == name {
 				raised = &budgets[i]
+				for j := range b.Warnings {
+					b.Warnings[j].Spent, b.Warnings[j].Cap = b.Held(), b.Cap
+				}
 				if err := t.setWarnings(budgetOwner(s, kind), b, b.Warnings); err != nil { // the others may be repeated
 					return err
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/usage"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 	"github.com/maestro-hive/maestro/workflows"
@@ -201,10 +202,10 @@ func (f fakeMoney) RaiseDay(_ context.Context, team string, r control.DayRaise) 
 	return control.Day{}, nil
 }
 
-func (f fakeMoney) Settle(_ context.Context, _ string, id spec.AssignmentID, call int64, as control.Settlement) (control.Settled, error) {
+func (f fakeMoney) Settle(_ context.Context, _, call string, as control.Settlement) (control.Settled, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settled = append(f.settled, fmt.Sprintf("%s %d %s %d %s", id, call, as.As, as.Usage.Tokens(), as.Usage.CostUSD))
+	f.settled = append(f.settled, fmt.Sprintf("%s %s %d %s", call, as.As, as.Usage.Tokens(), as.Usage.CostUSD))
 	return control.Settled{}, as.Check()
 }
 
@@ -233,12 +234,12 @@ func sampleMoney(p *plane) {
 		Sessions: []control.DaySession{{Session: "web-7", UnsettledCalls: 2}, {Session: "web-6"}},
 		Raises:   []budget.Raise{{By: "alice", Note: "release", Added: cost.Amount{USD: 10e9}, When: ago(time.Hour)}},
 	}}
-	call := func(phase, persona string, n int64, state budget.Kind) control.OpenCall {
-		return control.OpenCall{AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}, Call: n, State: state, Agent: "claude", BeganAt: ago(time.Hour), Estimate: cost.Usage{InputTokens: 60_000, CostUSD: 1e9}}
+	call := func(phase, persona, id string, is state.CallState) control.OpenCall {
+		return control.OpenCall{AssignmentID: spec.AssignmentID{Phase: phase, Persona: persona}, Call: id, State: is, Agent: "claude", BeganAt: ago(time.Hour), Estimate: cost.Amount{Tokens: 60_000, USD: 1e9}}
 	}
 	p.open = control.Budgets{Open: []control.OpenCall{
-		call("backend", "developer", 3, budget.Unsettled), call("frontend", "designer", 4, budget.Begun),
-		call("backend", "database-expert", 7, budget.Unsettled), call("backend", "database-expert", 8, budget.Begun),
+		call("backend", "developer", "call3", state.CallUnsettled), call("frontend", "designer", "call4", state.CallBegun),
+		call("backend", "database-expert", "call7", state.CallUnsettled), call("backend", "database-expert", "call8", state.CallBegun),
 	}}
 	p.read.Unsettled = cost.Usage{InputTokens: 120_000, CostUSD: 2e9}
 	p.examined = control.Examination{At: ago(20 * time.Second), Findings: []control.Finding{
@@ -443,7 +444,11 @@ func hostile(v any) {
 				return
 			}
 			for i := range v.NumField() {
-				if name := v.Type().Field(i).Name; v.Type().Field(i).IsExported() && name != "Persona" && (name != "Name" || v.Type() != reflect.TypeFor[session.PhaseStatus]()) {
+				name := v.Type().Field(i).Name
+				if name == "Call" && v.Type() == reflect.TypeFor[control.OpenCall]() {
+					continue // Maestro makes the ids of calls
+				}
+				if v.Type().Field(i).IsExported() && name != "Persona" && (name != "Name" || v.Type() != reflect.TypeFor[session.PhaseStatus]()) {
 					walk(v.Field(i))
 				}
 			}

@@ -93,8 +93,8 @@ func sampleCourse() Course {
 
 func sampleBudgets() []budget.Budget {
 	return []budget.Budget{
-		{Scope: "session", Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000}, Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9}},
-		{Scope: "phase backend", Cap: spec.Cap{USD: 5e9}, Spent: cost.Amount{USD: 5e9}},
+		{Kind: session.BudgetOfSession, Cap: spec.Cap{USD: 20e9, Tokens: 1_000_000}, Spent: cost.Amount{USD: 12.4e9, Tokens: 912_000}, Unsettled: cost.Amount{USD: 1.1e9}, Reserved: cost.Amount{USD: 2.5e9}},
+		{Kind: session.BudgetOfPhase, Name: "backend", Cap: spec.Cap{USD: 5e9}, Spent: cost.Amount{USD: 5e9}},
 	}
 }
 

@@ -138,19 +138,19 @@ func TestADayIsRaisedAndCallsAreSettled(t *testing.T) {
 	require.Equal(t, "/operate?said=examined", post(t, server.URL+"/operate/examine", nil).Header.Get("Location"))
 
 	_, text = visit(t, server.URL+"/sessions/web-7")
-	require.Equal(t, 2, strings.Count(text, `value="nothing">Write off<`), "that of an assignment at work is not offered")
+	require.Equal(t, 3, strings.Count(text, `value="nothing">Write off<`))
 	require.Contains(t, text, "because they look like secrets: &lt;b&gt;.env")
 	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
 	_, text = visit(t, server.URL+"/sessions/web-7/phases/frontend")
 	require.Contains(t, text, "left out by ignore rules: &lt;b&gt;node_modules/")
 	_, text = visit(t, server.URL+"/sessions/web-7")
-	require.Contains(t, text, "It can be settled when the assignment is no longer at work.")
-	require.NotContains(t, text, "call 8<", "it is under way")
+	require.Contains(t, text, "call call7<", "it is unsettled, although its assignment is at work")
+	require.NotContains(t, text, "call call8<", "it is in progress")
 	settle := func(form url.Values) int { return post(t, server.URL+"/sessions/web-7/settle", form).StatusCode }
-	one := url.Values{"phase": {"backend"}, "persona": {"developer"}, "call": {"3"}, "as": {"cost"}, "usd": {"0.25"}, "input": {"1,200"}}
+	one := url.Values{"call": {"call3"}, "as": {"cost"}, "usd": {"0.25"}, "input": {"1,200"}}
 	require.Equal(t, http.StatusSeeOther, settle(one))
 	require.Equal(t, http.StatusSeeOther, settle(url.Values{"call": {"all"}, "as": {"nothing"}}))
-	require.Equal(t, []string{"backend/developer 3 cost 1200 0.25", "all nothing"}, p.settled)
+	require.Equal(t, []string{"call3 cost 1200 0.25", "all nothing"}, p.settled)
 	one.Set("input", "many")
 	require.Equal(t, http.StatusUnprocessableEntity, settle(one))
 }

@@ -18,18 +18,10 @@ import (
 // UnsettledView are the calls of a session whose cost is not known.
 type UnsettledView struct {
 	Session string
-	Calls   []UnsettledCall
-	// Free counts those that can be settled.
-	Free int
+	Calls   []control.OpenCall
 	// Mine: the person who looks may settle them.
 	Mine bool
 	CSRF string
-}
-
-// UnsettledCall is one of them. It can be settled while its assignment is not at work.
-type UnsettledCall struct {
-	control.OpenCall
-	Busy bool
 }
 
 // unsettled reads the calls of a session whose cost is not known; nil: there is none.
@@ -49,14 +41,9 @@ func (s *site) unsettled(ctx context.Context, v session.Status) *UnsettledView {
 	}
 	view := &UnsettledView{Session: v.Session, Mine: may(ctx, access.Operate, v.Team), CSRF: s.csrf(ctx)}
 	for _, call := range doc.Open {
-		one := UnsettledCall{call, busy[call.AssignmentID]}
-		switch {
-		case !one.Busy:
-			view.Free++
-		case call.State != state.CallUnsettled: // it is under way, as it should be
-			continue
+		if call.State == state.CallUnsettled || !busy[call.AssignmentID] { // the others are in progress, as they should be
+			view.Calls = append(view.Calls, call)
 		}
-		view.Calls = append(view.Calls, one)
 	}
 	return view
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state/statetest"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -86,11 +86,7 @@ func TestAFormThatIsSentAgainIsDoneOnce(t *testing.T) {
 	st, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.State, time.Now)}
-	require.NoError(t, st.UpdateLedger(session.Key{Namespace: "default", Session: "one"}, func(l *budget.Ledger) error {
-		l.Limit("web", budget.Limits{Daily: spec.Cap{Tokens: 100}})
-		l.SetRow(spec.AssignmentID{Phase: "design", Persona: "ann"}, budget.Row{}, time.Now())
-		return nil
-	}))
+	statetest.Admit(t, st.State, session.Key{Namespace: "default", Session: "one"}, "web", statetest.Limit(session.BudgetOfDay, "web", spec.Cap{Tokens: 100}))
 	p := samplePlane()
 	operations := p.operations()
 	operations.Money, operations.Starts = control.Money{Base: base}, control.Starts{Base: base}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -34,10 +35,9 @@ func TestBudgetStopsTheSession(t *testing.T) {
 	_, err := s.run("s", threeSteps(spec.Budget{Tokens: 150}))
 	require.ErrorContains(t, err, "three/dev failed: token_budget: the budget of the session is not sufficient: 30 of 150 tokens left, and the next call needs 60")
 	require.Equal(t, int64(120), s.execution("s").Usage.Tokens(), "the cap is not passed by an attempt that is known to be too dear")
-	ledger, err := s.store.Ledger(s.key("s"))
-	require.NoError(t, err)
-	require.Equal(t, int64(120), ledger.Usage().Tokens())
-	require.Zero(t, ledger.Reserved())
+	account := s.account("s")
+	require.Equal(t, int64(120), account.Usage().Tokens())
+	require.Zero(t, account.Budget(budget.SessionScope).Reserved)
 }
 
 func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
@@ -85,11 +85,11 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	a := e.Assignment(spec.AssignmentID{Phase: "three", Persona: "dev"})
 	require.Equal(t, 1, a.Attempts, "waiting for money uses up nothing")
 	require.Equal(t, 1, a.Rounds)
-	ledger, err := s.store.Ledger(key)
-	require.NoError(t, err)
-	require.Equal(t, "ann", ledger.Raises[0].By)
-	require.Len(t, ledger.Warnings, 1, "of what is true under the raised cap: %v", ledger.Warnings)
-	require.Equal(t, spec.Cap{Tokens: 260}, ledger.Warnings[0].Cap)
+	account := s.account("s")
+	require.Equal(t, "ann", account.Raises[0].By)
+	warnings := account.Budget(budget.SessionScope).Warnings
+	require.Len(t, warnings, 1, "of what is true under the raised cap")
+	require.Equal(t, spec.Cap{Tokens: 260}, warnings[0].Cap)
 }
 
 func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {

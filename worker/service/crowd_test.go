@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -48,10 +49,9 @@ func TestThirtyTwoPersonasOnOneCap(t *testing.T) {
 	tm.Budget.Tokens = enough / 2
 	_, err = s.run("half", tm)
 	require.ErrorContains(t, err, "token_budget")
-	ledger, err := s.store.Ledger(s.key("half"))
-	require.NoError(t, err)
-	spent := ledger.Usage().Tokens()
+	account := s.account("half")
+	spent := account.Usage().Tokens()
 	require.LessOrEqual(t, spent, enough/2, "the cap is never passed")
 	require.Greater(t, spent, enough/2-3*each, "and little of it is left unused")
-	require.Zero(t, ledger.Reserved())
+	require.Zero(t, account.Budget(budget.SessionScope).Reserved)
 }

@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,34 +15,43 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
-// day is what the team has spent today; zero while no session has a daily budget.
-func (s *stand) day() budget.DayRow {
+// day is the daily budget of the team.
+func (s *stand) day() state.Day {
 	s.t.Helper()
-	d, err := s.store.Day(s.namespace, "t")
-	if errors.Is(err, session.ErrNotFound) {
-		return budget.DayRow{}
-	}
+	d, err := s.store.State.Day(s.t.Context(), "t")
 	require.NoError(s.t, err)
-	return d.Sum()
+	return d
+}
+
+// spentToday checks what the team has spent today. Nothing is reserved or unsettled.
+func (s *stand) spentToday(n int64, says ...any) {
+	s.t.Helper()
+	d := s.day()
+	require.Equal(s.t, []cost.Amount{tokens(n), {}, {}}, []cost.Amount{d.Spent, d.Reserved, d.Unsettled}, says...)
 }
 
 func (s *stand) raiseDay(id string, n int64) (limit spec.Cap) {
 	s.t.Helper()
-	require.NoError(s.t, s.store.UpdateDay(s.namespace, "t", func(d *budget.Day) error {
-		d.Raise(budget.Raise{ID: id, By: "ann", Added: tokens(n)})
-		limit = d.Limit()
-		return nil
-	}))
-	return limit
+	raised, err := s.store.State.AddRaise(s.t.Context(), session.Key{}, budget.Raise{ID: id, Scope: budget.DayScope, Team: "t", By: "ann", Added: tokens(n)}, "cli")
+	require.NoError(s.t, err)
+	return raised.Cap
+}
+
+// account is what a session has cost, and its budgets.
+func (s *stand) account(sessionID string) state.Account {
+	s.t.Helper()
+	a, err := s.store.State.Account(s.t.Context(), s.key(sessionID))
+	require.NoError(s.t, err)
+	return a
 }
 
 func (s *stand) spentBy(sessionID string) int64 {
 	s.t.Helper()
-	l, err := s.store.Ledger(s.key(sessionID))
-	require.NoError(s.t, err)
-	return l.Usage().Tokens()
+	a := s.account(sessionID)
+	return a.Usage().Tokens()
 }
 
 // parkedFor reports whether a session waits for a person because of its team's day.
@@ -86,10 +94,8 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	_, err := s.run("first", tm)
 	require.NoError(t, err)
 	require.Equal(t, int64(180), s.spentBy("first"))
-	require.Equal(t, budget.DayRow{Spent: tokens(180)}, s.day(), "what it has not spent is given back")
-	day, err := s.store.Day(s.namespace, "t")
-	require.NoError(t, err)
-	require.Len(t, day.Warnings, 1)
+	s.spentToday(180, "what it has not spent is given back")
+	require.Len(t, s.day().Warnings, 1)
 
 	run := s.start("second", tm)
 	spent := "the daily budget of team t is not sufficient: %d of %d tokens left, and the next call needs 60; the next day begins at " + tomorrow() + " 00:00 UTC"
@@ -107,7 +113,7 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.keepHistory(run)
 	require.Equal(t, int64(180), s.spentBy("second"))
-	require.Equal(t, budget.DayRow{Spent: tokens(360)}, s.day())
+	s.spentToday(360)
 	e := s.execution("second")
 	a := e.Assignment(spec.AssignmentID{Phase: "one", Persona: "dev"})
 	require.Equal(t, 1, a.Attempts, "waiting for a day uses up nothing")
@@ -121,7 +127,7 @@ func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 	_, err := s.run("s", threeSteps(spec.Budget{Daily: spec.Cap{Tokens: 150}}))
 	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is not sufficient: 30 of 150 tokens left, and the next call needs 60; the next day begins at "+tomorrow())
 	require.Equal(t, int64(120), s.spentBy("s"))
-	require.Equal(t, budget.DayRow{Spent: tokens(120)}, s.day())
+	s.spentToday(120)
 }
 
 // TestCallWaitsForWhatAnotherSessionMayGiveBack has a first call hold all that is
@@ -145,7 +151,7 @@ func TestCallWaitsForWhatAnotherSessionMayGiveBack(t *testing.T) {
 	require.NoError(t, os.WriteFile(gate, nil, 0o600))
 	require.NoError(t, first.Get(t.Context(), nil))
 	require.NoError(t, second.Get(t.Context(), nil))
-	require.Equal(t, budget.DayRow{Spent: tokens(120)}, s.day())
+	s.spentToday(120)
 }
 
 func TestManySessionsNeverPassTheirDay(t *testing.T) {
@@ -165,5 +171,5 @@ func TestManySessionsNeverPassTheirDay(t *testing.T) {
 		spent += s.spentBy(fmt.Sprint("s", n))
 	}
 	require.Equal(t, int64(960), spent, "sixteen calls of 60 are what 1000 pays for, and none of them is refused")
-	require.Equal(t, budget.DayRow{Spent: tokens(960)}, s.day())
+	s.spentToday(960)
 }

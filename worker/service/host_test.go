@@ -178,9 +178,8 @@ func (s *stand) execution(sessionID string) session.Execution {
 	s.t.Helper()
 	e, err := s.store.Execution(s.key(sessionID))
 	require.NoError(s.t, err)
-	ledger, err := s.store.Ledger(s.key(sessionID))
-	require.NoError(s.t, err)
-	e.Status = sessionstatus.Accounted(e.Status, &ledger)
+	account := s.account(sessionID)
+	e.Status = sessionstatus.Accounted(e.Status, &account)
 	return e
 }
 

@@ -59,9 +59,8 @@ func TestResetSessionPaysForNothingAgain(t *testing.T) {
 			require.Equal(t, 6, provider.Count(), "no call is made again")
 			require.Equal(t, paid, result.Usage, "and none is counted again")
 			require.Equal(t, tree, s.tree("s"))
-			ledger, err := s.store.Ledger(s.key("s"))
-			require.NoError(t, err)
-			require.Equal(t, paid, ledger.Usage())
+			account := s.account("s")
+			require.Equal(t, paid, account.Usage())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,10 +20,10 @@ import (
 // errKilled stands for the death of the worker.
 var errKilled = errors.New("killed")
 
-// journal is session.Calls in memory. It outlives the runs that use it.
-type journal struct {
+// callStore is session.Calls in memory. It outlives the runs that use it.
+type callStore struct {
 	mu       sync.Mutex
-	turns    map[int]*journalTurn
+	turns    map[int]*storedCall
 	blobs    map[spec.Digest][]byte
 	steps    int
 	plans    []session.CallPlan
@@ -38,7 +39,7 @@ type journal struct {
 	overspent error
 }
 
-type journalTurn struct {
+type storedCall struct {
 	request spec.Digest
 	plan    session.CallPlan
 	open    bool
@@ -51,12 +52,12 @@ type abandoned struct {
 	known bool
 }
 
-func newJournal() *journal {
-	return &journal{turns: map[int]*journalTurn{}, blobs: map[spec.Digest][]byte{}}
+func newCallStore() *callStore {
+	return &callStore{turns: map[int]*storedCall{}, blobs: map[spec.Digest][]byte{}}
 }
 
 // step is one step of the bookkeeping, between any two of which a worker may die.
-func (j *journal) step(do func() error) error {
+func (j *callStore) step(do func() error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.steps++
@@ -72,11 +73,11 @@ func (j *journal) step(do func() error) error {
 	return nil
 }
 
-func (j *journal) Stored(_ context.Context, turn int, request spec.Digest) (found *session.StoredTurn, err error) {
+func (j *callStore) Stored(_ context.Context, turn int, request spec.Digest) (found *session.StoredTurn, err error) {
 	err = j.step(func() error {
 		if t := j.turns[turn]; t != nil && t.request == request && t.stored != nil {
 			copied := *t.stored
-			copied.Call = int64(turn)
+			copied.Call = strconv.Itoa(turn)
 			found = &copied
 		}
 		return nil
@@ -84,7 +85,7 @@ func (j *journal) Stored(_ context.Context, turn int, request spec.Digest) (foun
 	return found, err
 }
 
-func (j *journal) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
+func (j *callStore) Begin(_ context.Context, plan session.CallPlan) (session.Call, error) {
 	granted := plan.Want
 	err := j.step(func() (err error) {
 		if j.budget != nil {
@@ -93,26 +94,26 @@ func (j *journal) Begin(_ context.Context, plan session.CallPlan) (session.Call,
 			}
 		}
 		j.plans, j.grants = append(j.plans, plan), append(j.grants, granted)
-		j.turns[plan.Turn] = &journalTurn{request: plan.Request, plan: plan, open: true}
+		j.turns[plan.Turn] = &storedCall{request: plan.Request, plan: plan, open: true}
 		return nil
 	})
-	return &journalCall{j, plan.Turn, granted}, err
+	return &openCall{j, plan.Turn, granted}, err
 }
 
-func (*journal) Undelivered(int64) {}
+func (*callStore) Undelivered(string) {}
 
-// journalCall is a call of a journal. Its number is its turn.
-type journalCall struct {
-	*journal
+// openCall is a call in progress. Its id is its turn.
+type openCall struct {
+	*callStore
 	turn    int
 	granted cost.Amount
 }
 
-func (c *journalCall) ID() int64            { return int64(c.turn) }
-func (c *journalCall) Granted() cost.Amount { return c.granted }
+func (c *openCall) ID() string           { return strconv.Itoa(c.turn) }
+func (c *openCall) Granted() cost.Amount { return c.granted }
 
-func (c *journalCall) Settle(_ context.Context, answer []byte, used cost.Usage) error {
-	j, turn := c.journal, c.turn
+func (c *openCall) Settle(_ context.Context, answer []byte, used cost.Usage) error {
+	j, turn := c.callStore, c.turn
 	return j.step(func() error {
 		if !j.turns[turn].open {
 			return fmt.Errorf("turn %d is not open", turn)
@@ -123,17 +124,17 @@ func (c *journalCall) Settle(_ context.Context, answer []byte, used cost.Usage) 
 	})
 }
 
-func (c *journalCall) Abandon(_ context.Context, used cost.Usage) error {
+func (c *openCall) Abandon(_ context.Context, used cost.Usage) error {
 	return c.abandon(c.turn, used, true)
 }
 
-func (c *journalCall) Unsettle(_ context.Context, used, estimate cost.Usage) error {
+func (c *openCall) Unsettle(_ context.Context, used, estimate cost.Usage) error {
 	return c.abandon(c.turn, used.Add(estimate), false)
 }
 
-func (*journalCall) Report(_, _ cost.Usage) error { return nil }
+func (*openCall) Report(_, _ cost.Usage) error { return nil }
 
-func (j *journal) abandon(turn int, used cost.Usage, known bool) error {
+func (j *callStore) abandon(turn int, used cost.Usage, known bool) error {
 	return j.step(func() error {
 		j.turns[turn].open = false
 		j.abandons = append(j.abandons, abandoned{turn, used, known})
@@ -141,14 +142,18 @@ func (j *journal) abandon(turn int, used cost.Usage, known bool) error {
 	})
 }
 
-func (j *journal) KeepTools(_ context.Context, call int64, doc []byte) error {
+func (j *callStore) KeepTools(_ context.Context, call string, doc []byte) error {
+	turn, err := strconv.Atoi(call)
+	if err != nil {
+		return err
+	}
 	return j.step(func() error {
-		j.turns[int(call)].stored.Tools = slices.Clone(doc)
+		j.turns[turn].stored.Tools = slices.Clone(doc)
 		return nil
 	})
 }
 
-func (j *journal) Put(_ context.Context, data []byte) (name spec.Digest, err error) {
+func (j *callStore) Put(_ context.Context, data []byte) (name spec.Digest, err error) {
 	err = j.step(func() error {
 		sum := sha256.Sum256(data)
 		name = spec.Digest(hex.EncodeToString(sum[:]))
@@ -158,7 +163,7 @@ func (j *journal) Put(_ context.Context, data []byte) (name spec.Digest, err err
 	return name, err
 }
 
-func (j *journal) Get(_ context.Context, name spec.Digest) (data []byte, err error) {
+func (j *callStore) Get(_ context.Context, name spec.Digest) (data []byte, err error) {
 	err = j.step(func() error {
 		found, ok := j.blobs[name]
 		if !ok {
@@ -170,10 +175,10 @@ func (j *journal) Get(_ context.Context, name spec.Digest) (data []byte, err err
 	return data, err
 }
 
-func (*journalCall) Answered(session.CallAnswer) {}
+func (*openCall) Answered(session.CallAnswer) {}
 
-func (c *journalCall) Spending(used cost.Usage) error {
-	j := c.journal
+func (c *openCall) Spending(used cost.Usage) error {
+	j := c.callStore
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.live = append(j.live, used)
@@ -181,7 +186,7 @@ func (c *journalCall) Spending(used cost.Usage) error {
 }
 
 // settled is what all settled turns have cost.
-func (j *journal) settled() cost.Usage {
+func (j *callStore) settled() cost.Usage {
 	var sum cost.Usage
 	for _, t := range j.turns {
 		if t.stored != nil {
@@ -192,7 +197,7 @@ func (j *journal) settled() cost.Usage {
 }
 
 // text is everything that is kept.
-func (j *journal) text() string {
+func (j *callStore) text() string {
 	var b strings.Builder
 	for _, turn := range slices.Sorted(maps.Keys(j.turns)) {
 		if t := j.turns[turn]; t.stored != nil {
