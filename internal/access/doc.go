@@ -4,7 +4,6 @@
 // signature, or an OpenID Connect provider.
 //
 //	access/links.json       one-time links, by the hashes of their codes
-//	access/tokens.json      tokens, by the hashes of their secrets
 //	access/hooks.json       hooks, with their secrets
 //	access/browsers.json    who is signed in with a browser, by the hashes of their cookies
 //	access/servers.json     at which addresses servers of the store run

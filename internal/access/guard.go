@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
@@ -22,6 +23,7 @@ const DefaultBody = 1 << 20
 type Options struct {
 	// Docs is the storage of the store.
 	Docs  storage.Storage
+	DB    *state.DB
 	Audit *Audit
 	Now   func() time.Time
 	// User is the user whom one-time links sign in: the user of the server's process, as user@host.
@@ -90,7 +92,7 @@ type Guard struct {
 func NewGuard(o Options) *Guard {
 	return &Guard{
 		options: o, doors: newServerNames(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Audit, o.Now),
-		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
+		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
 }

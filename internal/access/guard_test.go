@@ -58,7 +58,7 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 	s := &site{t: t, dir: dir, clock: c, docs: docs, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
 	s.url = "http://" + s.address
 	o := access.Options{
-		Docs: docs, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
+		Docs: docs, DB: db, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
 		Public: []string{"/health", "/assets/"}, API: []string{"/api/"},
 	}
 	for _, f := range change {
@@ -295,7 +295,8 @@ func TestTheStoreSignsNobodyIn(t *testing.T) {
 	link := s.link()
 	u := s.browser()
 	base, _ := url.Parse(s.url)
-	secrets := []string{u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
+	token, _ := s.token(ann("admin"), "ci", 0, "viewer")
+	secrets := []string{token, u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
 	files := 0
 	require.NoError(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

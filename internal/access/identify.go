@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"mime"
@@ -43,7 +44,7 @@ func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
 // Authorization header, its cookies do not count.
 func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if given, ok := r.Header["Authorization"]; ok {
-		return g.identifyToken(given, v)
+		return g.identifyToken(r.Context(), given, v)
 	}
 	id := v.cookie(r)
 	if id == "" {
@@ -65,13 +66,13 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 }
 
 // identifyToken returns who sends a request with Authorization headers.
-func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
+func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (credential, error) {
 	scheme, secret, _ := strings.Cut(given[0], " ")
 	if len(given) != 1 || !strings.EqualFold(scheme, "bearer") {
 		return credential{}, errInvalid
 	}
 	secret = strings.TrimSpace(secret)
-	token, ok, err := g.tokens.find(secret)
+	token, ok, err := g.tokens.find(ctx, secret)
 	if err != nil {
 		return credential{}, err
 	}
@@ -80,7 +81,7 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 	}
 	actor := Actor{Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
 	return credential{actor: actor, recheck: func() bool {
-		_, ok, err := g.tokens.find(secret)
+		_, ok, err := g.tokens.find(ctx, secret)
 		return ok || err != nil
 	}}, nil
 }

@@ -179,7 +179,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 	case errors.Is(err, errProvider):
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
 	default: // it may name files of this host
-		if ok, _ := g.failures.logged.take(""); ok {
+		if ok, _ := g.failures.logged.take(""); ok && r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "a request was refused, because the store cannot be used", "error", err)
 		}
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: "the store cannot be read or written; the server's log says why", after: time.Second})

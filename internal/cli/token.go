@@ -178,7 +178,7 @@ func (c tokenCommand) tokens(write bool) (*access.Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return access.NewTokens(s.Storage(), access.NewAudit(s.State, c.now), c.now), nil
+	return access.NewTokens(s.State, access.NewAudit(s.State, c.now)), nil
 }
 
 // tokenError adds the exit code of bad input.

@@ -512,17 +512,18 @@ create table tickets (
 -- ------------------------------------------------------------------------------------------------------------------
 -- Who may, and who did
 
+-- Secrets of programs. Of those that can be used, each has a name of its own. Deleted 90 days after their end.
 create table tokens (
-  hash       text   primary key,       -- the secret itself is not kept
+  hash       text   primary key,       -- SHA-256 of the secret, which is not kept
   id         text   not null unique,
   name       text   not null,
-  roles      text   not null,          -- json: role by team
-  groups     text   not null,          -- json
+  roles      text   not null,          -- json: roles by team; * is all teams
+  groups     text   not null,          -- json: groups that count in the rules of approvals
   by_person  text   not null,
-  by_id      text   not null,
+  by_id      text   not null,          -- the same person by id, where the name alone does not identify
   created_at bigint not null,
-  expires_at bigint,
-  last_used  text   not null,          -- UTC day
+  expires_at bigint,                   -- null: it does not expire
+  last_used  text   not null,          -- UTC day; empty: it was not used
   revoked_at bigint,
   revoked_by text   not null
 );

@@ -53,6 +53,8 @@ func Run(t *testing.T, open Open) {
 		"callers see one order of reservations and ends":           linearizable,
 		"the audit log is in one order":                            auditIsInOrder,
 		"the audit log is filtered":                                auditIsFiltered,
+		"tokens have names of their own":                           tokensHaveNames,
+		"tokens end":                                               tokensEnd,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
