@@ -3,8 +3,5 @@
 // everything is denied. A [Guard] authenticates HTTP requests by a one-time link, a token, a
 // signature, or an OpenID Connect provider.
 //
-//	access/links.json       one-time links, by the hashes of their codes
 //	access/hooks.json       hooks, with their secrets
-//	access/browsers.json    who is signed in with a browser, by the hashes of their cookies
-//	access/servers.json     at which addresses servers of the store run
 package access

@@ -58,7 +58,7 @@ func startSite(t *testing.T, dir string, c *clock, address string, change ...fun
 	s := &site{t: t, dir: dir, clock: c, docs: docs, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
 	s.url = "http://" + s.address
 	o := access.Options{
-		Docs: docs, DB: db, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
+		DB: db, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
 		Public: []string{"/health", "/assets/"}, API: []string{"/api/"},
 	}
 	for _, f := range change {
@@ -242,12 +242,12 @@ func TestOneOfManySignsInWithALink(t *testing.T) {
 func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	_, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
+	_, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "bob@desk")
 	require.ErrorContains(t, err, "maestro serve")
-	require.NoError(t, access.NewAnnouncements(s.docs, s.clock.Now).Announce("desk", s.guard.URL(), false))
-	_, err = access.NewLink(t.Context(), s.docs, s.audit, "other", "bob@other", s.clock.Now)
+	require.NoError(t, access.Announce(t.Context(), s.db, "desk", s.guard.URL(), false))
+	_, err = access.NewLink(t.Context(), s.db, s.audit, "other", "bob@other")
 	require.ErrorContains(t, err, "on the host of "+s.url)
-	link, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
+	link, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "bob@desk")
 	require.NoError(t, err)
 	u := s.user()
 	require.Equal(t, 303, u.get(link).StatusCode)
@@ -258,14 +258,13 @@ func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	servers := access.NewAnnouncements(s.docs, s.clock.Now)
 	leadTo := func(want string) {
 		t.Helper()
-		require.Equal(t, want, access.ServedAt(s.docs, s.clock.Now))
+		require.Equal(t, want, access.ServedAt(t.Context(), s.db))
 	}
 	runs := func(address string, public bool) {
 		t.Helper()
-		require.NoError(t, servers.Announce("desk", address, public))
+		require.NoError(t, access.Announce(t.Context(), s.db, "desk", address, public))
 		s.clock.advance(time.Second)
 	}
 	leadTo("")
@@ -276,13 +275,13 @@ func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	runs("https://second.example/", true)
 	runs("http://127.0.0.1:3/", false)
 	leadTo("https://maestro.example")
-	require.NoError(t, servers.Withdraw("https://second.example/"))
+	require.NoError(t, s.db.WithdrawServer(t.Context(), "https://second.example/"))
 	s.clock.advance(access.AnnouncePause)
 	runs("http://127.0.0.1:2/", false)
 	s.clock.advance(3 * access.AnnouncePause)
 	runs("http://127.0.0.1:1/", false) // it was away for a while
 	leadTo("http://127.0.0.1:2")
-	require.NoError(t, servers.Withdraw("http://127.0.0.1:2/"))
+	require.NoError(t, s.db.WithdrawServer(t.Context(), "http://127.0.0.1:2/"))
 	leadTo("http://127.0.0.1:1")
 	s.clock.advance(time.Hour)
 	leadTo("")
@@ -443,7 +442,7 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
 	} {
-		c.o.Docs, c.o.Now = newSite(t).docs, time.Now
+		c.o.Now = time.Now
 		require.Equal(t, c.want, access.NewGuard(c.o).URL())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // credential is the credential of a request.
@@ -50,7 +51,7 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if id == "" {
 		return credential{}, errNoCredential
 	}
-	who, ok, err := g.browsers.find(id)
+	who, ok, err := g.browsers.find(r.Context(), id)
 	if err != nil {
 		return credential{}, err
 	}
@@ -59,7 +60,7 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	}
 	c := credential{actor: g.actor(who, v), csrf: csrfOf(id)}
 	c.recheck = func() bool {
-		_, ok, err := g.browsers.find(id)
+		_, ok, err := g.browsers.find(r.Context(), id)
 		return ok || err != nil
 	}
 	return c, nil
@@ -118,7 +119,7 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 	return credential{actor: actor, recheck: func() bool { return true }}, verified, nil
 }
 
-func (g *Guard) actor(who browser, v visit) Actor {
+func (g *Guard) actor(who state.Browser, v visit) Actor {
 	a := Actor{Name: who.Name, Owner: who.Owner, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
 	if who.Via == ViaOIDC {
 		a.Roles = g.oidc.roles(who.Groups)

@@ -87,7 +87,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 		made.Team = team + "@" + string(version.Digest)
 	}
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
-	doc.URL = access.ServedAt(s.Storage(), h.Now) + HooksPath + made.Name
+	doc.URL = access.ServedAt(ctx, s.State) + HooksPath + made.Name
 	return doc, hookError(err)
 }
 
@@ -111,7 +111,7 @@ func (h Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (
 	}
 	var until time.Time
 	doc.Secret, until, doc.Hook, err = h.hooks().Rotate(ctx, name, overlap)
-	doc.URL, doc.PreviousUntil = access.ServedAt(s.Storage(), h.Now)+HooksPath+name, &until
+	doc.URL, doc.PreviousUntil = access.ServedAt(ctx, s.State)+HooksPath+name, &until
 	return doc, hookError(err)
 }
 

@@ -22,7 +22,7 @@ func TestABodyThatComesTooSlowlyIsATimeout(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	address := server.Listener.Addr().String()
 	guard := access.NewGuard(access.Options{
-		Docs: h.base.Store.Storage(), DB: h.base.Store.State, Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"}, Pace: 300 * time.Millisecond,
+		DB: h.base.Store.State, Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"}, Pace: 300 * time.Millisecond,
 	})
 	server.Config.Handler = guard.Wrap(h.api)
 	server.Start()

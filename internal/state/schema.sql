@@ -530,26 +530,34 @@ create table tokens (
 
 -- Browsers that are signed in.
 create table browsers (
-  hash       text   primary key,       -- of the cookie
+  hash       text   primary key,       -- SHA-256 of the cookie
   name       text   not null,
-  person_id  text   not null,
-  owner      text   not null,          -- who made the one-time link
+  owner      text   not null,          -- who made the one-time link; empty for a person of a provider
+  person_id  text   not null,          -- the person by id, where the name alone does not identify
   via        text   not null,          -- oidc, link
-  groups     text   not null,          -- json
+  groups     text   not null,          -- json: of the provider; they decide the roles whenever it is used
   roles      text   not null,          -- json: those of a one-time link
   created_at bigint not null,
-  seen_at    bigint not null,
+  seen_at    bigint not null,          -- its last use, within an hour; after a day without use it is signed out
   expires_at bigint not null
 );
 
--- Links that sign in once.
+-- Links that sign in once, as an admin of all teams.
 create table links (
-  hash       text   primary key,
-  id         text   not null unique,   -- named in the audit
-  owner      text   not null,
-  roles      text   not null,          -- json
+  hash       text   primary key,       -- SHA-256 of the code
+  id         text   not null unique,   -- named in the audit log
+  owner      text   not null,          -- who made it
   expires_at bigint not null,
-  used_at    bigint
+  used_at    bigint                    -- null: it can be used
+);
+
+-- Servers of the dashboard that run: where links lead to. Each renews its row, and deletes it when it ends.
+create table servers (
+  address    text    primary key,
+  host       text    not null,
+  public     integer not null,         -- 1: the address was given to it, and is not that of its listener
+  started_at bigint  not null,
+  renewed_at bigint  not null          -- two minutes later it counts as ended
 );
 
 -- Calls from outside that start sessions.
