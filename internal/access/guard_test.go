@@ -26,7 +26,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/state"
-	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // site is a guarded server over a real socket.
@@ -34,7 +33,6 @@ type site struct {
 	t       *testing.T
 	dir     string
 	clock   *clock
-	docs    storage.Storage
 	db      *state.DB
 	audit   *access.Audit
 	guard   *access.Guard
@@ -50,12 +48,10 @@ func newSite(t *testing.T, change ...func(*access.Options)) *site {
 
 func startSite(t *testing.T, dir string, c *clock, address string, change ...func(*access.Options)) *site {
 	t.Helper()
-	docs, err := storage.NewDirectory(dir, c.Now)
-	require.NoError(t, err)
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	db := openState(t, dir, c)
-	s := &site{t: t, dir: dir, clock: c, docs: docs, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
+	s := &site{t: t, dir: dir, clock: c, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
 	s.url = "http://" + s.address
 	o := access.Options{
 		DB: db, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},

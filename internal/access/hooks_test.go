@@ -15,7 +15,7 @@ import (
 func TestAHookIsRemovedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	hooks := access.NewHooks(s.docs, s.audit, s.clock.Now)
+	hooks := access.NewHooks(s.db, s.audit, s.clock.Now)
 	_, _, err := hooks.Add(ann("admin"), access.Hook{Name: "tickets", Kind: access.HookGeneric, Team: "web"})
 	require.NoError(t, err)
 	var all sync.WaitGroup
@@ -42,11 +42,11 @@ func TestAHookIsRemovedOnce(t *testing.T) {
 func TestTheSecretOfAHookIsAcceptedForAWhileAfterItIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	hooks := access.NewHooks(s.docs, s.audit, s.clock.Now)
+	hooks := access.NewHooks(s.db, s.audit, s.clock.Now)
 	first, _, err := hooks.Add(ann("admin"), access.Hook{Name: "tickets", Kind: access.HookGeneric, Team: "web"})
 	require.NoError(t, err)
 	accepted := func() (all []string) {
-		found, err := hooks.Find("tickets")
+		found, err := hooks.Find(t.Context(), "tickets")
 		require.NoError(t, err)
 		for _, one := range found.Secrets {
 			all = append(all, one.Secret)

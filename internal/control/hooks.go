@@ -159,7 +159,7 @@ func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
 	return removed, hookError(err)
 }
 
-func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.Storage(), h.Audit, h.Now) }
+func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.State, h.Audit, h.Now) }
 
 func hookError(err error) error {
 	var refused *access.HookError
@@ -207,8 +207,8 @@ type Delivered struct {
 }
 
 // Verify returns a call of a hook if its signature is valid; otherwise [access.ErrSignature].
-func (r *Receiver) Verify(name string, header http.Header, body []byte) (Delivery, error) {
-	found, err := r.hooks.Find(name)
+func (r *Receiver) Verify(ctx context.Context, name string, header http.Header, body []byte) (Delivery, error) {
+	found, err := r.hooks.Find(ctx, name)
 	if err != nil {
 		return Delivery{}, err
 	}

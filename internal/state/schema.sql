@@ -560,16 +560,20 @@ create table servers (
   renewed_at bigint  not null          -- two minutes later it counts as ended
 );
 
--- Calls from outside that start sessions.
+-- Addresses at which other systems start sessions of one team with signed calls.
 create table hooks (
-  name       text   primary key,
-  kind       text   not null,
-  team       text   not null,
-  settings   text   not null,          -- json: directory, labels, map, events
-  key        text   not null,          -- part of the ids of its sessions; stays when the secret changes
-  secrets    text   not null,          -- json: those that sign, the newest first; a signature needs the secret itself
-  by_person  text   not null,
-  created_at bigint not null
+  name       text    primary key,
+  kind       text    not null,         -- generic, github
+  team       text    not null,         -- NAME or NAME@DIGEST
+  directory  text    not null,         -- of the server, by name, from whose files sessions start; empty: from none
+  labels     text    not null,         -- json: those of its sessions
+  places     text    not null,         -- json: where in a generic call the texts are, as JSON pointers
+  events     text    not null,         -- json: events of GitHub that start a session
+  each_event integer not null,         -- 1: a session for each event of GitHub; 0: for each issue and each command
+  key        text    not null,         -- part of the ids of its sessions; stays when the secret changes
+  secrets    text    not null,         -- json: those that sign, the newest first; a signature needs the secret itself
+  by_person  text    not null,
+  created_at bigint  not null
 );
 
 -- Every change by a person or a program, every denial and every sign-in. A change is written before it is made, and

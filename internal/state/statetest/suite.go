@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		"the audit log is filtered":                                auditIsFiltered,
 		"tokens have names of their own":                           tokensHaveNames,
 		"tokens end":                                               tokensEnd,
+		"a hook is removed by its key":                             hooksHaveKeys,
 		"a link is used once":                                      linksAreUsedOnce,
 		"browsers are signed out":                                  browsersAreSignedOut,
 		"links lead to a server that runs":                         serversRun,
