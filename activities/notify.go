@@ -44,7 +44,7 @@ type Notices struct {
 	// WebUI is the address of Temporal's Web UI; empty: unknown.
 	WebUI string
 	// Dashboard returns the address of the dashboard; empty, or nil, where none has been served.
-	Dashboard func() string
+	Dashboard func(context.Context) string
 }
 
 // The bounds of a notice's texts: histories contain it until it is delivered.
@@ -57,7 +57,7 @@ const (
 // the notice until it is delivered, without a time limit. It may be repeated. It returns the
 // fingerprint of the request's failure, if a ticket is created for it.
 func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err error) {
-	notice := n.prepare(in.Notice)
+	notice := n.prepare(ctx, in.Notice)
 	if in.Jira != nil {
 		failures := slices.Clone(in.Fingerprints)
 		if r := in.Notice.Request; r != nil {
@@ -84,7 +84,7 @@ func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err
 }
 
 // prepare adds the addresses to a notice, masks secrets and shortens its texts.
-func (n *Notices) prepare(notice session.Notice) session.Notice {
+func (n *Notices) prepare(ctx context.Context, notice session.Notice) session.Notice {
 	said := func(text string) string { return textfmt.Shorten(n.Mask(safetext.Block(text)), maxToldText) }
 	notice.Schema = session.NoticeSchema
 	notice.Reason = said(notice.Reason)
@@ -112,7 +112,7 @@ func (n *Notices) prepare(notice session.Notice) session.Notice {
 			"/workflows/" + url.PathEscape(notice.Session) + "/" + url.PathEscape(notice.Run)
 	}
 	if n.Dashboard != nil {
-		if at := n.Dashboard(); at != "" {
+		if at := n.Dashboard(ctx); at != "" {
 			phase := ""
 			if r := notice.Request; r != nil && r.Kind.OfPhase() {
 				phase = r.Phase

@@ -88,7 +88,7 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	t.Parallel()
 	o := &recipients{}
 	n := &activities.Notices{
-		Recipients: o, WebUI: "http://localhost:8233/", Dashboard: func() string { return "https://maestro.example" },
+		Recipients: o, WebUI: "http://localhost:8233/", Dashboard: func(context.Context) string { return "https://maestro.example" },
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := session.Notice{

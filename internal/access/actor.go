@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Via is how an actor was authenticated.
-type Via string
+type Via = state.Via
 
 // The ways of authentication.
 const (

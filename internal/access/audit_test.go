@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // clock is a clock that a test sets.
@@ -41,9 +39,16 @@ func (c *clock) advance(d time.Duration) {
 // openAudit returns the audit log in a directory.
 func openAudit(t *testing.T, dir string, c *clock) *access.Audit {
 	t.Helper()
-	docs, err := storage.NewDirectory(dir, c.Now)
+	return access.NewAudit(openState(t, dir, c), c.Now)
+}
+
+// openState opens the database in a directory, as another process does.
+func openState(t *testing.T, dir string, c *clock) *state.DB {
+	t.Helper()
+	db, err := state.OpenSQLite(t.Context(), dir, state.Options{Now: c.Now})
 	require.NoError(t, err)
-	return access.NewAudit(docs, c.Now)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 func ann(grants ...string) context.Context {
@@ -55,7 +60,6 @@ func eventsOf(t *testing.T, a *access.Audit, f access.EventFilter) []access.Even
 	t.Helper()
 	page, err := a.Events(context.Background(), f, "")
 	require.NoError(t, err)
-	require.Zero(t, page.Unreadable)
 	return page.Events
 }
 
@@ -68,7 +72,7 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 		seen := eventsOf(t, openAudit(t, dir, c), access.EventFilter{})
 		require.Len(t, seen, 1)
 		require.Equal(t, access.Unknown, seen[0].Outcome)
-		require.Nil(t, seen[0].EndedAt)
+		require.Zero(t, seen[0].EndedAt)
 		c.advance(5 * time.Second) // midnight passes
 		return nil
 	})
@@ -83,7 +87,7 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 	require.Equal(t, []access.Outcome{access.Unknown, access.Failed, access.Done}, []access.Outcome{events[0].Outcome, events[1].Outcome, events[2].Outcome})
 	require.Equal(t, "it broke", events[1].Error)
 	done := events[2]
-	require.Equal(t, c.Now(), *done.EndedAt)
+	require.Equal(t, c.Now(), done.EndedAt)
 	require.Equal(t, access.Event{
 		ID: done.ID, At: c.Now().Add(-5 * time.Second), Actor: "ann", Via: access.ViaOIDC, From: "192.0.2.7", Action: "session.cancel",
 		Session: "s1", Team: "web", Subject: "build", Detail: "no longer needed", Outcome: access.Done, EndedAt: done.EndedAt,
@@ -92,9 +96,10 @@ func TestAnIntentIsWrittenBeforeAChangeAndItsOutcomeAfterIt(t *testing.T) {
 
 func TestAChangeThatCannotBeRecordedIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "audit"), []byte("in the way"), 0o600))
-	err := openAudit(t, dir, newClock()).Change(ann("admin"), access.Admin, access.Event{Action: "token.create"}, func(context.Context) error {
+	c := newClock()
+	db := openState(t, t.TempDir(), c)
+	require.NoError(t, db.Close())
+	err := access.NewAudit(db, c.Now).Change(ann("admin"), access.Admin, access.Event{Action: "token.create"}, func(context.Context) error {
 		t.Error("the change was made")
 		return nil
 	})
@@ -123,32 +128,9 @@ func TestDenialsAreRecordedOnceAMinute(t *testing.T) {
 	require.Len(t, eventsOf(t, a, access.EventFilter{}), 4)
 }
 
-func TestTornAndDamagedLinesArePassedOver(t *testing.T) {
-	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	a := openAudit(t, dir, c)
-	journal := filepath.Join(dir, "audit", "2026-11-21.jsonl")
-	add := func(text string) {
-		data, err := os.ReadFile(journal)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(journal, append(data, text...), 0o600))
-	}
-	require.NoError(t, a.Record(ann(), access.Event{Action: "first", Outcome: access.Done}))
-	add(`{"event":{"id":"x","at":"2026-`)
-	require.Len(t, eventsOf(t, a, access.EventFilter{}), 1, "a torn line is no damage: nobody has relied on it")
-	require.NoError(t, a.Record(ann(), access.Event{Action: "second", Outcome: access.Done}))
-	require.Len(t, eventsOf(t, a, access.EventFilter{}), 2)
-	add("\x00\xff damaged\n{}\n")
-	page, err := a.Events(context.Background(), access.EventFilter{}, "")
-	require.NoError(t, err)
-	require.Equal(t, 2, page.Unreadable)
-	require.Equal(t, "second", page.Events[0].Action)
-}
-
 func TestHostileTextsAreBoundedAndShownAsEscapes(t *testing.T) {
 	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	a := openAudit(t, dir, c)
+	a := openAudit(t, t.TempDir(), newClock())
 	hostile := "\x1b[2J\n{\"event\":{}}\r\u202eevil\x00\xff"
 	actor := access.Actor{Name: hostile, Via: access.Via("token"), From: hostile, Roles: roles(t, "admin")}
 	err := a.Change(access.With(context.Background(), actor), access.Admin, access.Event{
@@ -157,19 +139,17 @@ func TestHostileTextsAreBoundedAndShownAsEscapes(t *testing.T) {
 	require.Error(t, err)
 	e := eventsOf(t, a, access.EventFilter{})[0]
 	for _, text := range []string{e.Actor, e.From, e.Action, e.Session, e.Team, e.Subject, e.Detail, e.Error} {
+		require.Less(t, len(text), 50_000)
 		require.Contains(t, text, `\x1b[2J\x0a`)
 		require.NotContains(t, text, "\u202e")
 	}
-	info, err := os.Stat(filepath.Join(dir, "audit", "2026-11-21.jsonl"))
-	require.NoError(t, err)
-	require.Less(t, info.Size(), int64(100_000))
 }
 
 // TestPagesHaveEachEventOnce reads pages of any size while events are added, with filters.
 func TestPagesHaveEachEventOnce(t *testing.T) {
 	t.Parallel()
-	dir, c := t.TempDir(), newClock()
-	a := openAudit(t, dir, c)
+	c := newClock()
+	a := openAudit(t, t.TempDir(), c)
 	for i := range 60 {
 		e := access.Event{Action: []string{"session.start", "session.cancel", "token.create"}[i%3], Session: fmt.Sprint("s", i%7), Outcome: access.Done}
 		require.NoError(t, a.Record(ann(), e))
@@ -211,7 +191,7 @@ func TestPagesHaveEachEventOnce(t *testing.T) {
 		}
 	}
 	require.Len(t, eventsOf(t, a, access.EventFilter{Since: c.Now().Add(-20 * time.Hour), Until: c.Now().Add(-10 * time.Hour)}), 10)
-	for _, bad := range []string{"x", "2026-11-21", "2026-11-21.-1", "../../store.1", ".1"} {
+	for _, bad := range []string{"x", "-1", "0", "1.5", "99999999999999999999"} {
 		_, err := a.Events(context.Background(), access.EventFilter{}, bad)
 		require.ErrorIs(t, err, access.ErrCursor, bad)
 	}

@@ -62,7 +62,7 @@ func pacedSite(t *testing.T, pace time.Duration) (s *site, address, head string,
 	})))
 	t.Cleanup(server.Close)
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
-	secret, _, err := access.NewTokens(s.docs, s.audit, s.clock.Now).Create(ctx, access.NewToken{Name: "ci", Roles: roles(t, "operator")})
+	secret, _, err := access.NewTokens(s.db, s.audit).Create(ctx, access.NewToken{Name: "ci", Roles: roles(t, "operator")})
 	require.NoError(t, err)
 	head = "POST /x HTTP/1.1\nHost: " + s.address + "\nAuthorization: Bearer " + secret
 	return s, strings.TrimPrefix(server.URL, "http://"), head, open
@@ -116,7 +116,7 @@ func TestABodyEndsWithItsCredential(t *testing.T) {
 	conn := begin(t, address, head+"\nContent-Length: 100")
 	require.Eventually(t, func() bool { return open.Load() == 1 }, time.Minute, 10*time.Millisecond)
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
-	tokens := access.NewTokens(s.docs, s.audit, s.clock.Now)
+	tokens := access.NewTokens(s.db, s.audit)
 	all, err := tokens.List(ctx)
 	require.NoError(t, err)
 	_, err = tokens.Revoke(ctx, all[0].ID)

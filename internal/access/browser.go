@@ -2,18 +2,15 @@ package access
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 const (
-	browsersKey = "access/browsers.json"
-
 	// browserIdle and browserLifetime are for how long somebody stays signed in without and
 	// with use.
 	browserIdle     = 24 * time.Hour
@@ -24,80 +21,30 @@ const (
 	maxBrowsers = 5000
 )
 
-// browser is somebody who is signed in with a browser.
-type browser struct {
-	Name string `json:"name"`
-	// Owner is who made the one-time link.
-	Owner string `json:"owner,omitempty"`
-	// PersonID is as in [Actor].
-	PersonID string   `json:"person_id,omitempty"`
-	Via      Via      `json:"via"`
-	Groups   []string `json:"groups,omitempty"`
-	// Roles are those of a one-time link; for others the groups count.
-	Roles   Roles     `json:"roles,omitempty"`
-	Created time.Time `json:"created"`
-	Seen    time.Time `json:"seen"`
-	Expires time.Time `json:"expires"`
-}
-
-func (b browser) isSignedIn(now time.Time) bool {
-	return b.Name != "" && now.Before(b.Expires) && now.Sub(b.Seen) < browserIdle
-}
-
 // browsers are the sessions of browsers, each under the hash of its id: they outlive the
-// server, and the document signs nobody in.
-type browsers struct {
-	known *register[browser]
-	now   func() time.Time
-}
-
-func newBrowsers(docs storage.Storage, now func() time.Time) browsers {
-	return browsers{newRegister[browser](docs, browsersKey, now), now}
-}
+// server, and the database signs nobody in.
+type browsers struct{ db *state.DB }
 
 // create signs somebody in for a time, ends the session with the old id, and returns the id of
 // the new one.
-func (b browsers) create(who browser, lifetime time.Duration, old string) (id string, err error) {
-	now := b.now().UTC()
-	who.Created, who.Seen, who.Expires = now, now, now.Add(lifetime)
+func (b browsers) create(ctx context.Context, who state.Browser, lifetime time.Duration, old string) (id string, err error) {
 	id = newSecret()
-	return id, b.known.change(func(all map[string]browser) error {
-		delete(all, hashOf(old))
-		maps.DeleteFunc(all, func(_ string, b browser) bool { return !b.isSignedIn(now) })
-		byUse := slices.SortedFunc(maps.Keys(all), func(x, y string) int { return all[x].Seen.Compare(all[y].Seen) })
-		for len(all) >= maxBrowsers {
-			delete(all, byUse[0])
-			byUse = byUse[1:]
-		}
-		all[hashOf(id)] = who
-		return nil
-	})
+	who.Hash = hashOf(id)
+	return id, b.db.AddBrowser(ctx, who, hashOf(old), lifetime, browserIdle, maxBrowsers)
 }
 
 // find returns who is signed in; ok is false for an id that is unknown or has expired.
-func (b browsers) find(id string) (who browser, ok bool, err error) {
-	now, hash := b.now(), hashOf(id)
-	if who, _, err = b.known.find(hash); err != nil || !who.isSignedIn(now) {
-		return who, false, err
+func (b browsers) find(ctx context.Context, id string) (who state.Browser, ok bool, err error) {
+	who, err = b.db.UseBrowser(ctx, hashOf(id), browserIdle, browserSeen)
+	if errors.Is(err, state.ErrNotFound) {
+		return who, false, nil
 	}
-	if now.Sub(who.Seen) > browserSeen {
-		_ = b.known.change(func(all map[string]browser) error { // the next use tries again
-			if who, ok := all[hash]; ok {
-				who.Seen = now.UTC()
-				all[hash] = who
-			}
-			return nil
-		})
-	}
-	return who, true, nil
+	return who, err == nil, err
 }
 
 // remove signs a browser out.
-func (b browsers) remove(id string) error {
-	return b.known.change(func(all map[string]browser) error {
-		delete(all, hashOf(id))
-		return nil
-	})
+func (b browsers) remove(ctx context.Context, id string) error {
+	return b.db.RemoveBrowser(ctx, hashOf(id))
 }
 
 // The names of the cookie of a session. The browser lets only this host set the first one, and

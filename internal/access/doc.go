@@ -1,12 +1,6 @@
 // Package access has authentication, permissions and the audit log. The context has the
 // [Actor]. Every operation must call [Check] or [Audit.Change] first. Without an actor
 // everything is denied. A [Guard] authenticates HTTP requests by a one-time link, a token, a
-// signature, or an OpenID Connect provider.
-//
-//	audit/<date>.jsonl      the audit log of a day, by UTC: a line for each event or outcome
-//	access/links.json       one-time links, by the hashes of their codes
-//	access/tokens.json      tokens, by the hashes of their secrets
-//	access/hooks.json       hooks, with their secrets
-//	access/browsers.json    who is signed in with a browser, by the hashes of their cookies
-//	access/servers.json     at which addresses servers of the store run
+// signature, or an OpenID Connect provider. Tokens, links, browsers, hooks and the log are rows of
+// package state; of secrets only hashes are stored, except those of hooks.
 package access

@@ -1,19 +1,17 @@
 package access
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Outcome is how a change ended.
-type Outcome string
+type Outcome = state.Outcome
 
 // The outcomes.
 const (
@@ -27,13 +25,15 @@ const (
 
 // Event is an entry of the audit log: who did what, when and from where.
 type Event struct {
-	ID string    `json:"id"`
+	ID int64     `json:"id"`
 	At time.Time `json:"at"`
 	// Actor is who did it; empty: nobody was signed in. Owner made the actor, if that is a
 	// token or a one-time link.
 	Actor string `json:"actor"`
 	Owner string `json:"owner,omitempty"`
-	Via   Via    `json:"via,omitempty"`
+	// PersonID is as in [Actor].
+	PersonID string `json:"person_id,omitempty"`
+	Via      Via    `json:"via,omitempty"`
 	// Program is mcp if a program, like an agent, did it over MCP with the actor's rights.
 	Program string `json:"program,omitempty"`
 	// From is the address that the request came from; empty: the program ran on a host of the
@@ -48,37 +48,21 @@ type Event struct {
 	Detail  string  `json:"detail,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Error says why it failed or was denied.
-	Error   string     `json:"error,omitempty"`
-	EndedAt *time.Time `json:"ended_at,omitempty"`
-}
-
-// end is a line of the journal about how an event ended whose line has no outcome.
-type end struct {
-	Of      string    `json:"of"`
-	At      time.Time `json:"at"`
-	Outcome Outcome   `json:"outcome"`
 	Error   string    `json:"error,omitempty"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
 }
 
-// line is a line of the journal: an event or the end of one.
-type line struct {
-	Event *Event `json:"event,omitempty"`
-	End   *end   `json:"end,omitempty"`
-}
-
-// The bounds of an event's texts, in bytes. A line of the journal has at most six times
-// their sum, where each byte is escaped.
+// The bounds of an event's texts, in bytes.
 const (
 	maxWord   = 300
 	maxDetail = 4 << 10
 )
 
-// withActor returns an event with the actor of the context, its time and bounded texts.
-func (e Event) withActor(ctx context.Context, now time.Time) Event {
+// withActor returns an event with the actor of the context and bounded texts.
+func (e Event) withActor(ctx context.Context) Event {
 	if a, ok := Of(ctx); ok {
-		e.Actor, e.Owner, e.Via, e.Program, e.From = a.Name, a.Owner, a.Via, a.Program, a.From
+		e.Actor, e.Owner, e.PersonID, e.Via, e.Program, e.From = a.Name, a.Owner, a.PersonID, a.Via, a.Program, a.From
 	}
-	e.ID, e.At = rand.Text(), now.UTC()
 	for _, text := range e.texts() {
 		*text = textfmt.Shorten(*text, maxWord)
 	}
@@ -91,7 +75,7 @@ func (e Event) Who() string { return describe(e.Actor, e.Owner, e.Program, e.Via
 
 // texts are those that have to be short.
 func (e *Event) texts() []*string {
-	return []*string{&e.Actor, &e.Owner, &e.Program, &e.From, &e.Action, &e.Session, &e.Team, &e.Subject}
+	return []*string{&e.Actor, &e.Owner, &e.PersonID, &e.Program, &e.From, &e.Action, &e.Session, &e.Team, &e.Subject}
 }
 
 // printable returns an event for display: what would not be seen in its texts is
@@ -104,39 +88,14 @@ func (e Event) printable() Event {
 	return e
 }
 
-// endOf is how a change ended that returned an error or nil.
-func endOf(err error, now time.Time) end {
+// outcomeOf is how a change ended that returned an error or nil, and the text of the error.
+func outcomeOf(err error) (outcome Outcome, failure string) {
 	var denied *DeniedError
 	switch {
 	case err == nil:
-		return end{At: now.UTC(), Outcome: Done}
+		return Done, ""
 	case errors.As(err, &denied):
-		return end{At: now.UTC(), Outcome: Denied, Error: textfmt.Shorten(err.Error(), maxDetail)}
+		return Denied, textfmt.Shorten(err.Error(), maxDetail)
 	}
-	return end{At: now.UTC(), Outcome: Failed, Error: textfmt.Shorten(err.Error(), maxDetail)}
-}
-
-// eventsIn are the events in a journal, in order, with their ends, and the number of each one's
-// line. What cannot be read is left out and counted.
-func eventsIn(data []byte) (events []Event, lines []int, unreadable int) {
-	at := map[string]int{}
-	n := 0
-	for text := range wholeLines(data) {
-		n++
-		var l line
-		err := json.Unmarshal(text, &l)
-		switch {
-		case err != nil, l.Event == nil && l.End == nil:
-			unreadable++
-		case l.Event != nil:
-			l.Event.Outcome = cmp.Or(l.Event.Outcome, Unknown)
-			at[l.Event.ID] = len(events)
-			events, lines = append(events, *l.Event), append(lines, n)
-		default:
-			if i, ok := at[l.End.Of]; ok {
-				events[i].Outcome, events[i].Error, events[i].EndedAt = l.End.Outcome, l.End.Error, &l.End.At
-			}
-		}
-	}
-	return events, lines, unreadable
+	return Failed, textfmt.Shorten(err.Error(), maxDetail)
 }

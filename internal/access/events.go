@@ -1,15 +1,15 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -36,8 +36,6 @@ type EventPage struct {
 	Events []Event `json:"events"`
 	// Cursor is that of the next page; empty: there is none.
 	Cursor string `json:"cursor"`
-	// Unreadable is the number of damaged lines that were passed over.
-	Unreadable int `json:"unreadable"`
 }
 
 // ErrCursor says that a cursor is not one of the audit log.
@@ -50,88 +48,28 @@ func (a *Audit) Events(ctx context.Context, f EventFilter, cursor string) (Event
 	if a == nil {
 		return page, nil
 	}
-	before, err := parseCursor(cursor)
-	if err != nil {
-		return page, err
+	before, err := strconv.ParseInt(cmp.Or(cursor, "0"), 10, 64)
+	if err != nil || before < 0 || cursor != "" && before == 0 {
+		return page, fmt.Errorf("%q is %w", textfmt.Shorten(cursor, 80), ErrCursor)
 	}
-	days, err := a.days()
-	if err != nil {
-		return page, err
+	limit := defaultEvents
+	if f.Limit > 0 {
+		limit = min(f.Limit, maxEvents)
 	}
-	for _, day := range slices.Backward(days) {
-		if cursor != "" && day > before.day || !f.hasDay(day) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return page, err
-		}
-		data, _, err := a.docs.Read(auditKey(day))
-		if err != nil && !errors.Is(err, storage.ErrNotFound) {
-			return page, fmt.Errorf("read the audit log of %s: %w", day, err)
-		}
-		if f.take(&page, day, data, before) {
-			break
-		}
+	found, err := a.db.Audit(ctx, state.AuditFilter{
+		Since: f.Since, Until: f.Until, Actor: f.Actor, Session: f.Session, Team: f.Team, Action: strings.TrimSuffix(f.Action, "."),
+		Before: before, Limit: limit + 1,
+	})
+	if err != nil {
+		return page, fmt.Errorf("read the audit log: %w", err)
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		page.Cursor = strconv.FormatInt(found[limit-1].ID, 10)
+	}
+	for _, entry := range found {
+		entry.Outcome = cmp.Or(entry.Outcome, Unknown)
+		page.Events = append(page.Events, Event(entry).printable())
 	}
 	return page, nil
-}
-
-// place is a line of a day's journal.
-type place struct {
-	day  string
-	line int
-}
-
-func (p place) cursor() string { return p.day + "." + strconv.Itoa(p.line) }
-
-func parseCursor(cursor string) (place, error) {
-	if cursor == "" {
-		return place{}, nil
-	}
-	day, number, _ := strings.Cut(cursor, ".")
-	n, err := strconv.Atoi(number)
-	if _, bad := time.Parse(time.DateOnly, day); bad != nil || err != nil || n < 0 {
-		return place{}, fmt.Errorf("%q is %w", textfmt.Shorten(cursor, 80), ErrCursor)
-	}
-	return place{day, n}, nil
-}
-
-// hasDay reports whether a day can have events of the filter.
-func (f EventFilter) hasDay(day string) bool {
-	return (f.Since.IsZero() || day >= f.Since.UTC().Format(time.DateOnly)) && (f.Until.IsZero() || day <= f.Until.UTC().Format(time.DateOnly))
-}
-
-// take adds a day's events to a page, those before a place of that day. It reports whether the
-// page is full.
-func (f EventFilter) take(page *EventPage, day string, data []byte, before place) bool {
-	limit := f.Limit
-	if limit <= 0 {
-		limit = defaultEvents
-	}
-	limit = min(limit, maxEvents)
-	events, lines, unreadable := eventsIn(data)
-	page.Unreadable += unreadable
-	for i, e := range slices.Backward(events) {
-		if day == before.day && lines[i] >= before.line || !f.has(e) {
-			continue
-		}
-		if len(page.Events) == limit {
-			page.Cursor = place{day, lines[i] + 1}.cursor()
-			return true
-		}
-		page.Events = append(page.Events, e.printable())
-	}
-	return false
-}
-
-func (f EventFilter) has(e Event) bool {
-	switch {
-	case !f.Since.IsZero() && e.At.Before(f.Since), !f.Until.IsZero() && !e.At.Before(f.Until):
-		return false
-	case f.Actor != "" && e.Actor != f.Actor && e.Owner != f.Actor:
-		return false
-	case f.Session != "" && e.Session != f.Session, f.Team != "" && e.Team != f.Team:
-		return false
-	}
-	return f.Action == "" || e.Action == f.Action || strings.HasPrefix(e.Action, strings.TrimSuffix(f.Action, ".")+".")
 }

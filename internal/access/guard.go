@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // DefaultBody is the largest body of a request, in bytes, where Options says nothing else.
@@ -20,8 +20,7 @@ const DefaultBody = 1 << 20
 
 // Options are the settings of a [Guard].
 type Options struct {
-	// Docs is the storage of the store.
-	Docs  storage.Storage
+	DB    *state.DB
 	Audit *Audit
 	Now   func() time.Time
 	// User is the user whom one-time links sign in: the user of the server's process, as user@host.
@@ -89,8 +88,8 @@ type Guard struct {
 // NewGuard returns a guard.
 func NewGuard(o Options) *Guard {
 	return &Guard{
-		options: o, doors: newServerNames(o), browsers: newBrowsers(o.Docs, o.Now), links: newLinks(o.Docs, o.Audit, o.Now),
-		tokens: NewTokens(o.Docs, o.Audit, o.Now), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
+		options: o, doors: newServerNames(o), browsers: browsers{o.DB}, links: links{o.DB, o.Audit},
+		tokens: NewTokens(o.DB, o.Audit), oidc: newOIDC(o.OIDC, o.Now), failures: newFailures(o.Audit, o.Now),
 		unverified: NewInFlight(signedAtOnce, signedInAll),
 	}
 }

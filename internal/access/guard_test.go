@@ -25,7 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // site is a guarded server over a real socket.
@@ -33,7 +33,7 @@ type site struct {
 	t       *testing.T
 	dir     string
 	clock   *clock
-	docs    storage.Storage
+	db      *state.DB
 	audit   *access.Audit
 	guard   *access.Guard
 	address string
@@ -48,14 +48,13 @@ func newSite(t *testing.T, change ...func(*access.Options)) *site {
 
 func startSite(t *testing.T, dir string, c *clock, address string, change ...func(*access.Options)) *site {
 	t.Helper()
-	docs, err := storage.NewDirectory(dir, c.Now)
-	require.NoError(t, err)
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
-	s := &site{t: t, dir: dir, clock: c, docs: docs, audit: access.NewAudit(docs, c.Now), address: listener.Addr().String()}
+	db := openState(t, dir, c)
+	s := &site{t: t, dir: dir, clock: c, db: db, audit: access.NewAudit(db, c.Now), address: listener.Addr().String()}
 	s.url = "http://" + s.address
 	o := access.Options{
-		Docs: docs, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
+		DB: db, Audit: s.audit, Now: c.Now, User: "ann@desk", Addresses: []string{s.address},
 		Public: []string{"/health", "/assets/"}, API: []string{"/api/"},
 	}
 	for _, f := range change {
@@ -239,12 +238,12 @@ func TestOneOfManySignsInWithALink(t *testing.T) {
 func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	_, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
+	_, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "bob@desk")
 	require.ErrorContains(t, err, "maestro serve")
-	require.NoError(t, access.NewAnnouncements(s.docs, s.clock.Now).Announce("desk", s.guard.URL(), false))
-	_, err = access.NewLink(t.Context(), s.docs, s.audit, "other", "bob@other", s.clock.Now)
+	require.NoError(t, access.Announce(t.Context(), s.db, "desk", s.guard.URL(), false))
+	_, err = access.NewLink(t.Context(), s.db, s.audit, "other", "bob@other")
 	require.ErrorContains(t, err, "on the host of "+s.url)
-	link, err := access.NewLink(t.Context(), s.docs, s.audit, "desk", "bob@desk", s.clock.Now)
+	link, err := access.NewLink(t.Context(), s.db, s.audit, "desk", "bob@desk")
 	require.NoError(t, err)
 	u := s.user()
 	require.Equal(t, 303, u.get(link).StatusCode)
@@ -255,14 +254,13 @@ func TestALinkIsMadeForTheServerThatRuns(t *testing.T) {
 func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	servers := access.NewAnnouncements(s.docs, s.clock.Now)
 	leadTo := func(want string) {
 		t.Helper()
-		require.Equal(t, want, access.ServedAt(s.docs, s.clock.Now))
+		require.Equal(t, want, access.ServedAt(t.Context(), s.db))
 	}
 	runs := func(address string, public bool) {
 		t.Helper()
-		require.NoError(t, servers.Announce("desk", address, public))
+		require.NoError(t, access.Announce(t.Context(), s.db, "desk", address, public))
 		s.clock.advance(time.Second)
 	}
 	leadTo("")
@@ -273,13 +271,13 @@ func TestLinksLeadToThePublicServerElseToTheFirst(t *testing.T) {
 	runs("https://second.example/", true)
 	runs("http://127.0.0.1:3/", false)
 	leadTo("https://maestro.example")
-	require.NoError(t, servers.Withdraw("https://second.example/"))
+	require.NoError(t, s.db.WithdrawServer(t.Context(), "https://second.example/"))
 	s.clock.advance(access.AnnouncePause)
 	runs("http://127.0.0.1:2/", false)
 	s.clock.advance(3 * access.AnnouncePause)
 	runs("http://127.0.0.1:1/", false) // it was away for a while
 	leadTo("http://127.0.0.1:2")
-	require.NoError(t, servers.Withdraw("http://127.0.0.1:2/"))
+	require.NoError(t, s.db.WithdrawServer(t.Context(), "http://127.0.0.1:2/"))
 	leadTo("http://127.0.0.1:1")
 	s.clock.advance(time.Hour)
 	leadTo("")
@@ -292,7 +290,8 @@ func TestTheStoreSignsNobodyIn(t *testing.T) {
 	link := s.link()
 	u := s.browser()
 	base, _ := url.Parse(s.url)
-	secrets := []string{u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
+	token, _ := s.token(ann("admin"), "ci", 0, "viewer")
+	secrets := []string{token, u.http.Jar.Cookies(base)[0].Value, link[strings.Index(link, "code=")+5:], u.get("/").seen(t).CSRF}
 	files := 0
 	require.NoError(t, filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -439,7 +438,7 @@ func TestLinksOfServersElsewhere(t *testing.T) {
 		{access.Options{Addresses: []string{"0.0.0.0:7400"}, Hosts: []string{"maestro.example"}, Proxies: network}, "https://maestro.example/"},
 		{access.Options{Addresses: []string{"127.0.0.1:7400"}, Hosts: []string{"web.localhost"}}, "http://web.localhost:7400/"},
 	} {
-		c.o.Docs, c.o.Now = newSite(t).docs, time.Now
+		c.o.Now = time.Now
 		require.Equal(t, c.want, access.NewGuard(c.o).URL())
 	}
 }

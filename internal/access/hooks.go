@@ -5,18 +5,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
-	hooksKey = "access/hooks.json"
-
 	// HookSecretPrefix is what secrets of hooks begin with, as Standard Webhooks wants it.
 	HookSecretPrefix = "whsec_"
 
@@ -26,7 +23,7 @@ const (
 )
 
 // HookKind is the format of a hook's calls and signatures.
-type HookKind string
+type HookKind = state.HookKind
 
 // The kinds of hooks.
 const (
@@ -84,53 +81,41 @@ type HookError struct {
 // Error says what is wrong.
 func (e *HookError) Error() string { return e.text }
 
-// SecretHook is a hook as it is stored. A signature is computed from the secret itself, so that
-// its hash is not enough.
+// SecretHook is a hook with what only the server knows.
 type SecretHook struct {
 	Hook
 	// Key is part of the ids of the hook's sessions. It stays when the secret changes, and is never shown.
-	Key string `json:"key"`
-	// Secrets are those that sign, the newest first.
-	Secrets []HookSecret `json:"secrets"`
+	Key string
+	// Secrets are those that are accepted, the newest first.
+	Secrets []state.HookSecret
 }
 
-// HookSecret is a secret of a hook.
-type HookSecret struct {
-	Secret string `json:"secret"`
-	// Until ends it; zero: it is the newest.
-	Until time.Time `json:"until,omitzero"`
-}
-
-// Hooks are those of a store, by name.
+// Hooks are those of an installation, by name.
 type Hooks struct {
-	known *register[SecretHook]
+	db    *state.DB
 	audit *Audit
 	now   func() time.Time
 }
 
-// NewHooks returns the hooks in a store's storage.
-func NewHooks(docs storage.Storage, audit *Audit, now func() time.Time) *Hooks {
-	return &Hooks{newRegister[SecretHook](docs, hooksKey, now), audit, now}
-}
+// NewHooks returns the hooks in a database.
+func NewHooks(db *state.DB, audit *Audit, now func() time.Time) *Hooks { return &Hooks{db, audit, now} }
 
 // Add adds a hook, for an admin of its team, and returns its secret, which is not shown again. What
 // the hook is to do has been checked.
 func (h *Hooks) Add(ctx context.Context, made Hook) (secret string, _ Hook, err error) {
 	actor, _ := Of(ctx)
-	made.By, made.CreatedAt = actor.Person(), h.now().UTC()
+	made.By, made.CreatedAt = actor.Person(), h.now().UTC().Truncate(time.Microsecond)
 	secret = newHookSecret()
 	event := Event{Action: "hook.add", Team: made.TeamName(), Subject: made.Name, Detail: string(made.Kind)}
-	err = h.audit.Change(ctx, Admin, event, func(context.Context) error {
-		return h.known.change(func(all map[string]SecretHook) error {
-			if _, taken := all[made.Name]; taken {
-				return &HookError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
-			}
-			if len(all) >= maxHooks {
-				return &HookError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", len(all))}
-			}
-			all[made.Name] = SecretHook{made, newHookSecret(), []HookSecret{{Secret: secret}}}
-			return nil
-		})
+	err = h.audit.Change(ctx, Admin, event, func(ctx context.Context) error {
+		taken, err := h.db.AddHook(ctx, state.SecretHook{Hook: state.Hook(made), Key: newHookSecret(), Secrets: []state.HookSecret{{Secret: secret}}}, maxHooks)
+		switch {
+		case errors.Is(err, state.ErrFull):
+			return &HookError{text: fmt.Sprintf("the store has %d hooks already, and no more are allowed", maxHooks)}
+		case taken:
+			return &HookError{text: fmt.Sprintf("hook %s exists already; choose another name, or remove that one", made.Name)}
+		}
+		return err
 	})
 	if err != nil {
 		return "", Hook{}, err
@@ -149,24 +134,20 @@ func (h *Hooks) List(ctx context.Context) ([]Hook, error) {
 	if err := checkAdmin(ctx); err != nil {
 		return nil, err
 	}
-	all, err := h.known.all()
-	if err != nil {
-		return nil, err
-	}
+	all, err := h.db.Hooks(ctx)
 	hooks := []Hook{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if Check(ctx, Admin, all[name].TeamName()) == nil {
-			hooks = append(hooks, all[name].Hook)
+	for _, found := range all {
+		if one := Hook(found.Hook); Check(ctx, Admin, one.TeamName()) == nil {
+			hooks = append(hooks, one)
 		}
 	}
-	return hooks, nil
+	return hooks, err
 }
 
 // Remove removes a hook, at once, for an admin of its team.
 func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
-	return h.change(ctx, "hook.remove", name, func(all map[string]SecretHook) error {
-		delete(all, name)
-		return nil
+	return h.change(ctx, "hook.remove", name, func(ctx context.Context, key string) error {
+		return h.db.RemoveHook(ctx, name, key)
 	})
 }
 
@@ -174,67 +155,60 @@ func (h *Hooks) Remove(ctx context.Context, name string) (Hook, error) {
 // is accepted for as long as overlap.
 func (h *Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (secret string, until time.Time, _ Hook, err error) {
 	secret, until = newHookSecret(), h.now().UTC().Add(overlap)
-	changed, err := h.change(ctx, "hook.rotate", name, func(all map[string]SecretHook) error {
-		rotated := all[name]
-		kept := []HookSecret{{Secret: secret}}
-		for _, old := range rotated.Secrets {
-			if old.Until.IsZero() || old.Until.After(until) {
-				old.Until = until
-			}
-			if old.isAccepted(h.now()) {
+	changed, err := h.change(ctx, "hook.rotate", name, func(ctx context.Context, key string) error {
+		return h.db.RotateHook(ctx, name, key, func(before []state.HookSecret) ([]state.HookSecret, error) {
+			kept := []state.HookSecret{{Secret: secret}}
+			for _, old := range before {
+				if old.Until.IsZero() || old.Until.After(until) {
+					old.Until = until
+				}
 				kept = append(kept, old)
 			}
-		}
-		if len(kept) > maxSecrets {
-			return &HookError{text: fmt.Sprintf("hook %s has %d secrets that are accepted already; wait until the oldest is not, or give a shorter overlap", name, maxSecrets)}
-		}
-		rotated.Secrets = kept
-		all[name] = rotated
-		return nil
+			if kept = h.accepted(kept); len(kept) > maxSecrets {
+				return nil, &HookError{text: fmt.Sprintf("hook %s has %d secrets that are accepted already; wait until the oldest is not, or give a shorter overlap", name, maxSecrets)}
+			}
+			return kept, nil
+		})
 	})
 	return secret, until, changed, err
 }
 
-// isAccepted reports whether the secret is accepted.
-func (s HookSecret) isAccepted(now time.Time) bool { return s.Until.IsZero() || now.Before(s.Until) }
+// accepted returns the secrets that are accepted now.
+func (h *Hooks) accepted(secrets []state.HookSecret) []state.HookSecret {
+	now := h.now()
+	return slices.DeleteFunc(secrets, func(s state.HookSecret) bool { return !s.Until.IsZero() && !now.Before(s.Until) })
+}
 
-// change changes a hook, for an admin of its team. A hook of another team looks like none.
-func (h *Hooks) change(ctx context.Context, action, name string, change func(map[string]SecretHook) error) (Hook, error) {
-	all, _, err := h.known.load()
-	if err != nil {
+// change changes a hook, for an admin of its team. A hook of another team looks like none. Between the check and the change
+// the name may become that of another team's hook, which has another key.
+func (h *Hooks) change(ctx context.Context, action, name string, change func(ctx context.Context, key string) error) (Hook, error) {
+	stored, err := h.db.Hook(ctx, name)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return Hook{}, err
 	}
-	found, ok := all[name]
-	team := AllTeams
-	if ok && Check(ctx, Admin, found.TeamName()) == nil {
+	found, team := Hook(stored.Hook), AllTeams
+	if err == nil && Check(ctx, Admin, found.TeamName()) == nil {
 		team = found.TeamName()
 	}
-	err = h.audit.Change(ctx, Admin, Event{Action: action, Team: team, Subject: name}, func(context.Context) error {
-		return h.known.change(func(all map[string]SecretHook) error {
-			// The name may be that of another team's hook by now.
-			if now, known := all[name]; !ok || !known || now.Key != found.Key {
-				return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
-			}
-			return change(all)
-		})
+	err = h.audit.Change(ctx, Admin, Event{Action: action, Team: team, Subject: name}, func(ctx context.Context) error {
+		err := change(ctx, stored.Key)
+		if errors.Is(err, state.ErrNotFound) {
+			return &HookError{Unknown: true, text: fmt.Sprintf("hook %q not found; `maestro hook list` lists them", textfmt.Shorten(name, 80))}
+		}
+		return err
 	})
 	if err != nil {
 		return Hook{}, err
 	}
-	return found.Hook, nil
+	return found, nil
 }
 
 // Find returns a hook with the secrets that are accepted; for an unknown name, one with a secret that
 // nobody knows, so that checking a signature takes as long.
-func (h *Hooks) Find(name string) (found SecretHook, err error) {
-	found, ok, err := h.known.find(name)
-	if err != nil {
-		return found, err
+func (h *Hooks) Find(ctx context.Context, name string) (found SecretHook, err error) {
+	stored, err := h.db.Hook(ctx, name)
+	if errors.Is(err, state.ErrNotFound) {
+		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secrets: []state.HookSecret{{Secret: newHookSecret()}}}, nil
 	}
-	if !ok {
-		return SecretHook{Hook: Hook{Kind: HookGeneric}, Secrets: []HookSecret{{Secret: newHookSecret()}}}, nil
-	}
-	now := h.now()
-	found.Secrets = slices.DeleteFunc(slices.Clone(found.Secrets), func(s HookSecret) bool { return !s.isAccepted(now) })
-	return found, nil
+	return SecretHook{Hook(stored.Hook), stored.Key, h.accepted(stored.Secrets)}, err
 }

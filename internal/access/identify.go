@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"mime"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // credential is the credential of a request.
@@ -43,13 +45,13 @@ func (g *Guard) identify(r *http.Request, v visit) (credential, error) {
 // Authorization header, its cookies do not count.
 func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	if given, ok := r.Header["Authorization"]; ok {
-		return g.identifyToken(given, v)
+		return g.identifyToken(r.Context(), given, v)
 	}
 	id := v.cookie(r)
 	if id == "" {
 		return credential{}, errNoCredential
 	}
-	who, ok, err := g.browsers.find(id)
+	who, ok, err := g.browsers.find(r.Context(), id)
 	if err != nil {
 		return credential{}, err
 	}
@@ -58,20 +60,20 @@ func (g *Guard) find(r *http.Request, v visit) (credential, error) {
 	}
 	c := credential{actor: g.actor(who, v), csrf: csrfOf(id)}
 	c.recheck = func() bool {
-		_, ok, err := g.browsers.find(id)
+		_, ok, err := g.browsers.find(r.Context(), id)
 		return ok || err != nil
 	}
 	return c, nil
 }
 
 // identifyToken returns who sends a request with Authorization headers.
-func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
+func (g *Guard) identifyToken(ctx context.Context, given []string, v visit) (credential, error) {
 	scheme, secret, _ := strings.Cut(given[0], " ")
 	if len(given) != 1 || !strings.EqualFold(scheme, "bearer") {
 		return credential{}, errInvalid
 	}
 	secret = strings.TrimSpace(secret)
-	token, ok, err := g.tokens.find(secret)
+	token, ok, err := g.tokens.find(ctx, secret)
 	if err != nil {
 		return credential{}, err
 	}
@@ -80,7 +82,7 @@ func (g *Guard) identifyToken(given []string, v visit) (credential, error) {
 	}
 	actor := Actor{Name: token.Name, Owner: token.By, PersonID: token.ByID, Via: ViaToken, From: v.client, Roles: token.Roles, Groups: token.Groups, ReadOnly: g.options.ReadOnly}
 	return credential{actor: actor, recheck: func() bool {
-		_, ok, err := g.tokens.find(secret)
+		_, ok, err := g.tokens.find(ctx, secret)
 		return ok || err != nil
 	}}, nil
 }
@@ -117,7 +119,7 @@ func (g *Guard) identifySigned(w http.ResponseWriter, r *http.Request, v visit) 
 	return credential{actor: actor, recheck: func() bool { return true }}, verified, nil
 }
 
-func (g *Guard) actor(who browser, v visit) Actor {
+func (g *Guard) actor(who state.Browser, v visit) Actor {
 	a := Actor{Name: who.Name, Owner: who.Owner, PersonID: who.PersonID, Via: who.Via, From: v.client, Roles: who.Roles, Groups: who.Groups, ReadOnly: g.options.ReadOnly}
 	if who.Via == ViaOIDC {
 		a.Roles = g.oidc.roles(who.Groups)

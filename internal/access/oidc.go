@@ -19,6 +19,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -175,7 +176,7 @@ func (p *oidcProvider) begin(a attempt, callback string) (string, error) {
 var errIdentity = errors.New("the provider's answer is not valid for this sign-in")
 
 // finish exchanges a code of the provider for who has signed in.
-func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback string) (who browser, err error) {
+func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback string) (who state.Browser, err error) {
 	found, err := p.provider()
 	if err != nil {
 		return who, err
@@ -210,7 +211,7 @@ func (p *oidcProvider) finish(ctx context.Context, a attempt, code, callback str
 		}
 	}
 	groups := groupsOf(claims[p.options.GroupsClaim])
-	who = browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: p.kept(groups)}
+	who = state.Browser{Name: nameOf(id.Subject, claims), PersonID: personID(id.Issuer, id.Subject), Via: ViaOIDC, Groups: p.kept(groups)}
 	if len(p.roles(groups)) == 0 {
 		return who, &noRoleError{who.Name + p.whyNoRole(groups, claims)}
 	}

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Role is the role of an actor for a team.
-type Role string
+type Role = state.Role
 
 // The roles. Each may view; an admin may do everything.
 const (

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 //go:embed login.html login.css
@@ -82,7 +83,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 	case !g.mayBeSent(w, r, v): // the code stays good
 		return
 	}
-	used, err := g.links.use(code)
+	used, err := g.links.use(r.Context(), code)
 	if errors.Is(err, errNoLink) {
 		wait := g.failures.note(r.Context(), v, "login", err.Error())
 		g.answer(w, r, limited(fault{status: http.StatusUnauthorized, title: "Sign in", text: err.Error(), signIn: true}, wait))
@@ -92,7 +93,7 @@ func (g *Guard) login(w http.ResponseWriter, r *http.Request, v visit) {
 		g.refuse(w, r, v, err)
 		return
 	}
-	g.signIn(w, r, v, browser{Name: "one-time link " + used.ID, Owner: used.Name, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
+	g.signIn(w, r, v, state.Browser{Name: "one-time link " + used.ID, Owner: used.Owner, Via: ViaLink, Roles: Roles{AllTeams: {RoleAdmin}}}, browserLifetime, "/")
 }
 
 // mayBeSent reports whether a credential may be sent to a browser, and otherwise answers the request:
@@ -107,14 +108,14 @@ func (g *Guard) mayBeSent(w http.ResponseWriter, r *http.Request, v visit) bool 
 
 // signIn begins a session of a browser, in place of the one that it had, and leads it to a
 // path.
-func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who browser, lifetime time.Duration, to string) {
+func (g *Guard) signIn(w http.ResponseWriter, r *http.Request, v visit, who state.Browser, lifetime time.Duration, to string) {
 	if !g.mayBeSent(w, r, v) {
 		return
 	}
 	err := g.options.Audit.Record(With(r.Context(), g.actor(who, v)), Event{Action: "login", Outcome: Done})
 	var id string
 	if err == nil {
-		id, err = g.browsers.create(who, lifetime, v.cookie(r))
+		id, err = g.browsers.create(r.Context(), who, lifetime, v.cookie(r))
 	}
 	if err != nil {
 		g.refuse(w, r, v, err)
@@ -133,7 +134,7 @@ func (g *Guard) logout(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	c, err := g.identify(r, v)
 	if err == nil && c.csrf != "" {
-		if err = g.browsers.remove(v.cookie(r)); err == nil {
+		if err = g.browsers.remove(r.Context(), v.cookie(r)); err == nil {
 			_ = g.options.Audit.Record(With(r.Context(), c.actor), Event{Action: "logout", Outcome: Done})
 		}
 	}
@@ -179,7 +180,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, v visit, err erro
 	case errors.Is(err, errProvider):
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "Sign in", text: err.Error(), after: time.Second, signIn: true})
 	default: // it may name files of this host
-		if ok, _ := g.failures.logged.take(""); ok {
+		if ok, _ := g.failures.logged.take(""); ok && r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "a request was refused, because the store cannot be used", "error", err)
 		}
 		g.answer(w, r, fault{status: http.StatusServiceUnavailable, title: "The store cannot be used", text: "the store cannot be read or written; the server's log says why", after: time.Second})

@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,13 +12,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
-	tokensKey = "access/tokens.json"
-
 	// TokenPrefix is what tokens begin with, so that scanners for secrets find them.
 	TokenPrefix = "maestro_"
 
@@ -61,23 +60,26 @@ func (t Token) State(now time.Time) string {
 	return "active"
 }
 
-// isRemovable reports whether a token has been revoked or has expired for a long time.
-func (t Token) isRemovable(now time.Time) bool {
-	long := now.Add(-tokensKept)
-	return t.RevokedAt != nil && t.RevokedAt.Before(long) || t.ExpiresAt != nil && t.ExpiresAt.Before(long)
+// tokenOf returns a stored token without its hash.
+func tokenOf(k state.Token) Token {
+	t := Token{ID: k.ID, Name: k.Name, Roles: k.Roles, Groups: k.Groups, By: k.By, ByID: k.ByID, CreatedAt: k.CreatedAt, LastUsed: k.LastUsed, RevokedBy: k.RevokedBy}
+	if !k.ExpiresAt.IsZero() {
+		t.ExpiresAt = &k.ExpiresAt
+	}
+	if !k.RevokedAt.IsZero() {
+		t.RevokedAt = &k.RevokedAt
+	}
+	return t
 }
 
-// Tokens are the tokens of a store, each under the hash of its secret.
+// Tokens are the tokens of an installation.
 type Tokens struct {
-	known *register[Token]
+	db    *state.DB
 	audit *Audit
-	now   func() time.Time
 }
 
-// NewTokens returns the tokens in a store's storage.
-func NewTokens(docs storage.Storage, audit *Audit, now func() time.Time) *Tokens {
-	return &Tokens{newRegister[Token](docs, tokensKey, now), audit, now}
-}
+// NewTokens returns the tokens in a database.
+func NewTokens(db *state.DB, audit *Audit) *Tokens { return &Tokens{db, audit} }
 
 // TokenError means that a token does not exist, or that a new one is not valid.
 type TokenError struct {
@@ -161,27 +163,18 @@ func (t *Tokens) Create(ctx context.Context, n NewToken) (secret string, made To
 		return "", made, err
 	}
 	actor, _ := Of(ctx)
-	now := t.now().UTC()
 	secret = TokenPrefix + newSecret()
-	made = Token{ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID, CreatedAt: now}
-	if n.Lifetime > 0 {
-		expires := now.Add(n.Lifetime)
-		made.ExpiresAt = &expires
-	}
-	err = t.audit.do(ctx, event, func(context.Context) error {
-		return t.known.change(func(all map[string]Token) error {
-			maps.DeleteFunc(all, func(_ string, known Token) bool { return known.isRemovable(now) })
-			for _, known := range all {
-				if known.Name == name && known.State(now) == "active" {
-					return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", name, known.ID)}
-				}
-			}
-			if len(all) >= maxTokens {
-				return &TokenError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", len(all))}
-			}
-			all[hashOf(secret)] = made
-			return nil
-		})
+	k := state.Token{Hash: hashOf(secret), ID: newID(), Name: name, Roles: n.Roles, Groups: n.Groups, By: actor.Person(), ByID: actor.PersonID}
+	err = t.audit.do(ctx, event, func(ctx context.Context) error {
+		stored, taken, err := t.db.AddToken(ctx, k, n.Lifetime, tokensKept, maxTokens)
+		switch {
+		case errors.Is(err, state.ErrFull):
+			return &TokenError{text: fmt.Sprintf("the store has %d tokens already, and no more are allowed; revoked and expired ones count for 90 days", maxTokens)}
+		case taken != "":
+			return &TokenError{text: fmt.Sprintf("token %s exists already, with the id %s; choose another name, or revoke that one", name, taken)}
+		}
+		made = tokenOf(stored)
+		return err
 	})
 	if err != nil {
 		return "", Token{}, err
@@ -194,57 +187,39 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	if err := checkAdmin(ctx); err != nil {
 		return nil, err
 	}
-	all, err := t.known.all()
-	if err != nil {
-		return nil, err
-	}
+	all, err := t.db.Tokens(ctx)
 	tokens := []Token{}
-	for _, token := range all {
-		if mayManage(ctx, token.Roles) == nil {
-			tokens = append(tokens, token)
+	for _, k := range all {
+		if mayManage(ctx, k.Roles) == nil {
+			tokens = append(tokens, tokenOf(k))
 		}
 	}
-	slices.SortFunc(tokens, func(a, b Token) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), b.CreatedAt.Compare(a.CreatedAt))
-	})
-	return tokens, nil
+	return tokens, err
 }
 
 // Revoke ends a token, by its id, at once. It returns the token.
 func (t *Tokens) Revoke(ctx context.Context, id string) (revoked Token, err error) {
-	all, _, err := t.known.load()
-	if err != nil {
+	k, err := t.db.Token(ctx, id)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return revoked, err
 	}
-	for _, token := range all {
-		if token.ID == id {
-			revoked = token
-		}
-	}
-	event := Event{Action: "token.revoke", Subject: cmp.Or(revoked.Name, id), Detail: id}
-	if err := mayManage(ctx, revoked.Roles); err != nil {
+	event := Event{Action: "token.revoke", Subject: cmp.Or(k.Name, id), Detail: id}
+	if err := mayManage(ctx, k.Roles); err != nil {
 		t.audit.deny(ctx, event, err)
-		return Token{}, err
+		return revoked, err
 	}
-	if revoked.ID == "" {
+	if err != nil {
 		return revoked, &TokenError{Unknown: true, text: fmt.Sprintf("token %q not found; `maestro token list` has the ids", textfmt.Shorten(id, 80))}
 	}
-	if revoked.RevokedAt != nil {
-		return revoked, nil
+	if !k.RevokedAt.IsZero() {
+		return tokenOf(k), nil
 	}
 	actor, _ := Of(ctx)
-	now := t.now().UTC()
-	return revoked, t.audit.do(ctx, event, func(context.Context) error {
-		return t.known.change(func(all map[string]Token) error {
-			for hash, token := range all {
-				if token.ID == id {
-					token.RevokedAt, token.RevokedBy = &now, actor.Name
-					all[hash], revoked = token, token
-				}
-			}
-			return nil
-		})
+	err = t.audit.do(ctx, event, func(ctx context.Context) error {
+		k, err = t.db.RevokeToken(ctx, id, actor.Name)
+		return err
 	})
+	return tokenOf(k), err
 }
 
 // maxSecret is longer than any token.
@@ -252,23 +227,13 @@ const maxSecret = 200
 
 // find returns the active token with a secret. It is looked up by its hash: how long that takes
 // says nothing of the secret.
-func (t *Tokens) find(secret string) (token Token, ok bool, err error) {
+func (t *Tokens) find(ctx context.Context, secret string) (token state.Token, ok bool, err error) {
 	if !strings.HasPrefix(secret, TokenPrefix) || len(secret) > maxSecret {
 		return token, false, nil
 	}
-	now, hash := t.now(), hashOf(secret)
-	token, ok, err = t.known.find(hash)
-	if err != nil || !ok || token.State(now) != "active" {
-		return token, false, err
+	token, err = t.db.UseToken(ctx, hashOf(secret))
+	if errors.Is(err, state.ErrNotFound) {
+		return token, false, nil
 	}
-	if today := now.UTC().Format(time.DateOnly); token.LastUsed < today {
-		_ = t.known.change(func(all map[string]Token) error { // the next use tries again
-			if token, ok := all[hash]; ok {
-				token.LastUsed = max(token.LastUsed, today)
-				all[hash] = token
-			}
-			return nil
-		})
-	}
-	return token, true, nil
+	return token, err == nil, err
 }

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +16,7 @@ import (
 )
 
 // tokens are those of a site's store, as another process has them.
-func (s *site) tokens() *access.Tokens { return access.NewTokens(s.docs, s.audit, s.clock.Now) }
+func (s *site) tokens() *access.Tokens { return access.NewTokens(s.db, s.audit) }
 
 func (s *site) token(ctx context.Context, name string, lifetime time.Duration, grants ...string) (string, access.Token) {
 	s.t.Helper()
@@ -61,9 +59,6 @@ func TestATokenHasItsRoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "2026-11-21", list[0].LastUsed)
-	stored, err := os.ReadFile(filepath.Join(s.dir, "access", "tokens.json"))
-	require.NoError(t, err)
-	require.NotContains(t, string(stored), strings.TrimPrefix(secret, "maestro_"))
 }
 
 func TestATokenEnds(t *testing.T) {
@@ -80,8 +75,7 @@ func TestATokenEnds(t *testing.T) {
 	got, err := s.tokens().Revoke(ann("admin"), made.ID)
 	require.NoError(t, err)
 	require.Equal(t, "revoked", got.State(s.clock.Now()))
-	s.clock.advance(time.Second)
-	require.Equal(t, 401, status(revoked), "within a second, by another process")
+	require.Equal(t, 401, status(revoked))
 	_, err = s.tokens().Revoke(ann("admin"), made.ID)
 	require.NoError(t, err, "once more changes nothing")
 	var unknown *access.TokenError

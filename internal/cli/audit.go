@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // auditCommand is `audit`.
@@ -63,15 +62,12 @@ func (c *auditCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := access.NewAudit(s.Storage(), c.now).Events(ctx, c.filter, c.cursor)
+	page, err := access.NewAudit(s.State, c.now).Events(ctx, c.filter, c.cursor)
 	if errors.Is(err, access.ErrCursor) {
 		return usagef("--cursor: %w", err)
 	}
 	if err != nil {
 		return err
-	}
-	if page.Unreadable > 0 {
-		c.printErr("damaged: %s of the audit log cannot be read", textfmt.Count(page.Unreadable, "line"))
 	}
 	if c.output == outputCSV {
 		return c.writeCSV(page.Events)

@@ -26,7 +26,7 @@ func TestTheAuditLogIsListed(t *testing.T) {
 	require.Equal(t, 0, got.code)
 	require.Contains(t, got.stderr.String(), "no events")
 
-	log := access.NewAudit(s.Storage(), time.Now)
+	log := access.NewAudit(s.State, time.Now)
 	ctx := access.With(context.Background(), access.Local("ann@desk"))
 	for _, id := range []string{"s1", "s2"} {
 		err := log.Change(ctx, access.Operate, access.Event{Action: "session.cancel", Session: id, Team: "web", Detail: "=HYPERLINK(\"http://evil.example\")\x1b[2J"},

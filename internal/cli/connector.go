@@ -172,7 +172,7 @@ func (c *connector) noNamespace(err error) string {
 func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
 	base := &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
 	if s != nil {
-		base.Audit = access.NewAudit(s.Storage(), c.now)
+		base.Audit = access.NewAudit(s.State, c.now)
 	}
 	return base
 }

@@ -202,7 +202,7 @@ func (c hookCommand) hooks() (control.Hooks, error) {
 	if err != nil {
 		return control.Hooks{}, err
 	}
-	return control.Hooks{Base: &control.Base{Store: s, Audit: access.NewAudit(s.Storage(), c.now), Now: c.now}}, nil
+	return control.Hooks{Base: &control.Base{Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}}, nil
 }
 
 // hookError adds the exit code of bad input.

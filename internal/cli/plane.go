@@ -46,7 +46,7 @@ type sessionOperations interface {
 	Progress(ctx context.Context, session string) (control.Progress, error)
 	Cancel(ctx context.Context, session string) (control.Cancellation, error)
 	Known(context.Context) []string
-	Dashboard(session string) string
+	Dashboard(ctx context.Context, session string) string
 }
 
 // requestOperations are those of [control.Requests] that commands use.

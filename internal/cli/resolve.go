@@ -202,7 +202,7 @@ const treePrefix = "tree:"
 // are the whole tree.
 func (c *resolveCommand) storeSupplied(ctx context.Context, p *plane, sessionID string, h session.Request, path string) (files spec.Digest, whole bool, err error) {
 	if p.base == nil {
-		return "", false, usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(sessionID))
+		return "", false, usagef("supply needs Temporal and the store; with a server, supply the files in its dashboard: %s", p.sessions.Dashboard(ctx, sessionID))
 	}
 	w := watcherOf(p.base, sessionID)
 	info, err := w.Describe(ctx)

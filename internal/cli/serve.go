@@ -88,7 +88,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	if c.link {
-		link, err := access.NewLink(ctx, s.Storage(), access.NewAudit(s.Storage(), c.env.Now), c.env.Host, c.env.person(), c.env.Now)
+		link, err := access.NewLink(ctx, s.State, access.NewAudit(s.State, c.env.Now), c.env.Host, c.env.person())
 		if err != nil {
 			return failf("%w", err)
 		}

@@ -67,7 +67,7 @@ func (c *statusCommand) show(ctx context.Context, p *plane, sessionID string) er
 		return c.printJSON(v.Document())
 	}
 	writeStatus(c.guide, v)
-	if at := p.sessions.Dashboard(sessionID); at != "" {
+	if at := p.sessions.Dashboard(ctx, sessionID); at != "" {
 		c.print("dashboard: %s", at)
 	}
 	return nil

@@ -213,5 +213,5 @@ func (c teamCommand) teams() (control.Teams, error) {
 	if err != nil {
 		return control.Teams{}, err
 	}
-	return control.Teams{Base: &control.Base{Store: s, Audit: access.NewAudit(s.Storage(), c.now), Now: c.now}}, nil
+	return control.Teams{Base: &control.Base{Store: s, Audit: access.NewAudit(s.State, c.now), Now: c.now}}, nil
 }

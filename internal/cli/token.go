@@ -174,7 +174,7 @@ func (c tokenCommand) tokens() (*access.Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return access.NewTokens(s.Storage(), access.NewAudit(s.Storage(), c.now), c.now), nil
+	return access.NewTokens(s.State, access.NewAudit(s.State, c.now)), nil
 }
 
 // tokenError adds the exit code of bad input.

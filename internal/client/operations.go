@@ -129,7 +129,9 @@ func (s Sessions) Known(ctx context.Context) (ids []string) {
 }
 
 // Dashboard is the address of the page of a session.
-func (s Sessions) Dashboard(sessionID string) string { return s.base + path("sessions", sessionID) }
+func (s Sessions) Dashboard(_ context.Context, sessionID string) string {
+	return s.base + path("sessions", sessionID)
+}
 
 // Requests are described with [control.Requests].
 type Requests struct{ *Client }

@@ -65,7 +65,7 @@ func (a Access) tokens() (*access.Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	return access.NewTokens(s.Storage(), a.Audit, a.Now), nil
+	return access.NewTokens(s.State, a.Audit), nil
 }
 
 func tokenError(err error) error {

@@ -87,7 +87,7 @@ func (h Hooks) Add(ctx context.Context, in NewHook) (doc AddedHook, err error) {
 		made.Team = team + "@" + string(version.Digest)
 	}
 	doc.Secret, doc.Hook, err = h.hooks().Add(ctx, made)
-	doc.URL = access.ServedAt(s.Storage(), h.Now) + HooksPath + made.Name
+	doc.URL = access.ServedAt(ctx, s.State) + HooksPath + made.Name
 	return doc, hookError(err)
 }
 
@@ -111,7 +111,7 @@ func (h Hooks) Rotate(ctx context.Context, name string, overlap time.Duration) (
 	}
 	var until time.Time
 	doc.Secret, until, doc.Hook, err = h.hooks().Rotate(ctx, name, overlap)
-	doc.URL, doc.PreviousUntil = access.ServedAt(s.Storage(), h.Now)+HooksPath+name, &until
+	doc.URL, doc.PreviousUntil = access.ServedAt(ctx, s.State)+HooksPath+name, &until
 	return doc, hookError(err)
 }
 
@@ -154,7 +154,7 @@ func (h Hooks) Remove(ctx context.Context, name string) (access.Hook, error) {
 	return removed, hookError(err)
 }
 
-func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.Storage(), h.Audit, h.Now) }
+func (h Hooks) hooks() *access.Hooks { return access.NewHooks(h.Store.State, h.Audit, h.Now) }
 
 func hookError(err error) error {
 	var refused *access.HookError
@@ -202,8 +202,8 @@ type Delivered struct {
 }
 
 // Verify returns a call of a hook if its signature is valid; otherwise [access.ErrSignature].
-func (r *Receiver) Verify(name string, header http.Header, body []byte) (Delivery, error) {
-	found, err := r.hooks.Find(name)
+func (r *Receiver) Verify(ctx context.Context, name string, header http.Header, body []byte) (Delivery, error) {
+	found, err := r.hooks.Find(ctx, name)
 	if err != nil {
 		return Delivery{}, err
 	}

@@ -112,11 +112,11 @@ func AddTimes(v *session.Status, attempts []Attempt, now time.Time) {
 }
 
 // Dashboard is the address of the page of a session; empty: no server serves the store.
-func (s Sessions) Dashboard(sessionID string) string {
+func (s Sessions) Dashboard(ctx context.Context, sessionID string) string {
 	if s.Store == nil {
 		return ""
 	}
-	if at := access.ServedAt(s.Store.Storage(), s.Now); at != "" {
+	if at := access.ServedAt(ctx, s.Store.State); at != "" {
 		return at + access.PagePath(sessionID, "")
 	}
 	return ""

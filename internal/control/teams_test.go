@@ -24,7 +24,7 @@ phases:
 func TestTeamsAreRegisteredInVersions(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	s.Audit = access.NewAudit(s.Store.Storage(), time.Now)
+	s.Audit = access.NewAudit(s.Store.State, time.Now)
 	teams := control.Teams{Base: s.Base}
 	first, err := teams.Register(s.ctx, control.Registration{Name: "web", Text: teamText})
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func serviceOf(t testing.TB, dir string) *service {
 	s, err := store.Create(dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	h := &service{t: t, actor: access.Local("ann@host")}
-	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
+	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 	h.base.Shared = true
 	feed := control.NewFeed(h.base, slog.New(slog.DiscardHandler))
 	go feed.Run(t.Context())

@@ -22,7 +22,7 @@ func TestABodyThatComesTooSlowlyIsATimeout(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	address := server.Listener.Addr().String()
 	guard := access.NewGuard(access.Options{
-		Docs: h.base.Store.Storage(), Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"}, Pace: 300 * time.Millisecond,
+		DB: h.base.Store.State, Audit: h.base.Audit, Now: time.Now, Addresses: []string{address}, API: []string{httpapi.Prefix + "/"}, Pace: 300 * time.Millisecond,
 	})
 	server.Config.Handler = guard.Wrap(h.api)
 	server.Start()
@@ -30,7 +30,7 @@ func TestABodyThatComesTooSlowlyIsATimeout(t *testing.T) {
 	ctx := access.With(t.Context(), h.actor)
 	all, err := access.ParseRoles("admin")
 	require.NoError(t, err)
-	secret, _, err := access.NewTokens(h.base.Store.Storage(), h.base.Audit, time.Now).Create(ctx, access.NewToken{Name: "ci", Roles: all})
+	secret, _, err := access.NewTokens(h.base.Store.State, h.base.Audit).Create(ctx, access.NewToken{Name: "ci", Roles: all})
 	require.NoError(t, err)
 	for _, key := range []string{"", "Idempotency-Key: k\r\n"} {
 		conn, err := net.Dial("tcp", address)

@@ -37,7 +37,7 @@ func (i *Inbound) Identify(r *http.Request) (access.Actor, *http.Request, error)
 	if err != nil { // half a body has no signature
 		return access.Actor{}, r, access.ErrSignature
 	}
-	d, err := i.receiver.Verify(strings.TrimPrefix(r.URL.Path, control.HooksPath), r.Header, body)
+	d, err := i.receiver.Verify(r.Context(), strings.TrimPrefix(r.URL.Path, control.HooksPath), r.Header, body)
 	if err != nil {
 		return access.Actor{}, r, err
 	}

@@ -43,7 +43,7 @@ func (l *Launcher) options(ctx context.Context, s Session) client.StartWorkflowO
 			workflows.MemoRequirement: safetext.Clip(s.Requirement, memoRequirement),
 		},
 		StaticSummary: fmt.Sprintf("team %s: %s", s.Team.Name, safetext.Code(safetext.Clip(s.Requirement, summaryRequirement))),
-		StaticDetails: details(s, access.ServedAt(l.Store.Storage(), l.Now)),
+		StaticDetails: details(s, access.ServedAt(ctx, l.Store.State)),
 	}
 	if len(s.Labels) > 0 {
 		o.Memo[workflows.MemoLabels] = s.Labels

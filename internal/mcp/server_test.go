@@ -42,7 +42,7 @@ func newBase(t *testing.T) *control.Base {
 			}
 		}))
 	}
-	return &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
+	return &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 }
 
 // call calls a tool.

@@ -60,7 +60,7 @@ func newSite(t *testing.T) *site {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
-	base := &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.Storage(), time.Now), Now: time.Now}
+	base := &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
 	ctx := access.With(t.Context(), access.Local("ann@desk"))
 	_, err = control.Teams{Base: base}.Register(ctx, control.Registration{Text: webTeam})
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestCallsThatAreNotSignedByTheHook(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, got.status, name)
 		require.Equal(t, unknown.text, got.text, "%s: it looks like an unknown hook", name)
 	}
-	token, _, err := access.NewTokens(s.base.Store.Storage(), s.base.Audit, time.Now).Create(s.ctx, access.NewToken{Name: "ci", Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
+	token, _, err := access.NewTokens(s.base.Store.State, s.base.Audit).Create(s.ctx, access.NewToken{Name: "ci", Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
 	require.NoError(t, err)
 	got := s.post(tickets.URL, body, http.Header{"Authorization": {"Bearer " + token}}, nil)
 	require.Contains(t, []int{http.StatusUnauthorized, http.StatusTooManyRequests}, got.status, "a token is no signature")
@@ -222,15 +222,11 @@ func TestSignedCallsThatAHookCannotUse(t *testing.T) {
 	require.Contains(t, got.text, "team web of hook tickets is not registered")
 	require.NotContains(t, got.text, s.dir, "a caller learns nothing of the host")
 
-	register := filepath.Join(s.dir, "access", "hooks.json")
-	require.NoError(t, os.Remove(register))
-	require.NoError(t, os.Mkdir(register, 0o700))
-	require.Eventually(t, func() bool {
-		got = s.post(tickets.URL, []byte(right), http.Header{}, nil)
-		return got.status == http.StatusServiceUnavailable
-	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, s.base.Store.Close())
+	got = s.post(tickets.URL, []byte(right), http.Header{}, nil)
+	require.Equal(t, http.StatusServiceUnavailable, got.status)
 	require.Contains(t, got.text, "the server's log says why")
-	require.NotContains(t, got.text, "hooks.json", "nor does one who has signed nothing")
+	require.NotContains(t, got.text, "database", "nor does one who has signed nothing")
 }
 
 func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
@@ -254,7 +250,7 @@ func TestTheSecretsOfHooksAreTheOwnersOnly(t *testing.T) {
 		}
 		return err
 	}))
-	require.Equal(t, 1, found)
+	require.Positive(t, found)
 
 	viewer := access.With(t.Context(), access.Actor{Name: "eve", Roles: access.Roles{access.AllTeams: {access.RoleViewer}}})
 	operator := access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{"web": {access.RoleOperator}, "shop": {access.RoleAdmin}}})

@@ -83,11 +83,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	listener.HandleAll(http.HandlerFunc(starting))
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	audit := access.NewAudit(o.Store.Storage(), o.Now)
+	audit := access.NewAudit(o.Store.State, o.Now)
 	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now, Shared: true}
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
-		Docs: o.Store.Storage(), Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
+		DB: o.Store.State, Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
 		Proxies: o.Proxies, OIDC: o.OIDC, ReadOnly: o.ReadOnly, Public: []string{healthPath, "/assets/"}, API: []string{"/api/", mcp.Path},
 		Signed: []string{control.HooksPath}, Signature: inbound.Identify, Body: newUploads(base).body,
 	})
@@ -191,11 +191,7 @@ func (s *Server) sweep(base *control.Base) {
 
 // announce notes the server's address in the store, for links.
 func (s *Server) announce() error {
-	return s.announcements().Announce(s.o.Host, s.guard.URL(), len(s.o.Hosts) > 0)
-}
-
-func (s *Server) announcements() access.Announcements {
-	return access.NewAnnouncements(s.o.Store.Storage(), s.o.Now)
+	return access.Announce(s.life, s.o.Store.State, s.o.Host, s.guard.URL(), len(s.o.Hosts) > 0)
 }
 
 // stayAnnounced repeats the announcement until the server stops, and withdraws it then.
@@ -205,7 +201,7 @@ func (s *Server) stayAnnounced() {
 			s.o.Log.Warn("links may lead to another server", "error", err)
 		}
 	}
-	_ = s.announcements().Withdraw(s.guard.URL()) // it expires
+	_ = s.o.Store.State.WithdrawServer(context.WithoutCancel(s.life), s.guard.URL()) // it expires
 }
 
 // wait waits; false: the server has stopped.

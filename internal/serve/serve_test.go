@@ -29,7 +29,7 @@ func TestAServerIsKnownWhileItRuns(t *testing.T) {
 		t.Cleanup(func() { server.Stop(context.Background()) })
 		return server
 	}
-	served := func() string { return access.ServedAt(s.Storage(), time.Now) }
+	served := func() string { return access.ServedAt(t.Context(), s.State) }
 	first, public := start(), start("maestro.localhost")
 	second := start()
 	require.Equal(t, public.URL(), served())

@@ -44,8 +44,8 @@ func newHost(t *testing.T) *host {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
-	audit := access.NewAudit(s.Storage(), time.Now)
-	return &host{t, server, server.URL(), access.NewTokens(s.Storage(), audit, time.Now), audit}
+	audit := access.NewAudit(s.State, time.Now)
+	return &host{t, server, server.URL(), access.NewTokens(s.State, audit), audit}
 }
 
 // token is one with a role, of a person of its own.

@@ -9,10 +9,8 @@ import (
 
 // changed gives a session, or without one its team, the next number of a change.
 func (t *Tx) changed(s session.Key, team string) error {
-	if t.lockChanges != "" {
-		if _, err := t.exec(t.lockChanges); err != nil {
-			return err
-		}
+	if err := t.lock("changes"); err != nil {
+		return err
 	}
 	now, err := t.Now()
 	if err != nil {

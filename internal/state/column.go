@@ -2,16 +2,18 @@ package state
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
 	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // column is a column of a table with a pointer to the field that it is read into and written from: a text, a number, a
-// flag, or a [database/sql.Null].
+// flag, a [moment], a [document], or a [database/sql.Null].
 type column struct {
 	name  string
 	field any
@@ -34,6 +36,48 @@ func (c column) value() any {
 	default:
 		return v.Int()
 	}
+}
+
+// moment is a time in a column: microseconds, and null for the zero time.
+type moment struct{ at *time.Time }
+
+// Scan implements [database/sql.Scanner].
+func (m moment) Scan(value any) error {
+	var micros sql.Null[int64]
+	err := micros.Scan(value)
+	*m.at = time.Time{}
+	if micros.Valid {
+		*m.at = timeOf(micros.V)
+	}
+	return err
+}
+
+// Value implements [driver.Valuer].
+func (m moment) Value() (driver.Value, error) {
+	if m.at.IsZero() {
+		return nil, nil //nolint:nilnil // null
+	}
+	return m.at.UnixMicro(), nil
+}
+
+func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+
+// document is what no statement looks into, as JSON in a column.
+type document struct{ of any }
+
+// Scan implements [database/sql.Scanner].
+func (d document) Scan(value any) error {
+	var text sql.Null[string]
+	if err := text.Scan(value); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text.V), d.of)
+}
+
+// Value implements [driver.Valuer].
+func (d document) Value() (driver.Value, error) {
+	data, err := json.Marshal(d.of)
+	return string(data), err
 }
 
 // columns are those of one row, in the order of its statements.
@@ -87,4 +131,10 @@ func (c columns) digest() string {
 	data, _ := json.Marshal(cleaned(c.values())) // texts, numbers and nulls
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// insert inserts a row.
+func (t *Tx) insert(table string, row columns) error {
+	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+")", row.values()...)
+	return err
 }

@@ -36,8 +36,8 @@ type engine struct {
 	lockSchema string
 	// day is the UTC day on which the session s was started, as an expression.
 	day string
-	// lockChanges lets one transaction at a time number a change; empty if every transaction that writes excludes others.
-	lockChanges string
+	// lockTable lets one transaction at a time change the table %s; empty if every transaction that writes excludes others.
+	lockTable string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
 	now string
 }
@@ -45,12 +45,12 @@ type engine struct {
 var (
 	sqliteEngine   = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}
 	postgresEngine = engine{
-		lockRows:    " for update",
-		shareRows:   " for share",
-		lockSchema:  "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
-		day:         "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
-		lockChanges: "lock table changes in exclusive mode",
-		now:         "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+		lockRows:   " for update",
+		shareRows:  " for share",
+		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		day:        "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
+		lockTable:  "lock table %s in exclusive mode",
+		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
 	}
 )
 

@@ -540,75 +540,96 @@ create table tickets (
 -- ------------------------------------------------------------------------------------------------------------------
 -- Who may, and who did
 
+-- Secrets of programs. Of those that can be used, each has a name of its own. Deleted 90 days after their end.
 create table tokens (
-  hash       text   primary key,       -- the secret itself is not kept
+  hash       text   primary key,       -- SHA-256 of the secret, which is not kept
   id         text   not null unique,
   name       text   not null,
-  roles      text   not null,          -- json: role by team
-  groups     text   not null,          -- json
+  roles      text   not null,          -- json: roles by team; * is all teams
+  groups     text   not null,          -- json: groups that count in the rules of approvals
   by_person  text   not null,
-  by_id      text   not null,
+  by_id      text   not null,          -- the same person by id, where the name alone does not identify
   created_at bigint not null,
-  expires_at bigint,
-  last_used  text   not null,          -- UTC day
+  expires_at bigint,                   -- null: it does not expire
+  last_used  text   not null,          -- UTC day; empty: it was not used
   revoked_at bigint,
   revoked_by text   not null
 );
 
 -- Browsers that are signed in.
 create table browsers (
-  hash       text   primary key,       -- of the cookie
+  hash       text   primary key,       -- SHA-256 of the cookie
   name       text   not null,
-  person_id  text   not null,
-  owner      text   not null,          -- who made the one-time link
+  owner      text   not null,          -- who made the one-time link; empty for a person of a provider
+  person_id  text   not null,          -- the person by id, where the name alone does not identify
   via        text   not null,          -- oidc, link
-  groups     text   not null,          -- json
+  groups     text   not null,          -- json: of the provider; they decide the roles whenever it is used
   roles      text   not null,          -- json: those of a one-time link
   created_at bigint not null,
-  seen_at    bigint not null,
+  seen_at    bigint not null,          -- its last use, within an hour; after a day without use it is signed out
   expires_at bigint not null
 );
 
--- Links that sign in once.
+-- Links that sign in once, as an admin of all teams.
 create table links (
-  hash       text   primary key,
-  id         text   not null unique,   -- named in the audit
-  owner      text   not null,
-  roles      text   not null,          -- json
+  hash       text   primary key,       -- SHA-256 of the code
+  id         text   not null unique,   -- named in the audit log
+  owner      text   not null,          -- who made it
   expires_at bigint not null,
-  used_at    bigint
+  used_at    bigint                    -- null: it can be used
 );
 
--- Calls from outside that start sessions.
+-- Servers of the dashboard that run: where links lead to. Each renews its row, and deletes it when it ends.
+create table servers (
+  address    text    primary key,
+  host       text    not null,
+  public     integer not null,         -- 1: the address was given to it, and is not that of its listener
+  started_at bigint  not null,
+  renewed_at bigint  not null          -- two minutes later it counts as ended
+);
+
+-- Addresses at which other systems start sessions of one team with signed calls.
 create table hooks (
-  name       text   primary key,
-  kind       text   not null,
-  team       text   not null,
-  settings   text   not null,          -- json: directory, labels, map, events
-  key        text   not null,          -- part of the ids of its sessions; stays when the secret changes
-  secrets    text   not null,          -- json: those that sign, the newest first; a signature needs the secret itself
-  by_person  text   not null,
-  created_at bigint not null
+  name       text    primary key,
+  kind       text    not null,         -- generic, github
+  team       text    not null,         -- NAME or NAME@DIGEST
+  directory  text    not null,         -- of the server, by name, from whose files sessions start; empty: from none
+  labels     text    not null,         -- json: those of its sessions
+  places     text    not null,         -- json: where in a generic call the texts are, as JSON pointers
+  events     text    not null,         -- json: events of GitHub that start a session
+  each_event integer not null,         -- 1: a session for each event of GitHub; 0: for each issue and each command
+  key        text    not null,         -- part of the ids of its sessions; stays when the secret changes
+  secrets    text    not null,         -- json: those that sign, the newest first; a signature needs the secret itself
+  by_person  text    not null,
+  created_at bigint  not null
 );
 
--- Every change by a person or a program. Written before the change, and completed with its outcome after it.
+-- Every change by a person or a program, every denial and every sign-in. A change is written before it is made, and
+-- completed with its outcome after it. Nothing is deleted.
 create table audit (
-  id      bigint  primary key,         -- counts up
-  at      bigint  not null,
-  actor   text    not null,            -- a person's name, or a token's
-  actor_id text   not null,
-  agent_of text   not null,            -- the person for whom a program acts
-  via     text    not null,            -- cli, api, dashboard, mcp, link, hook
-  address text    not null,            -- of the client
-  action  text    not null,            -- of the table of operations
-  team    text    not null,
-  subject text    not null,            -- what was changed
-  detail  text    not null,
-  outcome text    not null,            -- done, denied, failed; empty: it did not come back
-  failure text    not null
+  id        bigint primary key,        -- counts up without gaps
+  at        bigint not null,           -- not earlier than that of the entry before
+  actor     text   not null,           -- name of a person, a token, a one-time link or a hook; empty: nobody was signed in
+  owner     text   not null,           -- the person who made the token or the link
+  person_id text   not null,           -- the person by id, where the name alone does not identify
+  via       text   not null,           -- how the actor was authenticated: cli, token, link, oidc, hook
+  program   text   not null,           -- mcp: a program did it with the rights of the actor
+  address   text   not null,           -- of the client; empty: the program ran on a host of the installation
+  action    text   not null,           -- noun and verb, like session.cancel
+  session   text   not null,
+  team      text   not null,
+  subject   text   not null,           -- what was changed, besides the session: a phase, a breaker, a token
+  detail    text   not null,
+  outcome   text   not null check (outcome in ('', 'done', 'denied', 'failed')),
+                                       -- empty: it is under way, or its process ended before it did
+  failure   text   not null,           -- why it failed or was denied
+  ended_at  bigint                     -- null: it has not ended, or was written with its outcome
 );
-create index audit_of_subject on audit (subject, at);
-create index audit_of_team on audit (team, at);
+create index audit_by_time on audit (at, id);
+create index audit_of_session on audit (session, id);
+create index audit_of_team on audit (team, id);
+create index audit_of_actor on audit (actor, id);
+create index audit_of_owner on audit (owner, id);
 
 -- The answer to a change that a client may repeat, kept for a day.
 create table idempotency (

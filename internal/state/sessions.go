@@ -152,7 +152,7 @@ func (d *DB) Sessions(ctx context.Context, f Filter) (found []Session, err error
 				&s.Requests, &waiting, &alerted, &s.Tokens, &s.CostUSD)
 			s.Phases = append([]string{}, strings.Fields(phases)...)
 			begun := time.UnixMicro(started).UTC()
-			s.StartedAt, s.ClosedAt, s.WaitingSince, s.AlertedAt = &begun, timeOf(ended), timeOf(waiting), timeOf(alerted)
+			s.StartedAt, s.ClosedAt, s.WaitingSince, s.AlertedAt = &begun, nullTime(ended), nullTime(waiting), nullTime(alerted)
 			at[s.Key] = len(found)
 			found = append(found, s)
 			return err
@@ -198,8 +198,8 @@ func (d *DB) Session(ctx context.Context, key session.Key) (Session, bool, error
 	return found[0], true, nil
 }
 
-// timeOf is nil for null.
-func timeOf(micros sql.Null[int64]) *time.Time {
+// nullTime is nil for null.
+func nullTime(micros sql.Null[int64]) *time.Time {
 	if !micros.Valid {
 		return nil
 	}

@@ -129,6 +129,15 @@ func (t *Tx) exec(statement string, args ...any) (changed int64, err error) {
 // seeQuery sees every query: a test looks at how they are planned.
 var seeQuery = func(string, []any) {}
 
+// lock lets no other transaction change a table until this one ends: for what is counted or numbered.
+func (t *Tx) lock(table string) error {
+	if t.lockTable == "" {
+		return nil
+	}
+	_, err := t.exec(fmt.Sprintf(t.lockTable, table))
+	return err
+}
+
 // row reads one row.
 func (t *Tx) row(query string, args ...any) *sql.Row {
 	seeQuery(query, args)

@@ -11,7 +11,6 @@
 //	tickets/<namespace>/<name>.json                what is known of a failure's ticket
 //	teams/<name>.json                              the versions of a registered team
 //	workers/<id>.json                              what live workers offer
-//	audit/, access/                                package access's: who changed what, and who may
 //	quarantine/                                    what was found damaged, moved out of the way
 //	locks/, tmp/, index/                           the store's own; nothing in them is needed to resume
 //	work/                                          package workdir's, unless agents run as another user

@@ -5,7 +5,6 @@ package system
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +19,7 @@ func (d *dashboard) tokenOf(person, name string, groups ...string) string {
 	d.t.Helper()
 	st := d.open()
 	ctx := access.With(d.t.Context(), access.Actor{Name: person, Via: access.ViaOIDC, Roles: access.Roles{access.AllTeams: {access.RoleAdmin}}})
-	secret, _, err := access.NewTokens(st.Storage(), nil, time.Now).Create(ctx, access.NewToken{
+	secret, _, err := access.NewTokens(st.State, nil).Create(ctx, access.NewToken{
 		Name: name, Roles: access.Roles{access.AllTeams: {access.RoleApprover}}, Groups: groups,
 	})
 	require.NoError(d.t, err)

@@ -301,9 +301,9 @@ func samplePool(p *plane) {
 		{BreakerStatus: session.BreakerStatus{Name: "claude", State: session.BreakerIsOpen, Failures: 5, OpenUntil: &until, LastFailure: &session.AttemptFailure{Category: failures.APIError, Message: "529 overloaded"}}, Agents: []string{"claude"}},
 		{BreakerStatus: session.BreakerStatus{Name: "reviewer", State: session.BreakerClosed}, Agents: []string{"reviewer"}},
 	}
-	p.events = access.EventPage{Cursor: "2026-11-22.5", Events: []access.Event{
-		{ID: "e-2", At: ago(time.Minute), Actor: "alice", Via: access.ViaLink, From: "127.0.0.1", Action: "session.cancel", Session: "web-3", Team: "web-service", Outcome: access.Done},
-		{ID: "e-1", At: ago(time.Hour), Actor: "bob", Via: access.ViaToken, Action: "request.answer", Session: "web-7", Subject: "frontend", Detail: "approve", Outcome: access.Denied, Error: "bob may not approve: the role approver is missing"},
+	p.events = access.EventPage{Cursor: "1", Events: []access.Event{
+		{ID: 2, At: ago(time.Minute), Actor: "alice", Via: access.ViaLink, From: "127.0.0.1", Action: "session.cancel", Session: "web-3", Team: "web-service", Outcome: access.Done},
+		{ID: 1, At: ago(time.Hour), Actor: "bob", Via: access.ViaToken, Action: "request.answer", Session: "web-7", Subject: "frontend", Detail: "approve", Outcome: access.Denied, Error: "bob may not approve: the role approver is missing"},
 	}}
 }
 

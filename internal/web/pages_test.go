@@ -240,7 +240,7 @@ func TestHooksAreShown(t *testing.T) {
 	p.noHooks = &access.DeniedError{}
 	_, text = visit(t, server.URL+"/operate")
 	require.NotContains(t, text, "Hooks")
-	p.noHooks = errors.New("access/hooks.json: damaged")
+	p.noHooks = errors.New("the database is damaged")
 	_, text = visit(t, server.URL+"/operate")
-	says(t, text, "Hooks: access/hooks.json: damaged")
+	says(t, text, "Hooks: the database is damaged")
 }

@@ -85,7 +85,7 @@ func TestAFormThatIsSentAgainIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	st, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.Storage(), time.Now)}
+	base := &control.Base{Store: st, Namespace: "default", Now: time.Now, Audit: access.NewAudit(st.State, time.Now)}
 	statetest.Admit(t, st.State, session.Key{Namespace: "default", Session: "one"}, "web", statetest.Limit(session.BudgetOfDay, "web", spec.Cap{Tokens: 100}))
 	p := samplePlane()
 	operations := p.operations()

@@ -72,7 +72,7 @@ func (w *Worker) registerNotices(q *queue) {
 func (w *Worker) notices(p *plan) *activities.Notices {
 	o := w.options
 	return &activities.Notices{
-		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func() string { return access.ServedAt(o.Store.Storage(), time.Now) },
+		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI, Dashboard: func(ctx context.Context) string { return access.ServedAt(ctx, o.Store.State) },
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
 }

@@ -56,6 +56,14 @@ func Run(t *testing.T, open Open) {
 		"a repeated admission finds its run":                       admissionsAreRepeated,
 		"texts of any bytes are stored":                            textsAreStored,
 		"callers see one order of reservations and ends":           linearizable,
+		"the audit log is in one order":                            auditIsInOrder,
+		"the audit log is filtered":                                auditIsFiltered,
+		"tokens have names of their own":                           tokensHaveNames,
+		"tokens end":                                               tokensEnd,
+		"a hook is removed by its key":                             hooksHaveKeys,
+		"a link is used once":                                      linksAreUsedOnce,
+		"browsers are signed out":                                  browsersAreSignedOut,
+		"links lead to a server that runs":                         serversRun,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,148 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Via is how somebody was authenticated, and Outcome how a change ended; empty: its end is not recorded.
+type (
+	Via     string
+	Outcome string
+)
+
+// AuditEntry is a row of the audit log.
+type AuditEntry struct {
+	ID       int64
+	At       time.Time
+	Actor    string
+	Owner    string
+	PersonID string
+	Via      Via
+	Program  string
+	From     string
+	Action   string
+	Session  string
+	Team     string
+	Subject  string
+	Detail   string
+	Outcome  Outcome
+	Error    string
+	EndedAt  time.Time
+}
+
+func (e *AuditEntry) columns() columns {
+	return columns{
+		{"id", &e.ID},
+		{"at", moment{&e.At}},
+		{"actor", &e.Actor},
+		{"owner", &e.Owner},
+		{"person_id", &e.PersonID},
+		{"via", &e.Via},
+		{"program", &e.Program},
+		{"address", &e.From},
+		{"action", &e.Action},
+		{"session", &e.Session},
+		{"team", &e.Team},
+		{"subject", &e.Subject},
+		{"detail", &e.Detail},
+		{"outcome", &e.Outcome},
+		{"failure", &e.Error},
+		{"ended_at", moment{&e.EndedAt}},
+	}
+}
+
+// AddAudit adds an entry, and returns it with its id and its time. Entries become visible in the order of their ids, so
+// that readers of pages miss none.
+func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
+	err := d.Write(ctx, func(t *Tx) error {
+		if err := t.lock("audit"); err != nil {
+			return err
+		}
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		var last, at int64
+		if err := t.row(`select id, at from audit order by id desc limit 1`).Scan(&last, &at); err != nil && !isNoRows(err) {
+			return err
+		}
+		e.ID, e.At = last+1, timeOf(max(now, at))
+		return t.insert("audit", e.columns())
+	})
+	return e, err
+}
+
+// EndAudit completes an entry that has no outcome.
+func (d *DB) EndAudit(ctx context.Context, id int64, outcome Outcome, failure string) error {
+	return d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`update audit set outcome = $2, failure = $3, ended_at = $4 where id = $1 and outcome = ''`, id, string(outcome), failure, now)
+		return err
+	})
+}
+
+// AuditFilter selects entries; what is zero selects all.
+type AuditFilter struct {
+	// Since and Until are times of entries, with Since and without Until.
+	Since, Until time.Time
+	// Actor is the actor or the owner.
+	Actor         string
+	Session, Team string
+	// Action is an action, or its noun.
+	Action string
+	// Before selects entries with a lower id.
+	Before int64
+	// Limit is the greatest number of entries.
+	Limit int
+}
+
+// firstAt is the id of the first entry at or after a time.
+const firstAt = `coalesce((select id from audit where at >= %s order by at, id limit 1), 9223372036854775807)`
+
+// Audit lists the entries that a filter selects, the newest first.
+func (d *DB) Audit(ctx context.Context, f AuditFilter) (found []AuditEntry, err error) {
+	if f.Before == 0 {
+		f.Before = math.MaxInt64
+	}
+	args, where := []any{f.Limit, f.Before}, "id < $2"
+	and := func(condition string, value any) {
+		args = append(args, value)
+		where += " and " + strings.ReplaceAll(condition, "%s", fmt.Sprintf("$%d", len(args)))
+	}
+	if !f.Since.IsZero() {
+		and("id >= "+firstAt, f.Since.UnixMicro())
+	}
+	if !f.Until.IsZero() {
+		and("id < "+firstAt, f.Until.UnixMicro())
+	}
+	if f.Actor != "" {
+		and("(actor = %s or owner = %s)", f.Actor)
+	}
+	if f.Session != "" {
+		and("session = %s", f.Session)
+	}
+	if f.Team != "" {
+		and("team = %s", f.Team)
+	}
+	if f.Action != "" {
+		and("(action = %s or substr(action, 1, length(%s) + 1) = %s || '.')", f.Action)
+	}
+	err = d.Read(ctx, func(t *Tx) error {
+		found = nil
+		return t.each(func(r *sql.Rows) error {
+			var e AuditEntry
+			err := r.Scan(e.columns().fields()...)
+			found = append(found, e)
+			return err
+		}, `select `+(&AuditEntry{}).columns().names()+` from audit where `+where+` order by id desc limit $1`, args...)
+	})
+	return found, err
+}

@@ -1,0 +1,123 @@
+package state
+
+import (
+	"context"
+	"time"
+)
+
+// Browser is a row of the browsers that are signed in.
+type Browser struct {
+	// Hash is that of the cookie.
+	Hash, Name string
+	// Owner is who made the one-time link.
+	Owner, PersonID string
+	Via             Via
+	Groups          []string
+	// Roles are those of a one-time link; for others the groups count.
+	Roles                        map[string][]Role
+	CreatedAt, SeenAt, ExpiresAt time.Time
+}
+
+func (b *Browser) columns() columns {
+	return columns{
+		{"hash", &b.Hash},
+		{"name", &b.Name},
+		{"owner", &b.Owner},
+		{"person_id", &b.PersonID},
+		{"via", &b.Via},
+		{"groups", document{&b.Groups}},
+		{"roles", document{&b.Roles}},
+		{"created_at", moment{&b.CreatedAt}},
+		{"seen_at", moment{&b.SeenAt}},
+		{"expires_at", moment{&b.ExpiresAt}},
+	}
+}
+
+// AddBrowser signs a browser in for a time, in place of its session before, which has the hash old. Those that have not been
+// used for the time idle, and of more than most those that were used longest ago, are signed out.
+func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, idle time.Duration, most int) error {
+	return d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`delete from browsers where hash = $1 or expires_at <= $2 or seen_at <= $3`, old, now, now-idle.Microseconds()); err != nil {
+			return err
+		}
+		if _, err := t.exec(`delete from browsers where hash not in (select hash from browsers order by seen_at desc limit $1)`, most-1); err != nil {
+			return err
+		}
+		b.CreatedAt, b.SeenAt, b.ExpiresAt = timeOf(now), timeOf(now), timeOf(now).Add(lifetime)
+		return t.insert("browsers", b.columns())
+	})
+}
+
+// UseBrowser finds a browser that is signed in and was used within the time idle. Its use is noted once in a while.
+func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Duration) (b Browser, err error) {
+	var now int64
+	err = d.Read(ctx, func(t *Tx) error {
+		if now, err = t.Now(); err != nil {
+			return err
+		}
+		return t.row(`select `+b.columns().names()+` from browsers where hash = $1 and expires_at > $2 and seen_at > $3`,
+			hash, now, now-idle.Microseconds()).Scan(b.columns().fields()...)
+	})
+	if err == nil && timeOf(now).Sub(b.SeenAt) > once {
+		_ = d.Write(ctx, func(t *Tx) error { // the next use tries again
+			_, err := t.exec(`update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now)
+			return err
+		})
+	}
+	return b, err
+}
+
+// RemoveBrowser signs a browser out.
+func (d *DB) RemoveBrowser(ctx context.Context, hash string) error {
+	return d.Write(ctx, func(t *Tx) error {
+		_, err := t.exec(`delete from browsers where hash = $1`, hash)
+		return err
+	})
+}
+
+// Link is a link that signs in once.
+type Link struct {
+	// Hash is that of the code, ID names it in the audit log, and Owner has made it.
+	Hash, ID, Owner string
+}
+
+// AddLink adds a link for a time, and deletes those whose time has passed.
+func (d *DB) AddLink(ctx context.Context, l Link, lifetime time.Duration) error {
+	return d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`delete from links where expires_at <= $1`, now); err != nil {
+			return err
+		}
+		_, err = t.exec(`insert into links (hash, id, owner, expires_at) values ($1, $2, $3, $4)`, l.Hash, l.ID, l.Owner, now+lifetime.Microseconds())
+		return err
+	})
+}
+
+// UseLink uses a link up. The error is [ErrNotFound] if it is unknown, was used or has expired.
+func (d *DB) UseLink(ctx context.Context, hash string) (l Link, err error) {
+	l.Hash = hash
+	// Who guesses makes nothing be written.
+	if err := d.Read(ctx, func(t *Tx) error {
+		return t.row(`select id, owner from links where hash = $1`, hash).Scan(&l.ID, &l.Owner)
+	}); err != nil {
+		return l, err
+	}
+	return l, d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		used, err := t.exec(`update links set used_at = $2 where hash = $1 and used_at is null and expires_at > $2`, hash, now)
+		if err == nil && used == 0 {
+			err = ErrNotFound
+		}
+		return err
+	})
+}

@@ -1,0 +1,139 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Role is what somebody may do for a team.
+type Role string
+
+// ErrFull means that there are as many rows as there may be.
+var ErrFull = errors.New("no more are allowed")
+
+// Token is a row of the tokens.
+type Token struct {
+	// Hash is that of the secret.
+	Hash, ID, Name string
+	// Roles are those for each team.
+	Roles    map[string][]Role
+	Groups   []string
+	By, ByID string
+	// ExpiresAt and RevokedAt are zero if it does not expire, and is not revoked.
+	CreatedAt, ExpiresAt time.Time
+	LastUsed             string
+	RevokedAt            time.Time
+	RevokedBy            string
+}
+
+func (k *Token) columns() columns {
+	return columns{
+		{"hash", &k.Hash},
+		{"id", &k.ID},
+		{"name", &k.Name},
+		{"roles", document{&k.Roles}},
+		{"groups", document{&k.Groups}},
+		{"by_person", &k.By},
+		{"by_id", &k.ByID},
+		{"created_at", moment{&k.CreatedAt}},
+		{"expires_at", moment{&k.ExpiresAt}},
+		{"last_used", &k.LastUsed},
+		{"revoked_at", moment{&k.RevokedAt}},
+		{"revoked_by", &k.RevokedBy},
+	}
+}
+
+// selectTokens is a query without its condition.
+var selectTokens = `select ` + (&Token{}).columns().names() + ` from tokens `
+
+// active is the condition that a token can be used at the time $1.
+const active = `revoked_at is null and (expires_at is null or expires_at > $1)`
+
+// AddToken adds a token that expires after a lifetime; zero: never. Tokens that ended longer than kept ago are deleted
+// before. taken is the id of an active token with the name: then nothing is added. The error is [ErrFull] if there are as many
+// tokens as there may be.
+func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration, most int) (made Token, taken string, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		if err := t.lock("tokens"); err != nil {
+			return err
+		}
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		taken = ""
+		if _, err := t.exec(`delete from tokens where revoked_at < $1 or expires_at < $1`, now-kept.Microseconds()); err != nil {
+			return err
+		}
+		if err := t.row(`select id from tokens where `+active+` and name = $2`, now, n.Name).Scan(&taken); !isNoRows(err) {
+			return err
+		}
+		var count int
+		if err := t.row(`select count(*) from tokens`).Scan(&count); err != nil || count >= most {
+			return errors.Join(err, ErrFull)
+		}
+		made = n
+		if made.CreatedAt = timeOf(now); lifetime > 0 {
+			made.ExpiresAt = made.CreatedAt.Add(lifetime)
+		}
+		return t.insert("tokens", made.columns())
+	})
+	return made, taken, err
+}
+
+// Tokens lists the tokens by name, the newest first.
+func (d *DB) Tokens(ctx context.Context) (all []Token, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		all = nil
+		return t.each(func(r *sql.Rows) error {
+			var k Token
+			err := r.Scan(k.columns().fields()...)
+			all = append(all, k)
+			return err
+		}, selectTokens+`order by name, created_at desc`)
+	})
+	return all, err
+}
+
+// Token reads the token with an id.
+func (d *DB) Token(ctx context.Context, id string) (k Token, err error) {
+	err = d.Read(ctx, func(t *Tx) error { return t.row(selectTokens+`where id = $1`, id).Scan(k.columns().fields()...) })
+	return k, err
+}
+
+// RevokeToken ends a token, and returns it. A repetition changes nothing.
+func (d *DB) RevokeToken(ctx context.Context, id, by string) (k Token, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by); err != nil {
+			return err
+		}
+		return t.row(selectTokens+`where id = $1`, id).Scan(k.columns().fields()...)
+	})
+	return k, err
+}
+
+// UseToken finds the active token whose secret has a hash, and notes the day of its use.
+func (d *DB) UseToken(ctx context.Context, hash string) (k Token, err error) {
+	var today string
+	err = d.Read(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		today = dayOf(now)
+		return t.row(selectTokens+`where `+active+` and hash = $2`, now, hash).Scan(k.columns().fields()...)
+	})
+	if err == nil && k.LastUsed < today {
+		_ = d.Write(ctx, func(t *Tx) error { // the next use tries again
+			_, err := t.exec(`update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today)
+			return err
+		})
+	}
+	return k, err
+}
