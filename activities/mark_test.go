@@ -14,7 +14,7 @@ import (
 
 // boundaries are those of the session's store.
 func (p *past) boundaries() *activities.Boundaries {
-	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, Clock: time.Now}
+	return &activities.Boundaries{Files: p.store.Content, Sessions: p.store, State: p.store.State, Clock: time.Now}
 }
 
 // sendBack sends a phase's work back, with what builds on it.
@@ -90,7 +90,7 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	w.Usage = cost.Usage{InputTokens: 7}
 	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
 	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,

@@ -33,7 +33,7 @@ func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeRes
 func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
 	merges := &activities.Merges{Rounds: &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.store.State, Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
 	}}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()

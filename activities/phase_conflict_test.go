@@ -53,7 +53,7 @@ func TestConflictOfPhasesIsSettledByAResultOrAReason(t *testing.T) {
 	var briefs []session.Brief
 	attempt := func(run func(tree string) session.Outcome) (result session.RoundResult, err error) {
 		rounds := &activities.Rounds{
-			Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, Ledgers: p.store, Clock: time.Now, LostLimit: 5,
+			Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.store.State, Clock: time.Now, LostLimit: 5,
 			Agents: modelled{&agents{run: func(_ context.Context, job session.Job) (session.Outcome, error) {
 				briefs = append(briefs, job.Brief)
 				return run(job.Tree), nil

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // TestReportedUsageIsSpentThoughTheWorkerIsKilled kills a program's worker three times.
@@ -40,13 +41,13 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
-	require.Equal(t, used, d.journal().Open()[0].Reported, "it is in the store while the program works")
+	require.Equal(t, used, d.calls(state.CallBegun)[0].Usage, "it is in the store while the program works")
 
 	more := used.Add(cost.Usage{OutputTokens: 2000})
 	d.agents.reported = &more
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Equal(t, more, d.ledger().Usage(), "the files tell more")
-		require.Equal(t, cost.Usage{InputTokens: 12_000}, d.ledger().Unsettled())
+		require.Equal(t, more, d.costs().Usage, "the files tell more")
+		require.Equal(t, cost.Amount{Tokens: 12_000}, d.costs().Estimated)
 		begin(ctx, job)
 		return session.Outcome{}, errKilled // before it was told anything
 	}
@@ -57,8 +58,8 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d.agents.reported = &less
 	var stopped error
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-		require.Equal(t, more, d.ledger().Usage())
-		require.Equal(t, cost.Usage{InputTokens: 24_000}, d.ledger().Unsettled(), "each request that was under way")
+		require.Equal(t, more, d.costs().Usage)
+		require.Equal(t, cost.Amount{Tokens: 24_000}, d.costs().Estimated, "each request that was under way")
 		call := begin(ctx, job)
 		for used := (cost.Usage{}); stopped == nil; {
 			used.OutputTokens += 5000
@@ -71,29 +72,48 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	require.ErrorContains(t, stopped, "the attempt has used 30000 tokens", "11000 are spent and 24000 estimated, of 60000")
 }
 
-// A store whose journal takes every second entry and says that it has not: of the
-// others, too, nobody knows.
+// unsure is a state that does every second change and says that it has not: of the others, too, nobody knows.
 type unsure struct {
-	activities.Ledgers
-	appends int
+	activities.State
+	changes int
 }
 
-func (u *unsure) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
-	u.appends++
-	switch u.appends % 4 {
+func (u *unsure) fail(change func() error) error {
+	u.changes++
+	switch u.changes % 4 {
 	case 2:
-		return errors.Join(errors.New("the answer is lost"), u.Ledgers.AppendEntry(key, id, e))
+		return errors.Join(errors.New("the answer is lost"), change())
 	case 3:
 		return errors.New("the disk is full")
 	}
-	return u.Ledgers.AppendEntry(key, id, e)
+	return change()
+}
+
+func (u *unsure) Begin(ctx context.Context, n state.NewCall) (v budget.Verdict, err error) {
+	err = u.fail(func() (err error) {
+		v, err = u.State.Begin(ctx, n)
+		return err
+	})
+	return v, err
+}
+
+func (u *unsure) End(ctx context.Context, call string, end state.CallEnd) error {
+	return u.fail(func() error { return u.State.End(ctx, call, end) })
+}
+
+func (u *unsure) Report(ctx context.Context, call string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error) {
+	err = u.fail(func() (err error) {
+		held, refused, err = u.State.Report(ctx, call, p)
+		return err
+	})
+	return held, refused, err
 }
 
 func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.conversation = spec.InJournal
-	d.ledgers = &unsure{Ledgers: d.store}
+	d.state = &unsure{State: d.store.State}
 	total := cost.Usage{}
 	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		call, err := job.Calls.Begin(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
@@ -107,10 +127,9 @@ func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	j := d.journal()
-	require.Equal(t, total, j.Spent())
-	require.Equal(t, cost.Usage{InputTokens: 3}, j.Unsettled()[0].Estimate)
-	require.Len(t, j.Calls(), 1)
+	require.Equal(t, total, d.costs().Usage)
+	require.Len(t, d.calls(), 1)
+	require.Equal(t, cost.Amount{Tokens: 3}, d.calls(state.CallUnsettled)[0].Estimated)
 }
 
 // TestAttemptThatIsResumedBeganWhenItBegan has the attempt's time and transcript go back

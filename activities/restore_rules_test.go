@@ -11,11 +11,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // reword changes what a persona is told, in one phase only: the phase gets a
@@ -91,7 +91,7 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: p.store, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
 		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
@@ -200,9 +200,9 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	p.team.Phases = p.team.Phases[:3]
 	a := p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens)
-	l, err := p.store.Ledger(p.key())
+	costs, err := p.store.State.Costs(t.Context(), p.key(), state.ByPhase)
 	require.NoError(t, err)
-	require.Equal(t, int64(60), l.Usage().InputTokens)
+	require.Equal(t, int64(60), state.Sum(costs, spec.AssignmentID{}).Usage.InputTokens)
 	a = p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
 }
@@ -237,19 +237,20 @@ func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	begun, reserved := spec.AssignmentID{Phase: "pair", Persona: "p"}, spec.AssignmentID{Phase: "pair", Persona: "q"}
-	require.NoError(t, p.store.AppendEntry(key, begun, budget.Entry{
-		Seq: 1, Kind: budget.Begun, At: time.Now(), Key: &session.CallKey{Epoch: 1, Round: 1, Attempt: 1}, Estimate: &cost.Usage{OutputTokens: 7},
-	}))
-	require.NoError(t, p.store.UpdateLedger(key, func(l *budget.Ledger) error {
-		for _, id := range []spec.AssignmentID{begun, reserved} {
-			require.Equal(t, cost.Amount{Tokens: 50}, l.Reserve(id, 1, cost.Amount{Tokens: 50}, cost.Amount{Tokens: 50}).Granted)
-		}
-		return nil
-	}))
-	require.Empty(t, p.admit(session.Course{}).Problems)
-	l, err := p.store.Ledger(key)
+	run, _, err := p.store.State.Enter(t.Context(), key, "default-test-run-id", "")
 	require.NoError(t, err)
-	require.Zero(t, l.Reserved())
-	require.Equal(t, int64(7), l.Unsettled().Tokens())
+	for _, persona := range []string{"p", "q"} {
+		attempt := state.AttemptKey{Assignment: state.Assignment{Key: key, AssignmentID: spec.AssignmentID{Phase: "pair", Persona: persona}}, Pass: 1, Round: 1, Attempt: 1}
+		_, err := p.store.State.Begin(t.Context(), state.NewCall{
+			ID: persona, CallKey: state.CallKey{AttemptKey: attempt, Call: 1}, Fence: state.Fence{Run: run}, Team: "t", Agent: "a",
+			Want: cost.Amount{Tokens: 50}, Least: cost.Amount{Tokens: 50}, Estimated: cost.Amount{Tokens: 7},
+		})
+		require.NoError(t, err)
+	}
+	require.Empty(t, p.admit(session.Course{}).Problems)
+	costs, err := p.store.State.Costs(t.Context(), key, state.ByPhase)
+	require.NoError(t, err)
+	sum := state.Sum(costs, spec.AssignmentID{})
+	require.Zero(t, sum.Reserved)
+	require.Equal(t, cost.Amount{Tokens: 14}, sum.Estimated)
 }

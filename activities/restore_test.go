@@ -94,7 +94,7 @@ func (p *past) admit(course session.Course) activities.Admission {
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.incarnation++
-	admissions := &activities.Admissions{Files: p.store.Content, Sessions: &racing{p.store, p.meanwhile}, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store.Content, Sessions: &racing{p.store, p.meanwhile}, State: p.store.State, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
@@ -131,7 +131,7 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
-	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{Files: p.store.Content, WorkDirs: workDirs(p.store), Sessions: p.store, State: p.store.State, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
@@ -363,7 +363,7 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	require.Len(t, d.record().Rounds, 1)
 	require.Nil(t, d.record().Rounds[0].Result)
 
-	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: d.store.Content, Sessions: d.store, State: d.store.State, Clock: time.Now}
 	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *session.Execution) { e.Incarnation = 2 }))
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()

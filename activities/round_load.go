@@ -54,7 +54,10 @@ func (r *round) openSpender(ctx context.Context) (*spender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, r.log.loadCalls(ctx, calls, s.since)
+	if err := r.log.loadCalls(ctx, calls, s.since); err != nil {
+		return s, err
+	}
+	return s, s.warn(ctx)
 }
 
 // callEnded notes that the agent's process has ended.

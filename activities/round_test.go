@@ -112,7 +112,7 @@ func (a *agents) NoteConversation(_ session.WorkDir, c session.Conversation) err
 	return nil
 }
 
-func (a *agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
+func (a *agents) Reported(string, session.WorkDir, string) (used, estimate cost.Usage, ok bool) {
 	if a.reported == nil {
 		return used, estimate, false
 	}
@@ -147,8 +147,8 @@ type desk struct {
 	input  spec.Digest
 	// breakers is nil where every round passes; lease is what the round brings.
 	breakers activities.Breakers
-	// ledgers is nil where it is the store.
-	ledgers    activities.Ledgers
+	// state is nil where it is the store's.
+	state      activities.State
 	lease      string
 	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
@@ -207,7 +207,7 @@ func (d *desk) admit() {
 	require.NoError(d.t, d.store.PutOffer(ctx, spec.Offer{
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
 	}))
-	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store.Content, Sessions: d.store, State: d.store.State, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
 	require.Empty(d.t, a.Problems)
@@ -249,11 +249,11 @@ func (d *desk) now() time.Time { return time.Now().Add(time.Duration(d.ahead.Loa
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
-		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
+		Files: d.store.Content, WorkDirs: d.workDirs, Sessions: d.store, State: d.store.State, Agents: d.agents, Breakers: d.breakers,
 		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: d.now, LostLimit: 5, Drain: time.Millisecond,
 	}
-	if d.ledgers != nil {
-		rounds.Ledgers = d.ledgers
+	if d.state != nil {
+		rounds.State = d.state
 	}
 	if d.files != nil {
 		rounds.Files = d.files

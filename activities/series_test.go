@@ -104,11 +104,11 @@ func TestResetGoesThroughEverySeriesForNothing(t *testing.T) {
 	r := newRetried(t)
 	first := r.session()
 	require.Equal(t, 6, r.paid)
-	var epochs []int
-	for _, call := range r.journal().Calls() {
-		epochs = append(epochs, call.Key.Epoch)
+	var epochs []int64
+	for _, call := range r.calls() {
+		epochs = append(epochs, call.Pass)
 	}
-	require.Equal(t, []int{1, 1, 1, 1, 2, 2}, epochs, "the model is asked anew in the second series")
+	require.Equal(t, []int64{1, 1, 1, 1, 2, 2}, epochs, "the model is asked anew in the second series")
 	require.Equal(t, 2, r.record().Epoch)
 
 	_, err := r.store.UpdateRecord(r.key(), r.roundInput().AssignmentID, 1, func(record *session.Record) {
@@ -157,7 +157,7 @@ func TestSeriesWithoutARecordIsPaidForOnce(t *testing.T) {
 	require.Equal(t, 2, d.record().Rounds[0].Epoch)
 }
 
-func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
+func TestRecordThatWasLostLearnsItsEpochsFromItsCalls(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(*session.Record){
 		"nothing is left": func(r *session.Record) {

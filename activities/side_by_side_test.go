@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // request is the digest of the n-th request of a program.
@@ -30,22 +31,24 @@ func ofAnyTurn(job session.Job, n int, tokens int64) session.CallPlan {
 
 // heldToCap fails if more is ever spent and reserved than a cap.
 type heldToCap struct {
-	activities.Ledgers
+	activities.State
 	cap    int64
 	mu     sync.Mutex
 	passed error
 }
 
-func (h *heldToCap) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
-	return h.Ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
-		err := change(l)
-		if held := l.Usage().Tokens() + l.Unsettled().Tokens() + l.Reserved().Tokens; held > h.cap {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.passed = fmt.Errorf("%d of %d tokens are spent and reserved", held, h.cap)
+func (h *heldToCap) Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error) {
+	v, err := h.State.Begin(ctx, n)
+	budgets, failed := h.Budgets(ctx, n.Assignment, n.Team)
+	for _, b := range budgets {
+		if held := b.Held().Tokens + b.Reserved.Tokens; held > h.cap {
+			failed = errors.Join(failed, fmt.Errorf("%d of %d tokens are spent and reserved", held, h.cap))
 		}
-		return err
-	})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.passed = errors.Join(h.passed, failed)
+	return v, err
 }
 
 // TestCallsSideBySideAreBookedOnceEach has sixteen loops of a program call at once, held to a
@@ -56,8 +59,8 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = loops*each*10 + 2*most + 2*most
 	d.admit()
-	held := &heldToCap{Ledgers: d.store, cap: d.team.Budget.Tokens}
-	d.ledgers, d.agents.conversation = held, spec.InJournal
+	held := &heldToCap{State: d.store.State, cap: d.team.Budget.Tokens}
+	d.state, d.agents.conversation = held, spec.InJournal
 	work := func(each int, die func(loop, turn int) bool) (paid map[int]int, run func(context.Context, session.Job) (session.Outcome, error)) {
 		paid = map[int]int{}
 		var mu sync.Mutex
@@ -97,11 +100,11 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 	d.agents.run = run
 	_, err := d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "killed")
-	require.Len(t, d.journal().Open(), 2)
-	turns := map[int]bool{}
-	for _, call := range d.journal().Calls() {
-		require.False(t, turns[call.Key.Turn], "each call has a turn of its own")
-		turns[call.Key.Turn] = true
+	require.Len(t, d.calls(state.CallBegun), 2)
+	numbers := map[int64]bool{}
+	for _, call := range d.calls() {
+		require.False(t, numbers[call.Call], "each call has a number of its own")
+		numbers[call.Call] = true
 	}
 
 	second, run := work(each, func(int, int) bool { return false })
@@ -118,15 +121,15 @@ func TestCallsSideBySideAreBookedOnceEach(t *testing.T) {
 		n = n/each*100 + n%each
 		require.Equal(t, 1, first[n]+second[n], "request %d is paid for once", n)
 	}
-	j := d.journal()
-	require.Len(t, j.Unsettled(), 2)
-	for _, call := range j.Unsettled() {
-		require.Equal(t, cost.Usage{OutputTokens: most}, call.Estimate)
+	lost := d.calls(state.CallUnsettled)
+	require.Len(t, lost, 2)
+	for _, call := range lost {
+		require.Equal(t, cost.Amount{Tokens: most}, call.Estimated)
 	}
-	require.Equal(t, int64(loops*each*10), j.Spent().Tokens())
-	require.Equal(t, j.Spent(), d.ledger().Usage())
-	require.Equal(t, j.Spent(), result.Total)
-	require.Zero(t, d.ledger().Reserved())
+	costs := d.costs()
+	require.Equal(t, int64(loops*each*10), costs.Usage.Tokens())
+	require.Equal(t, costs.Usage, result.Total)
+	require.Zero(t, costs.Reserved)
 	require.NoError(t, held.passed)
 }
 
@@ -136,7 +139,7 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.conversation = spec.InJournal
-	pay := func(ctx context.Context, job session.Job, answer string) int64 {
+	pay := func(ctx context.Context, job session.Job, answer string) string {
 		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
 		require.NoError(t, err)
 		require.Nil(t, stored, "%s is asked for anew", answer)
@@ -145,7 +148,7 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 		require.NoError(t, call.Settle(ctx, []byte(answer), cost.Usage{OutputTokens: 1}))
 		return call.ID()
 	}
-	var lost int64
+	var lost string
 	get := func(ctx context.Context, job session.Job, answer string) {
 		stored, err := job.Calls.Stored(ctx, session.AnyTurn, request(1))
 		require.NoError(t, err)
@@ -177,5 +180,5 @@ func TestSameRequestIsPaidForAsOftenAsOneProgramMakesIt(t *testing.T) {
 	}
 	_, err = d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	require.Equal(t, int64(4), d.journal().Spent().Tokens())
+	require.Equal(t, int64(4), d.costs().Usage.Tokens())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // errKilled ends an agent the way a kill does: nothing more is told.
@@ -84,20 +85,6 @@ func (d *desk) converse(c *conversation) {
 	d.agents.run, d.agents.conversation = c.run, spec.InJournal
 }
 
-func (d *desk) ledger() *budget.Ledger {
-	d.t.Helper()
-	l, err := d.store.Ledger(d.key())
-	require.NoError(d.t, err)
-	return &l
-}
-
-func (d *desk) journal() *budget.Journal {
-	d.t.Helper()
-	j, err := d.store.Journal(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
-	require.NoError(d.t, err)
-	return j
-}
-
 func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
 	t.Parallel()
 	for turn := 1; turn <= 3; turn++ {
@@ -125,16 +112,15 @@ func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
 				require.Equal(t, int64(30), result.Usage.Tokens())
 				require.Equal(t, int64(30), result.Total.Tokens())
 				require.Equal(t, 1, result.Attempts)
-				j := d.journal()
 				lost := 0
 				if step != "settled" {
 					lost = 1
 				}
-				require.Len(t, j.Unsettled(), lost, "a call that was under way is booked, not forgotten")
-				l := d.ledger()
-				require.Equal(t, j.Spent(), l.Usage())
-				require.Equal(t, int64(20*lost), l.Unsettled().Tokens())
-				require.Zero(t, l.Reserved())
+				require.Len(t, d.calls(state.CallUnsettled), lost, "a call that was under way is booked, not forgotten")
+				costs := d.costs()
+				require.Equal(t, int64(30), costs.Usage.Tokens())
+				require.Equal(t, int64(20*lost), costs.Estimated.Tokens)
+				require.Zero(t, costs.Reserved)
 			})
 		}
 	}
@@ -223,11 +209,11 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	require.Equal(t, "session", stop.Scope)
 	require.Equal(t, int64(30), stop.Total.Tokens())
 	require.Empty(t, d.record().Rounds[0].Attempts, "no attempt is used")
+	require.Len(t, d.record().Rounds[0].Pauses, 1)
+	require.Zero(t, d.record().Rounds[0].Pauses[0].To, "it waits")
 
-	require.NoError(t, d.store.UpdateLedger(d.key(), func(l *budget.Ledger) error {
-		l.Raise(budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}})
-		return nil
-	}))
+	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}}, "cli")
+	require.NoError(t, err)
 	d.after = d.record().Rounds[0].Key.Activity
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
@@ -235,6 +221,9 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, int64(40), result.Total.Tokens())
 	require.Len(t, d.record().Rounds, 1, "it is one round, in two activities")
+	paused := d.record().Rounds[0].PausesIn(result.StartedAt, result.EndedAt)
+	require.Len(t, paused, 1, "the wait is not time at work")
+	require.Equal(t, failures.TokenBudget, paused[0].For)
 }
 
 func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
@@ -250,8 +239,8 @@ func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
 	require.NoError(t, app.Details(&report))
 	require.Equal(t, failures.TokenBudget, report.Failure.Category)
 	require.Equal(t, "the budget of the session is not sufficient: 15 of 45 tokens left, and the next call needs 20", report.Failure.Message)
-	require.Equal(t, int64(30), d.ledger().Usage().Tokens())
-	require.Zero(t, d.ledger().Reserved())
+	require.Equal(t, int64(30), d.costs().Usage.Tokens())
+	require.Zero(t, d.costs().Reserved)
 }
 
 func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T) {
@@ -277,7 +266,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 			result, err := d.round(activities.Heartbeat{})
 			require.NoError(t, err)
 			require.Equal(t, int64(900), result.Usage.Tokens())
-			require.Zero(t, d.ledger().Reserved())
+			require.Zero(t, d.costs().Reserved)
 		})
 	}
 	t.Run("stopped", func(t *testing.T) {
@@ -295,7 +284,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 		}
 		_, err := d.round(activities.Heartbeat{})
 		require.ErrorContains(t, err, "the attempt has used 550 tokens")
-		require.Zero(t, d.ledger().Reserved())
+		require.Zero(t, d.costs().Reserved)
 	})
 }
 
@@ -323,7 +312,7 @@ func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
 	})
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
-	require.Equal(t, cost.Amount{Tokens: 500}, d.ledger().Unsettled().Amount())
+	require.Equal(t, cost.Amount{Tokens: 500}, d.costs().Estimated)
 }
 
 func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
@@ -332,12 +321,12 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		book func(call session.Call) error
-		want cost.Usage
+		want cost.Amount
 	}{
 		{"beyond what was set aside", func(call session.Call) error {
 			return errors.Join(errKilled, call.Unsettle(t.Context(), cost.Usage{}, counted))
-		}, counted},
-		{"killed, so that the estimate counts, which passes no cap", func(session.Call) error { return errKilled }, cost.Usage{InputTokens: 40, OutputTokens: 20}},
+		}, counted.Amount()},
+		{"killed, so that the estimate counts, which passes no cap", func(session.Call) error { return errKilled }, cost.Amount{Tokens: 60}},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
@@ -357,7 +346,7 @@ func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
 			d.agents.run = leave("a.txt", "x")
 			_, err = d.round(activities.Heartbeat{})
 			require.NoError(t, err)
-			require.Equal(t, end.want, d.ledger().Unsettled())
+			require.Equal(t, end.want, d.costs().Estimated)
 		})
 	}
 }
@@ -379,7 +368,7 @@ func TestTokensOfALostCallAreEstimatedUnderABudgetOfMoney(t *testing.T) {
 	d.agents.run = leave("a.txt", "x")
 	_, err = d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	require.Equal(t, int64(60), d.ledger().Unsettled().Tokens())
+	require.Equal(t, int64(60), d.costs().Estimated.Tokens)
 }
 
 func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {

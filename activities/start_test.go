@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
@@ -84,19 +85,19 @@ func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 	ends := []*failures.Failure{failures.Failf(failures.Unknown, "no"), nil}
 	for _, f := range ends {
 		d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
-			require.Len(t, d.journal().Open(), 1, "if its worker dies now, it is not forgotten")
+			require.Len(t, d.calls(state.CallBegun), 1, "if its worker dies now, it is not forgotten")
 			out, err := leave("a.txt", "x")(ctx, job)
 			out.Usage = cost.Usage{OutputTokens: 40}
 			if f != nil {
 				return out, f
 			}
-			require.Equal(t, int64(40), d.journal().Open()[0].Estimate.Tokens(), "what the one before has cost")
+			require.Equal(t, int64(40), d.calls(state.CallBegun)[0].Estimated.Tokens, "what the one before has cost")
 			return out, err
 		}
 		_, _ = d.round(activities.Heartbeat{})
 	}
-	require.Equal(t, int64(80), d.journal().Spent().Tokens())
-	require.Zero(t, d.ledger().Reserved())
+	require.Equal(t, int64(80), d.costs().Usage.Tokens())
+	require.Zero(t, d.costs().Reserved)
 }
 
 func TestAttemptThatBeginsAnewHasNoEarlierConversationToGoOnWith(t *testing.T) {

@@ -53,7 +53,7 @@ func TestSuppliedFilesStandForTheWork(t *testing.T) {
 	require.True(t, record.Rounds[0].Supplied)
 	require.Equal(t, session.Supplied, record.Status().Status)
 	require.Zero(t, record.Status().Attempts)
-	require.Empty(t, d.journal().Calls())
+	require.Empty(t, d.calls())
 }
 
 func TestASuppliedTreeRemovesWhatItLacks(t *testing.T) {

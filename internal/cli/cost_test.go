@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -327,22 +326,6 @@ func TestAPersonSettlesACall(t *testing.T) {
 	for _, f := range report.Faults {
 		require.NotContains(t, f.Path, "state.db", f.What)
 	}
-}
-
-func TestRootOpensNoDatabaseOfAnotherUser(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a store to another user")
-	}
-	b := newBank(t)
-	b.session("s", "crew", time.Hour, tokensOf(1, 2, 3))
-	require.NoError(t, os.Chown(b.state, 65533, 65533))
-	for _, typed := range []string{"usage", "usage s", "list", "budget show s", "budget show --team crew"} {
-		got := b.run(strings.Fields(typed)...)
-		require.Equal(t, 1, got.code, typed)
-		require.Contains(t, got.stderr.String(), "root does not open the database of another user's store", typed)
-	}
-	require.Contains(t, b.must(0, "status", "s"), "s  completed  team crew", "without its costs")
 }
 
 // testCost asks what the session s-1 has cost, with its store and without.

@@ -110,7 +110,7 @@ func (a agents) Check(ctx context.Context, job session.CheckJob) (session.Outcom
 }
 
 // Reported: no program notes what it has used.
-func (a agents) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
+func (a agents) Reported(string, session.WorkDir, string) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
 

@@ -1,16 +1,14 @@
 package simulator
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // delivered hears of an answer that a provider has delivered, and charges for.
@@ -43,159 +41,146 @@ func (v *watch) asForecast(id spec.AssignmentID, u *cost.Usage) {
 	}
 }
 
-// ledgerWritten looks at a ledger that is about to be written.
-func (w *world) ledgerWritten(l budget.Ledger) {
+// withinCaps looks at the budgets of an assignment after a reservation.
+func (w *world) withinCaps(a state.Assignment) {
 	over := int64(2 * dearest) // as much as two calls at once may cost more than anybody could know
 	if w.plan.AsForecast {
-		over = w.watch.unnoted.Load()
+		over = 0
 	}
-	hold := func(scope string, phase string) {
-		limit, spent := l.Budget(scope)
-		reserved := int64(0)
-		for _, id := range w.plan.Team.Assignments() {
-			for _, amount := range l.Row(id).Reserved {
-				if phase == "" || id.Phase == phase {
-					reserved += amount.Tokens
-				}
-			}
-		}
-		if limit.Tokens > 0 && spent.Tokens+reserved > limit.Tokens+over {
-			w.watch.broke("P4", "spent %d and reserved %d tokens pass the cap of %d of the %s", spent.Tokens, reserved, limit.Tokens, scope)
+	for _, b := range w.budgets(a.AssignmentID) {
+		if used := b.Held().Tokens + b.Reserved.Tokens; b.Cap.Tokens > 0 && used > b.Cap.Tokens+over {
+			w.watch.broke("P4", "%d tokens are spent and reserved, which passes the cap of %d of the %s", used, b.Cap.Tokens, b.Scope())
 		}
 	}
-	hold(budget.SessionScope, "")
-	for _, p := range w.plan.Team.Phases {
-		hold(budget.PhaseScope(p.Name), p.Name)
+}
+
+// budgets are those of an assignment, as they are in the database.
+func (w *world) budgets(id spec.AssignmentID) []budget.Budget {
+	budgets, err := w.store.State.Budgets(context.Background(), state.Assignment{Key: w.key, AssignmentID: id}, w.plan.Team.Name)
+	if err != nil {
+		w.watch.broke("P7", "the budgets cannot be read: %v", err)
 	}
+	return budgets
+}
+
+// account is what the session has cost.
+func (w *world) account() state.Account {
+	a, err := w.store.State.Account(context.Background(), w.key)
+	if err != nil {
+		w.watch.broke("P7", "the costs cannot be read: %v", err)
+	}
+	return a
+}
+
+// callsOf lists the calls of an assignment; of all, if none is given.
+func (w *world) callsOf(id spec.AssignmentID) []state.Call {
+	calls, err := w.store.State.Calls(context.Background(), state.Assignment{Key: w.key, AssignmentID: id})
+	if err != nil {
+		w.watch.broke("P7", "the calls of %s cannot be read: %v", id, err)
+	}
+	return calls
+}
+
+// assignmentOf is the assignment of a call.
+func (w *world) assignmentOf(call string) spec.AssignmentID {
+	for _, c := range w.callsOf(spec.AssignmentID{}) {
+		if c.ID == call {
+			return c.AssignmentID
+		}
+	}
+	return spec.AssignmentID{}
 }
 
 // dearest is what an answer costs at most.
 const dearest = 3500
 
-// money holds the ledger against what providers have delivered.
+// money compares the calls with what providers have delivered.
 func (v *watch) money() {
 	w := v.world
-	l := w.ledgerOf()
-	if r := l.Reserved(); r != (cost.Amount{}) && v.end == nil {
+	account := w.account()
+	if r := account.Of(spec.AssignmentID{}).Reserved; r != (cost.Amount{}) && v.end == nil {
 		v.broke("P4", "%d tokens are still reserved after the session's end", r.Tokens)
 	}
 	for _, id := range w.plan.Team.Assignments() {
-		j, err := w.store.Journal(w.key, id)
-		if err != nil {
-			v.broke("P7", "the journal of %s cannot be read: %v", id, err)
-			continue
-		}
+		calls := w.callsOf(id)
 		v.mu.Lock()
 		delivered, paid := v.calls[id], v.paid[id]
 		v.mu.Unlock()
-		if known := len(j.Calls()); known < delivered {
-			v.broke("P3", "%s: %d answers were delivered, and the journal has %d calls", id, delivered, known)
+		if len(calls) < delivered {
+			v.broke("P3", "%s: %d answers were delivered, and there are %d calls", id, delivered, len(calls))
 		}
 		seen := map[string]bool{}
-		for _, call := range j.Calls() {
-			if call.State == budget.Unsettled && call.Usage.Tokens()+call.Estimate.Tokens() == 0 {
+		for _, call := range calls {
+			if call.State == state.CallUnsettled && call.Spent() == (cost.Amount{}) {
 				v.broke("P3", "%s: an unsettled call is estimated at nothing", id)
 			}
 			if call.Answer == "" {
 				continue
 			}
-			key := fmt.Sprintf("%d %d %s", call.Key.Epoch, call.Key.Turn, call.Request)
+			key := fmt.Sprintf("%d %s", call.Pass, call.Request)
 			if w.plan.Conflict != nil && w.plan.integrates(id) { // each round on an unsettled conflict begins afresh
-				key += fmt.Sprint(" ", call.Key.Round)
+				key += fmt.Sprint(" ", call.Round)
 			}
 			if w.plan.Bad[id.String()] == 0 && !v.helped(id) && w.plan.Conflict == nil { // nobody had a reason to begin it afresh
-				key = fmt.Sprintf("%d %s", call.Key.Turn, call.Request)
+				key = call.Request
 			}
 			if seen[key] {
-				v.broke("P3", "%s: the answer of turn %d was stored, and paid for again", id, call.Key.Turn)
+				v.broke("P3", "%s: the answer of call %d was stored, and paid for again", id, call.Call)
 			}
 			seen[key] = true
 		}
-		v.balanced(id, l, j, paid)
+		v.balanced(id, account.Of(id), calls, paid)
 	}
 }
 
-// balanced holds an assignment's row of the ledger against its journal, and both against
+// balanced compares the sums of an assignment with its calls, and both with
 // what was delivered: the cost of each answer is known, or its call is unsettled.
-func (v *watch) balanced(id spec.AssignmentID, l budget.Ledger, j *budget.Journal, paid cost.Usage) {
-	var known, estimated cost.Usage
-	unknown := int64(0)
-	for _, call := range j.Calls() {
+func (v *watch) balanced(id spec.AssignmentID, sum state.Cost, calls []state.Call, paid cost.Usage) {
+	var known cost.Usage
+	estimated, unknown := int64(0), int64(0)
+	for _, call := range calls {
 		known = known.Add(call.Usage)
-		if call.State == budget.Unsettled {
-			estimated = estimated.Add(call.Estimate)
+		if call.State == state.CallUnsettled {
+			estimated += call.Estimated.Tokens
 		}
-		if call.State == budget.Unsettled || call.State == budget.Begun || call.State == budget.Closed {
+		if call.State == state.CallUnsettled || call.State == state.CallBegun || call.State == state.CallClosed {
 			unknown++
 		}
 	}
-	if spent := l.Row(id).Usage(); spent.Tokens() != known.Tokens() {
-		v.broke("P3", "%s: by the journal %d tokens were spent, by the ledger %d", id, known.Tokens(), spent.Tokens())
-	}
-	if has := l.Row(id).Estimated(); has.Tokens() != estimated.Tokens() {
-		v.broke("P3", "%s: by the journal %d tokens are unsettled, by the ledger %d", id, estimated.Tokens(), has.Tokens())
+	if sum.Usage.Tokens() != known.Tokens() || sum.Estimated.Tokens != estimated {
+		v.broke("P4", "%s: the calls have %d tokens and %d estimated, their sums %d and %d", id, known.Tokens(), estimated, sum.Usage.Tokens(), sum.Estimated.Tokens)
 	}
 	if missing := paid.Tokens() - known.Tokens(); missing < 0 || missing > unknown*dearest {
 		v.broke("P3", "%s: %d tokens were delivered; %d are known, and %d calls are unsettled", id, paid.Tokens(), known.Tokens(), unknown)
 	}
 }
 
-// writtenOff has a person count all unsettled calls as nothing, and holds the team's day
-// against the session's ledger.
+// writtenOff has a person count all unsettled calls as nothing, and compares the team's day
+// with the calls that began on it.
 func (v *watch) writtenOff() {
 	w := v.world
 	if w.plan.Team.Budget.Daily.Tokens == 0 || w.anyFrozen(time.Now()) {
 		return
 	}
-	for _, id := range w.plan.Team.Assignments() {
-		j, err := w.store.Journal(w.key, id)
-		if err != nil {
-			continue // said elsewhere
-		}
-		for _, call := range slices.Clone(j.Calls()) {
-			if call.State != budget.Unsettled {
-				continue
-			}
-			e := budget.Entry{Seq: j.Next(), At: time.Now().UTC(), Call: call.ID, Kind: budget.Closed, Usage: &cost.Usage{}, By: "ann"}
-			if err = errors.Join(w.store.AppendEntry(w.key, id, e), j.Apply(e)); err == nil {
-				err = w.store.UpdateLedger(w.key, func(l *budget.Ledger) error {
-					l.SetRow(id, j.Row(l.Row(id).Reserved), time.Now().UTC())
-					return nil
-				})
-			}
-			if err != nil {
+	for _, call := range w.callsOf(spec.AssignmentID{}) {
+		if call.State == state.CallUnsettled {
+			if err := w.store.State.CloseCall(context.Background(), call.ID, cost.Usage{}, "ann", ""); err != nil {
 				v.broke("P4", "a call cannot be written off: %v", err)
 			}
 		}
 	}
-	day, err := w.store.Day(w.key.Namespace, w.plan.Team.Name)
+	day, err := w.store.State.Day(context.Background(), w.plan.Team.Name)
 	if err != nil {
 		v.broke("P7", "the team's day cannot be read: %v", err)
 		return
 	}
-	l := w.ledgerOf()
-	if has, is := day.Sum(), l.On(day.Date); has.Spent != is.Spent || has.Unsettled != is.Unsettled || has.Reserved != is.Reserved {
-		v.broke("P4", "the team's day has %+v, and its only session's ledger %+v", has, is)
-	}
-}
-
-// lose removes the session's ledger. What was set aside for a call that its journal has not
-// noted yet is lost with it.
-func (w *world) lose() {
-	l := w.ledgerOf()
-	for _, id := range w.plan.Team.Assignments() {
-		j, err := w.store.Journal(w.key, id)
-		for call, amount := range l.Row(id).Reserved {
-			if err == nil && j.Call(call).ID == 0 {
-				w.watch.unnoted.Add(amount.Tokens)
-			}
+	var spent, reserved cost.Amount
+	for _, call := range w.callsOf(spec.AssignmentID{}) {
+		if call.Day == day.Date {
+			spent, reserved = spent.Add(call.Spent()), reserved.Add(call.Reserved)
 		}
 	}
-	if dir, err := w.store.SessionDir(w.key); err == nil {
-		paths, _ := filepath.Glob(filepath.Join(dir, "*ledger*.json"))
-		for _, path := range paths {
-			_ = os.Remove(path)
-			w.note(nil, "%s is lost", filepath.Base(path))
-		}
+	if day.Held() != spent || day.Reserved != reserved {
+		v.broke("P4", "the team's day has %+v and %+v reserved, and its only session's calls %+v and %+v", day.Held(), day.Reserved, spent, reserved)
 	}
 }

@@ -70,8 +70,6 @@ const (
 	Break Kind = "break"
 	// Slow has a call take For.
 	Slow Kind = "slow"
-	// Lose removes the session's ledger, as a power loss may that it was not flushed for.
-	Lose Kind = "lose"
 	// Twice starts a second execution while the first still works, as Temporal does
 	// when it has not heard of the first for too long.
 	Twice Kind = "twice"
@@ -130,8 +128,10 @@ var operations = []struct {
 	{"Lock", 12},
 	{"Record", 20},
 	{"PutRecord", 12},
-	{"AppendEntry", 20},
-	{"UpdateLedger", 24},
+	{"Enter", 6},
+	{"Begin", 20},
+	{"End", 20},
+	{"Warn", 12},
 	{"PutBlob", 20},
 	{"Materialise", 6},
 	{"Acquire", 6},
@@ -143,7 +143,7 @@ var operations = []struct {
 	{"Check", 6},
 	{"Complete", 12},
 	{"Checkpoint", 8},
-	{"Journal", 6},
+	{"Calls", 6},
 	{"WorkDir", 6},
 	{"Breaker.Read", 6},
 	{"Breaker.Report", 4},
@@ -262,9 +262,6 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 			p.Team.Phases[0].Budget.Tokens = int64(2_000 + r.IntN(20_000))
 		}
 		p.Visits = append(p.Visits, Visit{At: minutes(r, 1, 5), Does: "raise"})
-		if r.IntN(2) == 0 {
-			p.Faults = append(p.Faults, Fault{Kind: Lose, Op: "UpdateLedger", N: 10 + some(30)})
-		}
 	case "people":
 		for _, id := range p.assignments() {
 			if r.IntN(2) == 0 {
@@ -289,7 +286,7 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 			p.Faults = append(p.Faults, Fault{Kind: pick(r, Break, Slow), Op: operations[r.IntN(len(operations))].name, N: some(12), For: minutes(r, 0, 3)})
 		}
 		for range some(3) {
-			p.Faults = append(p.Faults, Fault{Kind: Tear, Op: pick(r, "torn checkpoint_", "torn execution_state", "torn ledger", "torn .json", "torn .jsonl"), N: some(6)})
+			p.Faults = append(p.Faults, Fault{Kind: Tear, Op: pick(r, "torn checkpoint_", "torn execution_state", "torn .json"), N: some(6)})
 		}
 		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "PutCheckpoint", "Fold", "Checkpoint", "Blob", "PutBlob"), N: some(8), For: minutes(r, 0, 1)})
 		// One that ends as a boundary's time as a local activity does.
@@ -381,11 +378,6 @@ func (p *Plan) addOutage(r *rand.Rand) {
 
 // failsFast reports whether the team has providers' failures count as the agent's own.
 func (p *Plan) failsFast() bool { return p.Team.Retry.OnOutage == spec.OutageFail }
-
-// losesLedger reports whether the session's ledger is removed.
-func (p *Plan) losesLedger() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Lose })
-}
 
 // stopped is for how long workers are stopped in all.
 func (p *Plan) stopped() (all time.Duration) {

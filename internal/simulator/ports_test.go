@@ -13,13 +13,15 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/workdir"
 )
 
-// files, workDirs, sessions and ledgers are the real store, as a process reaches it. What is not
+// files, workDirs, sessions and database are the real store, as a process reaches it. What is not
 // here goes to the store directly.
 
 type files struct {
@@ -71,12 +73,12 @@ type calls struct {
 }
 
 func (c calls) Begin(ctx context.Context, plan session.CallPlan) (session.Call, error) {
-	l := c.p.world.ledgerOf()
+	budgets := c.p.world.budgets(c.id)
 	began := time.Now()
 	begun, err := c.Calls.Begin(ctx, plan)
 	waited := time.Since(began) > 3*time.Second && !c.p.wasFrozen(began)
-	for _, scope := range []string{budget.SessionScope, budget.PhaseScope(c.id.Phase)} {
-		if limit, spent := l.Budget(scope); waited && limit.Tokens > 0 && spent.Tokens+plan.Least.Tokens > limit.Tokens {
+	for _, b := range budgets {
+		if waited && b.Cap.Tokens > 0 && b.Held().Tokens+plan.Least.Tokens > b.Cap.Tokens {
 			c.p.world.watch.broke("P4", "%s: a call that can never be paid has waited %s", c.id, time.Since(began))
 		}
 	}
@@ -200,39 +202,84 @@ func (s sessions) UpdateExecution(key session.Key, change func(*session.Executio
 	return err
 }
 
-type ledgers struct {
-	*store.Store
+// database is the real database, as a process reaches it.
+type database struct {
+	activities.State
 	p *process
 }
 
-func (l ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
-	return call(l.p, "Journal", false, func() (*budget.Journal, error) { return l.Store.Journal(key, id) })
+func (d database) Admit(ctx context.Context, a state.Admission) (int64, error) {
+	return call(d.p, "Admit", false, func() (int64, error) { return d.State.Admit(ctx, a) })
 }
 
-func (l ledgers) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
-	return act(l.p, "AppendEntry", func() error {
-		err := l.Store.AppendEntry(key, id, e)
-		if err == nil && e.Kind == budget.Settled {
-			l.p.world.watch.advances(id)
+func (d database) Enter(ctx context.Context, s session.Key, run, original string) (number, since int64, err error) {
+	err = act(d.p, "Enter", func() (err error) {
+		number, since, err = d.State.Enter(ctx, s, run, original)
+		return err
+	})
+	return number, since, err
+}
+
+func (d database) Begin(ctx context.Context, n state.NewCall) (budget.Verdict, error) {
+	return call(d.p, "Begin", false, func() (budget.Verdict, error) {
+		v, err := d.State.Begin(ctx, n)
+		d.p.world.withinCaps(n.Assignment)
+		return v, err
+	})
+}
+
+func (d database) Report(ctx context.Context, id string, p state.Progress) (held cost.Amount, refused *budget.Budget, err error) {
+	err = act(d.p, "Report", func() (err error) {
+		held, refused, err = d.State.Report(ctx, id, p)
+		return err
+	})
+	return held, refused, err
+}
+
+func (d database) End(ctx context.Context, id string, end state.CallEnd) error {
+	return act(d.p, "End", func() error {
+		err := d.State.End(ctx, id, end)
+		if err == nil && end.State == state.CallAnswered {
+			d.p.world.watch.advances(d.p.world.assignmentOf(id))
 		}
 		return err
 	})
 }
 
-func (l ledgers) Ledger(key session.Key) (budget.Ledger, error) {
-	return call(l.p, "Ledger", false, func() (budget.Ledger, error) { return l.Store.Ledger(key) })
+func (d database) KeepTools(ctx context.Context, id, tools string) error {
+	return act(d.p, "KeepTools", func() error { return d.State.KeepTools(ctx, id, tools) })
 }
 
-func (l ledgers) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
-	return act(l.p, "UpdateLedger", func() error {
-		return l.Store.UpdateLedger(key, func(b *budget.Ledger) error {
-			err := change(b)
-			if err == nil {
-				l.p.world.ledgerWritten(*b)
-			}
-			return err
-		})
+func (d database) Answer(ctx context.Context, attempts []state.AttemptKey, request string, received map[string]bool) (state.Call, error) {
+	return call(d.p, "Answer", true, func() (state.Call, error) { return d.State.Answer(ctx, attempts, request, received) })
+}
+
+func (d database) Calls(ctx context.Context, a state.Assignment) ([]state.Call, error) {
+	return call(d.p, "Calls", false, func() ([]state.Call, error) { return d.State.Calls(ctx, a) })
+}
+
+func (d database) Open(ctx context.Context, a state.Assignment) ([]state.Call, error) {
+	return call(d.p, "Open", false, func() ([]state.Call, error) { return d.State.Open(ctx, a) })
+}
+
+func (d database) Costs(ctx context.Context, s session.Key, by ...state.CostKey) ([]state.Cost, error) {
+	return call(d.p, "Costs", false, func() ([]state.Cost, error) { return d.State.Costs(ctx, s, by...) })
+}
+
+func (d database) Budgets(ctx context.Context, a state.Assignment, team string) ([]budget.Budget, error) {
+	return call(d.p, "Budgets", false, func() ([]budget.Budget, error) { return d.State.Budgets(ctx, a, team) })
+}
+
+func (d database) Warn(ctx context.Context, a state.Assignment, team string, at []float64) (due []budget.Warning, budgets []budget.Budget, err error) {
+	err = act(d.p, "Warn", func() (err error) {
+		due, budgets, err = d.State.Warn(ctx, a, team, at)
+		return err
 	})
+	return due, budgets, err
+}
+
+func (d database) AddRaise(ctx context.Context, s session.Key, r budget.Raise, via string) (*budget.Budget, error) {
+	return call(d.p, "AddRaise", false, func() (*budget.Budget, error) { return d.State.AddRaise(ctx, s, r, via) })
 }
 
 func act(p *process, op string, effect func() error) error {

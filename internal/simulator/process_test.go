@@ -53,21 +53,21 @@ func (w *world) newProcess() *process {
 	}
 	w.processes++
 	p := &process{world: w, id: w.processes, store: s, dead: make(chan struct{}), stopping: make(chan struct{}), locks: map[*lock]bool{}}
-	fs, ss, ls := files{s.Content, p}, sessions{s, p}, ledgers{s, p}
+	fs, ss, db := files{s.Content, p}, sessions{s, p}, database{s.State, p}
 	ws := workDirs{workdir.New(workdir.Options{Root: filepath.Join(w.dir, "hosts", strconv.Itoa(p.id%max(w.plan.Hosts, 1))), MaxWritten: 10e9, Acquire: p.acquire}), p}
 	bs, as := breakers{p}, agents{p: p}
 	clock := time.Now
 	random := func() float64 { return float64(hash(w.plan.Seed, "random", w.count("random"))) / (1 << 64) }
 	p.rounds = &activities.Rounds{
-		Files: fs, WorkDirs: ws, Sessions: ss, Ledgers: ls, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
+		Files: fs, WorkDirs: ws, Sessions: ss, State: db, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
 		LostLimit: lostLimit, Drain: 5 * time.Second, Random: random,
 	}
 	p.merges = &activities.Merges{Rounds: p.rounds}
-	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, Ledgers: ls, SearchAttributes: attributes{}, Clock: clock}
-	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, Ledgers: ls, Breakers: bs, Clock: clock}
+	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, State: db, SearchAttributes: attributes{}, Clock: clock}
+	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, State: db, Breakers: bs, Clock: clock}
 	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}
 	p.reports = &activities.Reports{Breakers: bs}
-	p.budgets = &activities.BudgetWaits{Ledgers: ls, Clock: clock, Random: random}
+	p.budgets = &activities.BudgetWaits{State: db, Clock: clock, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
 	return p
 }
@@ -204,8 +204,6 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 			}
 			p.world.note(p, "%s fails", op)
 			return none, errAway
-		case Lose:
-			p.world.lose()
 		case KillAfter, Tear, Twice: // later, or elsewhere
 		}
 	}
@@ -302,8 +300,8 @@ func (w *world) atFailpoint(point string, tear func()) {
 	}
 }
 
-// matches reports whether a failpoint is the one that a fault names: "torn ledger" is any
-// torn write whose path has ledger in it.
+// matches reports whether a failpoint is the one that a fault names: "torn checkpoint_" is any
+// torn write whose path has that in it.
 func matches(point, name string) bool {
 	if name == point {
 		return true

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -58,8 +57,6 @@ type watch struct {
 	// tokens people have raised the session's budget.
 	pending int
 	added   int64
-	// unnoted is what was set aside and is lost with the ledger.
-	unnoted atomic.Int64
 	// granted is what was set aside for an assignment's newest call.
 	granted map[spec.AssignmentID]cost.Amount
 	// until is when providers may be asked again.
@@ -352,8 +349,8 @@ func (v *watch) ended(err error) {
 	if v.pending > 0 {
 		v.broke("P9", "an answer was accepted, and the session ended without heeding it")
 	}
-	l := w.ledgerOf()
-	if limit, _ := l.Budget(budget.SessionScope); w.plan.Team.Budget.Tokens > 0 && limit.Tokens < w.plan.Team.Budget.Tokens+v.added {
+	account := w.account()
+	if limit := account.Budget(budget.SessionScope).Cap; w.plan.Team.Budget.Tokens > 0 && limit.Tokens < w.plan.Team.Budget.Tokens+v.added {
 		v.broke("P4", "the budget was raised by %d tokens, and its cap is %d", v.added, limit.Tokens)
 	}
 	cancelled := temporal.IsCanceledError(err)
@@ -465,9 +462,7 @@ func (v *watch) verify() {
 		v.broke("P7", "the store cannot be verified: %v", err)
 	}
 	for _, f := range report.Faults {
-		if !v.world.plan.losesLedger() || !strings.HasSuffix(f.Path, "ledger.json") {
-			v.broke("P7", "%s: %s", f.Path, f.What)
-		}
+		v.broke("P7", "%s: %s", f.Path, f.What)
 	}
 	for _, path := range report.Replaced {
 		v.broke("P7", "%s is not of the session's chain", path)
@@ -482,7 +477,7 @@ func (v *watch) atEnd() {
 		if v.cancelled && strings.Contains(path, "assignments") {
 			continue // the round that was cancelled may still say how it ended
 		}
-		if after[path] != before && !strings.Contains(path, "ledger") {
+		if after[path] != before {
 			v.broke("P8", "%s was changed after the session's end", path)
 		}
 	}

@@ -25,7 +25,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -300,6 +299,10 @@ func (w *world) run() {
 	}
 	time.Sleep(11 * 24 * time.Hour) // every goroutine ends at its next call, at the latest after its activity's time
 	w.watch.atEnd()
+	for _, p := range every {
+		_ = p.store.Close()
+	}
+	_ = w.store.Close()
 }
 
 // input is what starts the session.
@@ -472,15 +475,6 @@ func (w *world) anyFrozen(since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.every, func(p *process) bool { return p.wasFrozen(since) })
-}
-
-// ledgerOf reads the ledger as it is on disk.
-func (w *world) ledgerOf() budget.Ledger {
-	l, err := w.store.Ledger(w.key)
-	if err != nil {
-		w.watch.broke("P7", "the ledger cannot be read: %v", err)
-	}
-	return l
 }
 
 // text is a violation and what led to it.

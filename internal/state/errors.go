@@ -28,9 +28,6 @@ var (
 	ErrNotFound = session.ErrNotFound
 )
 
-// errForeign: a store of another user was opened without its database, because reading SQLite's files writes some, too.
-var errForeign = errors.New("root does not open the database of another user's store; run the command as that user, like `sudo -u USER maestro ...`")
-
 // classed is an error with its class.
 type classed struct{ class, cause error }
 

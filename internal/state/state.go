@@ -74,9 +74,6 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 
 // Read runs a function in a transaction that sees one state of the database and changes nothing.
 func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
-	if d == nil {
-		return errForeign
-	}
 	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))
 }
 

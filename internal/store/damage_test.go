@@ -53,8 +53,8 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 			},
 		}}}},
 	}))
-	journaled(t, s, key, spec.AssignmentID{Phase: "build", Persona: "ann"}, 2)
-	journaled(t, s, key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
+	paid(t, s, key, spec.AssignmentID{Phase: "build", Persona: "ann"}, 2)
+	paid(t, s, key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
 }
 
 // offsets lists where a file of this size is damaged: everywhere in a small one,

@@ -27,7 +27,9 @@ type DurabilityOrder struct {
 // RecordDurability looks at all that a store writes from now on.
 func RecordDurability(s *Store) *DurabilityOrder {
 	o := &DurabilityOrder{Storage: s.docs, durable: map[spec.Digest]bool{}}
+	db := s.State
 	*s = *newStore(o, s.dir, "", s.id, Options{Clock: s.now})
+	s.State, s.state = db, db
 	return o
 }
 

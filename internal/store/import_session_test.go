@@ -288,10 +288,6 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 			at := find(e, "assignments/build.ann.json")
 			return slices.Delete(e, at, at+1)
 		}, "the archive has no such record"},
-		"a missing journal": {func(e []entry) []entry {
-			at := find(e, "assignments/build.ann.calls.jsonl")
-			return slices.Delete(e, at, at+1)
-		}, "has no such journal"},
 		"a missing state":    {func(e []entry) []entry { at := find(e, "execution_state.json"); return slices.Delete(e, at, at+1) }, "the archive has no such state"},
 		"a blob twice":       {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
 		"a document twice":   {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
@@ -303,7 +299,7 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		}, "no file of a session"},
 		"a strange blob": {func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) }, "no file of a session"},
 		"another session": {func(e []entry) []entry {
-			return append(e, entry{"sessions/default/web-2/ledger.json", tar.TypeReg, []byte("x")})
+			return append(e, entry{"sessions/default/web-2/money.json", tar.TypeReg, []byte("x")})
 		}, "another session"},
 		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
 		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "content does not match its name"},
@@ -313,11 +309,11 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 			e[i].data = append(e[i].data, ' ')
 			return e
 		}, "its sha256 does not match its content"},
-		"a cut journal": {func(e []entry) []entry {
-			i := find(e, "assignments/build.ann.calls.jsonl")
-			e[i].data = e[i].data[:len(e[i].data)-1]
+		"other calls": {func(e []entry) []entry {
+			i := find(e, "money.json")
+			e[i].data = bytes.Replace(e[i].data, []byte("coder"), []byte("coser"), 1)
 			return e
-		}, "ledger has booked"},
+		}, "its sha256 does not match its content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

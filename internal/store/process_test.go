@@ -17,8 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -46,52 +44,6 @@ var roles = map[string]func(dir string, args []string) error{
 		}
 		return err
 	},
-	"pay": func(dir string, args []string) error {
-		s, err := store.Open(dir, options())
-		if err != nil {
-			return err
-		}
-		for range 100 {
-			err = errors.Join(err, s.UpdateLedger(webSession, func(l *budget.Ledger) error {
-				row := l.Row(id(args[0]))
-				row.Unsettled = append(row.Unsettled, budget.UnsettledCall{Call: l.Revision + 1, Estimate: cost.Usage{InputTokens: 1}})
-				l.SetRow(id(args[0]), row, now)
-				return nil
-			}))
-		}
-		return err
-	},
-	"spend": func(dir string, args []string) error {
-		s, err := store.Open(dir, options())
-		if err != nil {
-			return err
-		}
-		me := id(args[0])
-		if _, ok, err := s.Lock(webSession, me); err != nil || !ok {
-			return errors.Join(err, errors.New("somebody else has the lock"))
-		}
-		j, err := s.Journal(webSession, me)
-		if err != nil {
-			return err
-		}
-		fmt.Println("ready")
-		add := func(e budget.Entry) error {
-			e.Seq, e.At = j.Next(), now
-			return errors.Join(s.AppendEntry(webSession, me, e), j.Apply(e), s.UpdateLedger(webSession, func(l *budget.Ledger) error {
-				l.SetRow(me, j.Row(l.Row(me).Reserved), now)
-				return nil
-			}))
-		}
-		for _, call := range j.Open() {
-			err = errors.Join(err, add(budget.Entry{Kind: budget.Unsettled, Call: call.ID}))
-		}
-		for i := 1; err == nil; i++ {
-			call := j.Next()
-			err = errors.Join(add(begun(call, i)), add(settled(0, call, "")))
-		}
-		return err
-	},
-	"share": share,
 	"record": func(dir string, args []string) error {
 		s, err := store.Open(dir, options())
 		if err != nil {
@@ -202,91 +154,6 @@ func TestProcessesReviseOneStateInTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 240, e.Revision)
 	require.EqualValues(t, 240, e.HistoryEvents, "no update was lost")
-}
-
-func TestProcessesWriteOneLedgerInTurn(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	var cmds []*exec.Cmd
-	for i := range 6 {
-		cmds = append(cmds, process(t, "pay", s.Dir(), "p"+strconv.Itoa(i)))
-	}
-	stop, last := make(chan struct{}), make(chan error, 1)
-	go func() { // a reader never sees half a ledger, nor less than before
-		var err error
-		for newest := int64(0); err == nil; {
-			select {
-			case <-stop:
-				last <- nil
-				return
-			default:
-			}
-			l, rerr := s.Ledger(webSession)
-			if err = rerr; err == nil && (l.Revision < newest || l.Unsettled().InputTokens != l.Revision) {
-				err = fmt.Errorf("revision %d after %d has %d tokens", l.Revision, newest, l.Unsettled().InputTokens)
-			}
-			newest = l.Revision
-		}
-		last <- err
-	}()
-	together(t, cmds)
-	close(stop)
-	require.NoError(t, <-last)
-	l, err := s.Ledger(webSession)
-	require.NoError(t, err)
-	require.EqualValues(t, 600, l.Revision)
-	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"))
-}
-
-func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
-	t.Parallel()
-	s := newStore(t)
-	personas := []string{"a", "b", "c"}
-	for range 5 {
-		var cmds []*exec.Cmd
-		for _, persona := range personas {
-			cmd := process(t, "spend", s.Dir(), persona)
-			out, err := cmd.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			_, err = bufio.NewReader(out).ReadString('\n')
-			require.NoError(t, err)
-			cmds = append(cmds, cmd)
-		}
-		l, err := s.Ledger(webSession)
-		require.NoError(t, err)
-		from := l.Revision
-		require.Eventually(t, func() bool {
-			l, err := s.Ledger(webSession)
-			return err == nil && l.Revision > from+30
-		}, time.Minute, time.Millisecond)
-		for _, cmd := range cmds {
-			require.NoError(t, cmd.Process.Kill())
-			require.Error(t, cmd.Wait())
-		}
-		sound(t, s)
-		l, err = s.Ledger(webSession)
-		require.NoError(t, err)
-		var sum, booked cost.Usage
-		for _, persona := range personas {
-			j, err := s.Journal(webSession, id(persona))
-			require.NoError(t, err)
-			row := l.Row(id(persona))
-			require.Less(t, row.Entries, j.Next(), "the ledger never has what the journal has not")
-			book(t, s, webSession, id(persona), j)
-			sum = sum.Add(j.Spent())
-		}
-		l, err = s.Ledger(webSession)
-		require.NoError(t, err)
-		for _, persona := range personas {
-			booked = booked.Add(l.Row(id(persona)).Usage())
-		}
-		require.Equal(t, sum, booked)
-		require.Equal(t, sum, l.Usage())
-	}
-	l, err := s.Ledger(webSession)
-	require.NoError(t, err)
-	require.NotZero(t, l.Usage())
 }
 
 func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {

@@ -59,7 +59,7 @@ func TestEveryDamageIsFoundNamedAndQuarantined(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
 	chain(t, model, webSession)
-	journaled(t, model, webSession, id("ann"), 1)
+	paid(t, model, webSession, id("ann"), 1)
 	for _, path := range kept(t, model) {
 		for what, damage := range map[string]func(t *testing.T, path string){
 			"flipped": func(t *testing.T, path string) {

@@ -238,5 +238,6 @@ func (w *world) open() *store.Store {
 	w.t.Helper()
 	s, err := store.Open(w.state, store.Options{Clock: time.Now})
 	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = s.Close() })
 	return s
 }

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // chaosTurns is how many calls each conversation of a model session takes.
@@ -82,34 +82,28 @@ func (p *provider) outage(d time.Duration) {
 	p.down = time.Now().Add(d)
 }
 
-// judgeMoney holds the journals of a session against what its provider has answered.
+// judgeMoney compares the calls of a session with what its provider has answered.
 func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 	c.t.Helper()
-	key := session.Key{Namespace: c.namespace, Session: sessionID}
 	settled, unsettled := 0, 0
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
 			if a.Status == session.Completed && a.Rounds != 1 {
 				v.fault(&v.attempts, "%s/%s/%s: %d rounds instead of 1", sessionID, p.Name, a.Persona, a.Rounds)
 			}
-			journal, err := c.open().Journal(key, spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
-			if err != nil {
-				v.fault(&v.money, "%s: %v", sessionID, err)
-				continue
-			}
-			for _, call := range journal.Calls() {
-				switch call.State {
-				case budget.Settled:
-					settled++
-				case budget.Unsettled, budget.Abandoned:
-					unsettled++
-				default:
-					v.fault(&v.money, "%s/%s/%s: call %d is still %s", sessionID, p.Name, a.Persona, call.ID, call.State)
-				}
-				if call.State == budget.Unsettled && call.Estimate.Tokens() == 0 {
-					v.fault(&v.money, "%s/%s/%s: unsettled call %d has no estimate", sessionID, p.Name, a.Persona, call.ID)
-				}
-			}
+		}
+	}
+	for _, call := range c.calls(sessionID, spec.AssignmentID{}) {
+		switch call.State {
+		case state.CallAnswered:
+			settled++
+		case state.CallUnsettled, state.CallFailed:
+			unsettled++
+		case state.CallBegun, state.CallClosed:
+			v.fault(&v.money, "%s/%s: call %s is still %s", sessionID, call.AssignmentID, call.ID, call.State)
+		}
+		if call.State == state.CallUnsettled && call.Estimated.Tokens == 0 {
+			v.fault(&v.money, "%s/%s: unsettled call %s has no estimate", sessionID, call.AssignmentID, call.ID)
 		}
 	}
 	c.provider.mu.Lock()
@@ -121,13 +115,12 @@ func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 	}
 	v.calls += answers
 	if answers > settled+unsettled {
-		v.fault(&v.money, "%s: the provider has answered %d calls, and the journals have %d settled and %d others", sessionID, answers, settled, unsettled)
+		v.fault(&v.money, "%s: the provider has answered %d calls, and there are %d settled and %d others", sessionID, answers, settled, unsettled)
 	}
 	if again > unsettled {
 		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", sessionID, again, unsettled)
 	}
-	l, err := c.open().Ledger(key)
-	if err != nil || l.Reserved() != (cost.Amount{}) || l.Usage().Tokens() != int64(settled)*callCost.Tokens() {
-		v.fault(&v.money, "%s: the ledger has %d tokens spent and %+v reserved (%v), for %d settled calls", sessionID, l.Usage().Tokens(), l.Reserved(), err, settled)
+	if sum := c.costs(sessionID); sum.Reserved != (cost.Amount{}) || sum.Usage.Tokens() != int64(settled)*callCost.Tokens() {
+		v.fault(&v.money, "%s: %d tokens are spent and %+v reserved, for %d settled calls", sessionID, sum.Usage.Tokens(), sum.Reserved, settled)
 	}
 }

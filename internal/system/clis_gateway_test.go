@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/wire"
 )
 
@@ -146,12 +146,10 @@ func (w *world) withCLIs(isolation string, all []*meteredProvider) (teamFile str
 		"phases: [{name: write, personas: [claude, codex, gemini], produces: [\"*.txt\"]}]\nbudget: {on_exceeded: ask}\n")
 }
 
-// billed holds the journal of a program against what its provider has counted: each answer that came is settled,
+// billed compares the calls of a program with what its provider has counted: each answer that came is settled,
 // once and at the list's prices, each that was lost has an estimate, and what was refused costs nothing.
 func (w *world) billed(p *meteredProvider) {
 	w.t.Helper()
-	j, err := w.open().Journal(session.Key{Namespace: w.namespace, Session: "parts"}, spec.AssignmentID{Phase: "write", Persona: p.preset})
-	require.NoError(w.t, err)
 	var want, got []cost.Usage
 	for n := 1; n <= p.Count(); n++ {
 		if u := p.Served(n).Usage; u != (cost.Usage{}) && !slices.Contains(p.lost, n) {
@@ -160,13 +158,13 @@ func (w *world) billed(p *meteredProvider) {
 		}
 	}
 	var unsettled int
-	for _, c := range j.Calls() {
+	for _, c := range w.calls("parts", spec.AssignmentID{Phase: "write", Persona: p.preset}) {
 		switch c.State {
-		case budget.Settled:
+		case state.CallAnswered:
 			got = append(got, c.Usage)
-		case budget.Unsettled:
+		case state.CallUnsettled:
 			unsettled++
-			require.Greater(w.t, c.Usage.Add(c.Estimate).Tokens(), p.Served(1).Usage.OutputTokens, "%+v", c)
+			require.Greater(w.t, c.Spent().Tokens, p.Served(1).Usage.OutputTokens, "%+v", c)
 		default:
 			require.Zero(w.t, c.Usage, "%+v", c)
 		}
@@ -178,7 +176,7 @@ func (w *world) billed(p *meteredProvider) {
 
 // TestAgentProgramsAreMetered has Claude Code, Codex and Gemini CLI go through a session, with faults of their providers
 // and budgets that end, where what runs them is killed in the middle of a call of each. Each goes on in its
-// conversation, and the ledger has what the providers have counted.
+// conversation, and the books have what the providers have counted.
 func TestAgentProgramsAreMetered(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"none", "required"} {
@@ -227,10 +225,8 @@ func TestAgentProgramsAreMetered(t *testing.T) {
 				require.Equal(t, 1, a.Attempts, "%+v", a)
 				require.Equal(t, 1, a.LostWorkers)
 			}
-			l, err := w.open().Ledger(session.Key{Namespace: w.namespace, Session: "parts"})
-			require.NoError(t, err)
-			require.Equal(t, s.Usage, l.Usage())
-			require.Zero(t, l.Reserved())
+			require.Equal(t, s.Usage, w.costs("parts").Usage)
+			require.Zero(t, w.costs("parts").Reserved)
 			w.holdsNoKey("parts")
 		})
 	}

@@ -81,7 +81,7 @@ budget: {tokens: %d, on_exceeded: ask, warn_at: [0.1]}
 }
 
 // TestTheGatewayCounts kills a worker in the middle of a call, and has a budget be spent in the middle of an
-// attempt. No answer is paid for twice, and the ledger has what the provider has counted.
+// attempt. No answer is paid for twice, and the books have what the provider has counted.
 func TestTheGatewayCounts(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"none", "required"} {
@@ -122,10 +122,8 @@ func TestTheGatewayCounts(t *testing.T) {
 			a := s.Phases[0].Assignments[0]
 			require.Equal(t, 1, a.Attempts)
 			require.Equal(t, 1, a.LostWorkers)
-			l, err := w.open().Ledger(session.Key{Namespace: w.namespace, Session: "counted"})
-			require.NoError(t, err)
-			require.Equal(t, s.Usage, l.Usage())
-			require.Zero(t, l.Reserved())
+			require.Equal(t, s.Usage, w.costs("counted").Usage)
+			require.Zero(t, w.costs("counted").Reserved)
 			require.Equal(t, providerKey, server.Requests()[0].Header.Get("X-Api-Key"))
 			require.NoError(t, filepath.WalkDir(w.state, func(path string, d fs.DirEntry, err error) error {
 				if err != nil || !d.Type().IsRegular() {

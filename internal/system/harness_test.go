@@ -23,6 +23,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/room"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
@@ -337,4 +339,20 @@ func metricsURL(t *testing.T, worker *process) string {
 	found := regexp.MustCompile(`url=(\S+/metrics)`).FindStringSubmatch(worker.output.String())
 	require.Len(t, found, 2, worker.output.String())
 	return found[1]
+}
+
+// calls lists the paid calls of a session; of an assignment alone, if one is given.
+func (w *world) calls(sessionID string, id spec.AssignmentID) []state.Call {
+	w.t.Helper()
+	calls, err := w.open().State.Calls(w.t.Context(), state.Assignment{Key: session.Key{Namespace: w.namespace, Session: sessionID}, AssignmentID: id})
+	require.NoError(w.t, err)
+	return calls
+}
+
+// costs are the sums of a session's calls.
+func (w *world) costs(sessionID string) state.Cost {
+	w.t.Helper()
+	account, err := w.open().State.Account(w.t.Context(), session.Key{Namespace: w.namespace, Session: sessionID})
+	require.NoError(w.t, err)
+	return account.Of(spec.AssignmentID{})
 }
