@@ -104,10 +104,13 @@ func (s *Store) importMoney(ctx context.Context, staged *stagedStore, key sessio
 	return s.rowsOf(ctx, key)
 }
 
-// rowsOf writes the rows of a session that was imported.
+// rowsOf writes the rows of a session by its documents. One that is just starting has no status, or no checkpoint.
 func (s *Store) rowsOf(ctx context.Context, key session.Key) error {
 	e, err := s.Execution(key)
-	if err != nil {
+	if errors.Is(err, session.ErrNotFound) {
+		return nil
+	}
+	if err != nil || e.Checkpoint == "" {
 		return err
 	}
 	c, err := s.PeekCheckpoint(ctx, e.Checkpoint)
