@@ -56,6 +56,8 @@ type bank struct {
 	*desk
 	store *store.Store
 	clock *statetest.Clock
+	// teams are those of the sessions.
+	teams map[string]string
 }
 
 func newBank(t *testing.T) *bank {
@@ -65,7 +67,7 @@ func newBank(t *testing.T) *bank {
 	clock.Set(time.Now())
 	s, err := store.Create(d.state, store.Options{Clock: clock.Now})
 	require.NoError(t, err)
-	return &bank{d, s, clock}
+	return &bank{d, s, clock, map[string]string{}}
 }
 
 func key(sessionID string) session.Key {
@@ -77,6 +79,7 @@ func key(sessionID string) session.Key {
 func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	b.t.Helper()
 	started := time.Now().Add(-ago)
+	b.teams[name] = of
 	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *session.Execution) {
 		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
 		e.Phases = []session.PhaseStatus{
@@ -95,7 +98,7 @@ func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago tim
 	b.clock.Set(time.Now().Add(-ago))
 	defer b.clock.Set(time.Now())
 	return statetest.Book(b.t, b.store.State, statetest.Booking{
-		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: "crew", Agent: agent, Model: agent + "-1", End: end, Cost: used,
+		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: b.teams[sessionID], Agent: agent, Model: agent + "-1", End: end, Cost: used,
 	})
 }
 
@@ -170,10 +173,10 @@ func TestWhatAllSessionsCost(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s: %d tokens, %s USD, %d calls", r.Session, r.Team, r.Tokens, r.Usage.CostUSD, r.Calls))
 	}
 	require.Equal(t, []string{
+		"lost of : 2 tokens, 0 USD, 1 calls",
 		"new of crew: 5 tokens, 0.000000003 USD, 1 calls",
 		"other of band: 110 tokens, 0.000000007 USD, 2 calls",
 		"old of crew: 110 tokens, 0.000000007 USD, 1 calls",
-		"lost of : 2 tokens, 0 USD, 1 calls",
 	}, got)
 	doc = costs{}
 	b.json(&doc, "usage", "--by", "team", "--since", "4d")
