@@ -32,11 +32,21 @@ type Tx struct {
 const maxConflicts = 10
 
 func open(ctx context.Context, d *DB) (*DB, error) {
-	if err := d.migrate(ctx); err != nil {
+	// A connection that changes a new file to a write-ahead log does not wait for others that do the same.
+	deadline := time.Now().Add(busyTimeout)
+	err := d.migrate(ctx)
+	for busy(err) && time.Now().Before(deadline) && ctx.Err() == nil {
+		time.Sleep(openPause)
+		err = d.migrate(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
+
+// openPause is the time between two tries to open a SQLite database.
+const openPause = 20 * time.Millisecond
 
 // Close closes all connections.
 func (d *DB) Close() error {
