@@ -33,11 +33,15 @@ const maxConflicts = 10
 
 func open(ctx context.Context, d *DB) (*DB, error) {
 	// A connection that changes a new file to a write-ahead log does not wait for others that do the same.
-	deadline := time.Now().Add(busyTimeout)
+	bounded, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
 	err := d.migrate(ctx)
-	for busy(err) && time.Now().Before(deadline) && ctx.Err() == nil {
-		time.Sleep(openPause)
-		err = d.migrate(ctx)
+	for busy(err) && bounded.Err() == nil {
+		select {
+		case <-time.After(openPause):
+			err = d.migrate(ctx)
+		case <-bounded.Done():
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
