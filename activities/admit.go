@@ -134,7 +134,11 @@ func (a *Admissions) observe(s session.Status) {
 // executor are ended: otherwise those of this run would wait for what is reserved for them.
 func (r *restoration) enter(info activity.Info) error {
 	admission := admissionOf(r.key, info, r.team)
-	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(r.in.Team), string(r.in.Requirement), string(r.in.Workspace), string(r.in.Base)
+	requirement, err := r.Files.Blob(r.ctx, r.in.Requirement)
+	if err != nil {
+		return err
+	}
+	admission.TeamDigest, admission.Requirement, admission.Workspace, admission.Base = string(r.in.Team), string(requirement), string(r.in.Workspace), string(r.in.Base)
 	admission.ReportTo, admission.StartedBy, admission.StartedByID = r.in.ReportTo, r.in.StartedBy, r.in.StartedByID
 	if _, err := r.State.Admit(r.ctx, admission); err != nil || r.in.Incarnation == 1 {
 		return err

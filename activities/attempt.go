@@ -2,7 +2,6 @@ package activities
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	if !start.continues {
 		a.log.setConversation(nil)
 	}
-	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), a.hasConversation(), basis); err != nil {
+	if err := a.log.noteStart(ctx, start.begun, a.clock().UTC(), a.hasConversation(), basis); err != nil {
 		return nil, end, err
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)

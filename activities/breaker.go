@@ -184,11 +184,8 @@ func (b *agentBreaker) outcome(id string, permit *session.BreakerPermit, f *fail
 		Outcome: failures.CountsAsSuccess,
 	}
 	if f != nil {
-		report.Outcome = b.settings.Weigh(f.Category)
+		report.Outcome = b.settings.WeighFailure(f)
 		report.Category, report.Message, report.RetryAfter = f.Category, textfmt.Shorten(f.Message, session.MaxMessage), f.RetryAfter
-		if f.Final && f.Category == failures.RateLimited { // the request is above the limit: the provider works
-			report.Outcome = failures.Neutral
-		}
 	}
 	if b.perCall && report.Outcome == failures.CountsAsFailure {
 		report.Outcome = failures.Neutral

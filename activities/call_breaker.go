@@ -66,7 +66,7 @@ func (b *callBreaker) Report(f *failures.Failure) {
 		return
 	}
 	permit := b.log.get().Permit
-	if permit == nil || b.settings.Weigh(f.Category) != failures.CountsAsFailure {
+	if permit == nil || b.settings.WeighFailure(f) != failures.CountsAsFailure {
 		return
 	}
 	b.setView(b.send(b.ctx, session.BreakerReport{

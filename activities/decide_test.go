@@ -55,9 +55,14 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		permit   *session.BreakerPermit
 		category failures.Category
 		final    bool
+		wait     time.Duration
 		want     failures.Weight
 	}{
 		"a request above every limit":     {permit: probe, category: failures.RateLimited, final: true, want: failures.Neutral},
+		"a limit of a minute":             {permit: ordinary, category: failures.RateLimited, wait: time.Minute, want: failures.CountsAsFailure},
+		"a limit of a day":                {permit: ordinary, category: failures.RateLimited, wait: 9 * time.Hour},
+		"a probe that meets one":          {permit: probe, category: failures.RateLimited, wait: 9 * time.Hour, want: failures.Neutral},
+		"a long outage":                   {permit: ordinary, category: failures.APIError, wait: 9 * time.Hour, want: failures.CountsAsFailure},
 		"a final failure of the agent":    {permit: ordinary, category: failures.Unknown, final: true, want: failures.CountsAsFailure},
 		"an answer":                       {permit: ordinary, want: failures.CountsAsSuccess},
 		"a wrong answer is an answer":     {permit: ordinary, category: failures.TestFailure, want: failures.CountsAsSuccess},
@@ -75,7 +80,7 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		}
 		var failure *failures.Failure
 		if c.category != "" {
-			failure = &failures.Failure{Category: c.category, Message: "why", Final: c.final, RetryAfter: 7}
+			failure = &failures.Failure{Category: c.category, Message: "why", Final: c.final, RetryAfter: textfmt.Duration(c.wait)}
 		}
 		report := b.outcome("id", c.permit, failure)
 		if c.want == "" {
@@ -86,7 +91,7 @@ func TestWhatABreakerLearnsFromARound(t *testing.T) {
 		require.Equal(t, c.want, report.Outcome, name)
 		require.Equal(t, *c.permit, report.BreakerPermit, name)
 		require.Equal(t, c.category, report.Category, name)
-		require.Equal(t, failure != nil, report.RetryAfter == 7, name)
+		require.Equal(t, c.wait, report.RetryAfter.Std(), name)
 	}
 }
 

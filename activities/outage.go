@@ -76,6 +76,7 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool,
 		outage = log.Outage.After(f, o.log.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
 		outage.Left, outage.Files = filled, files
 		log.Outage, log.Started, log.LostAtProgress = &outage, false, log.Lost
+		log.Pause(o.clock().UTC(), f.Category)
 	})
 	o.exec.setProgress(outage.String())
 	if err := o.log.write(ctx); err != nil {

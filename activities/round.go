@@ -254,6 +254,7 @@ func (r *round) countAttempt(ctx context.Context, f failures.Failure, report ses
 	r.log.change(func(l *session.RoundLog) {
 		attempts = len(l.Attempts) + 1
 		report.Attempt, report.Failure, report.EndedAt = attempts, f, r.ports.Clock().UTC()
+		l.Continue(report.EndedAt)
 		if !l.AttemptAt.IsZero() {
 			report.StartedAt = l.AttemptAt
 		}

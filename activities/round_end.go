@@ -89,7 +89,10 @@ func (r *round) canRaiseBudget(f failures.Failure) bool {
 // budgetSpent ends the activity and not the round: no attempt is used, and a later
 // activity continues with the same one.
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
-	r.log.change(func(l *session.RoundLog) { l.Started = false })
+	r.log.change(func(l *session.RoundLog) {
+		l.Started = false
+		l.Pause(r.ports.Clock().UTC(), f.Category)
+	})
 	if err := r.log.write(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}

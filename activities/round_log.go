@@ -247,11 +247,12 @@ func (l *roundLog) setPermit(p *session.BreakerPermit) {
 }
 
 // noteStart notes durably that the agent or its substitute is about to be
-// started: see [session.RoundLog.Started]. begun is when the attempt was begun. continuable:
+// started: see [session.RoundLog.Started]. begun is when the attempt was begun; zero: now. continuable:
 // a later execution can continue the agent's conversation.
-func (l *roundLog) noteStart(ctx context.Context, begun time.Time, continuable bool, basis session.Basis) error {
+func (l *roundLog) noteStart(ctx context.Context, begun, now time.Time, continuable bool, basis session.Basis) error {
 	l.change(func(log *session.RoundLog) {
-		log.Started, log.AttemptAt, log.Basis, l.unnoted = true, begun, &basis, true
+		log.Started, log.AttemptAt, log.Basis, l.unnoted = true, cmp.Or(begun, now), &basis, true
+		log.Continue(now)
 		if continuable {
 			log.Begun = len(log.Attempts) + 1
 		}

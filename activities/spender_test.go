@@ -209,6 +209,8 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	require.Equal(t, "session", stop.Scope)
 	require.Equal(t, int64(30), stop.Total.Tokens())
 	require.Empty(t, d.record().Rounds[0].Attempts, "no attempt is used")
+	require.Len(t, d.record().Rounds[0].Pauses, 1)
+	require.Zero(t, d.record().Rounds[0].Pauses[0].To, "it waits")
 
 	_, err = d.store.State.AddRaise(t.Context(), d.key(), budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}}, "cli")
 	require.NoError(t, err)
@@ -219,6 +221,9 @@ func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, int64(40), result.Total.Tokens())
 	require.Len(t, d.record().Rounds, 1, "it is one round, in two activities")
+	paused := d.record().Rounds[0].PausesIn(result.StartedAt, result.EndedAt)
+	require.Len(t, paused, 1, "the wait is not time at work")
+	require.Equal(t, failures.TokenBudget, paused[0].For)
 }
 
 func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {

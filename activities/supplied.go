@@ -80,7 +80,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 			"none of the supplied files differs from the input of %s; supply files that it would create or change", a.in.AssignmentID)
 	}
 	if len(contract.Checks) > 0 {
-		if err := a.log.noteStart(ctx, a.clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
+		if err := a.log.noteStart(ctx, time.Time{}, a.clock().UTC(), false, session.Basis{Input: a.in.Input}); err != nil {
 			return nil, end, err
 		}
 	}

@@ -26,7 +26,7 @@ func (d *advice) command(r *request, several bool) string {
 	}
 	switch r.Kind {
 	case session.ForApproval:
-		return fmt.Sprintf("maestro approve %s %s%s", d.status.Session, r.Phase, r.PhaseSelector())
+		return fmt.Sprintf("maestro approve %s %s%s", d.status.Session, r.Phase, r.Selector())
 	case session.ForBudget:
 		return "maestro " + r.Raise.Command(d.status.Session, several)
 	case session.ForHelp, session.ForOutage:
@@ -47,13 +47,13 @@ func (d *advice) howToAnswer(r *request) string {
 	}
 	if r.Quorum != nil {
 		return fmt.Sprintf("review it with `maestro artifacts diff %s %s`; approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"`, or in the dashboard",
-			d.status.Session, r.Phase, r.Command, d.status.Session, r.Phase, r.PhaseSelector())
+			d.status.Session, r.Phase, r.Command, d.status.Session, r.Phase, r.Selector())
 	}
 	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", actionList(r.Actions), ResolveUpdate, argument(r, r.Actions[0]))
 	switch r.Kind {
 	case session.ForApproval:
 		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
-			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, r.PhaseSelector(), update))
+			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s%s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, r.Selector(), update))
 	case session.ForBudget:
 		ways = append(ways, "continue with `"+r.Command+"`"+raiseUpdate(*r.Raise), "or answer "+update)
 	case session.ForHelp, session.ForOutage:

@@ -178,6 +178,19 @@ func (a *assignment) drops(merge []string) { a.Dropped = slices.Concat(a.dropped
 // nor sends work back.
 func (a *assignment) ownWork() bool { return !a.Integrating && len(a.SendsBack) == 0 }
 
+// skipEffect is what skip does, if that is not to end the assignment without its work only.
+func (a *assignment) skipEffect() string {
+	switch {
+	case a.Integrating:
+		return "keeps the merged files as they are, with the later version of each conflict"
+	case len(a.SendsBack) > 0:
+		return "accepts the work that was sent back as it is"
+	case len(a.given) > 0:
+		return "leaves this work out, and " + session.KeepsLater(a.given)
+	}
+	return ""
+}
+
 // skip ends an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
 func (a *assignment) skip(nothing spec.Digest) {

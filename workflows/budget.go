@@ -122,7 +122,7 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 	return session.Request{
 		Kind: session.ForBudget, Raise: &raise, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
 		Actions:  session.ForBudget.Rule().Actions,
-		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}
 }
 

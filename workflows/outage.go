@@ -76,7 +76,7 @@ func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Categor
 		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
 		Suggestion: continuesByItself(c),
 		Actions:    answers,
-		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage, SkipEffect: a.skipEffect(),
 	}})
 	a.notice = r
 	if err := o.requests.save(ctx, a, session.Waiting, nil); err != nil {

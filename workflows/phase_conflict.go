@@ -38,11 +38,12 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	a := newAssignment(ps.schedule.assignment(id), before, id, c.merged)
 	r := &request{Request: session.Request{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
-		Suggestion: "Skip to keep the later version; retry to have the phase merge all versions.",
+		Suggestion: "Skip keeps the later version; retry has the phase merge all versions.",
 		Actions:    []session.Action{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
+		SkipEffect: session.KeepsLater(c.list),
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Actions = "Skip to keep the later version.", []session.Action{session.AnswerSkip, session.AnswerAbort}
+		r.Suggestion, r.Actions = "Skip keeps the later version.", []session.Action{session.AnswerSkip, session.AnswerAbort}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))

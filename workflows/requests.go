@@ -425,7 +425,11 @@ const (
 func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
 	h := session.Request{
 		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
-		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage,
+		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage, SkipEffect: a.skipEffect(),
+	}
+	if a.Integrating && f.Category == failures.ContractViolation {
+		h.Suggestion = fmt.Sprintf("Retry has %s work on the merged files again, with your note; supply the merged files yourself; "+
+			"or skip to keep them as they are: of a conflict the version of the last one named.", a.AssignmentID)
 	}
 	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
 		return outcomeEnded, err

@@ -76,6 +76,12 @@ func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 	require.Equal(t, []session.AttemptFailure{{Category: failures.TestFailure, Message: "does not build"}}, help[0].Attempts)
 	require.Len(t, s.merges, 2, "the integrator has one round left after its own")
 	require.Empty(t, s.advanced)
+
+	s.merge = func(activities.MergeInput) activities.MergeResult {
+		return activities.MergeResult{Tree: "merged", Failure: failures.Failf(failures.ContractViolation, "merge conflict between a and b")}
+	}
+	help = requireHelp(t, s.play(t), "build/b failed: contract_violation: merge conflict between a and b")
+	require.Contains(t, help[0].Suggestion, "Retry has build/b work on the merged files again", "not that its output is missing")
 }
 
 func TestSessionThatMayNotStartRunsNothing(t *testing.T) {

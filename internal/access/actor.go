@@ -123,6 +123,8 @@ func (e *DeniedError) Error() string {
 		}
 	case AllTeams:
 		of = " for all teams"
+	case hiddenTeam:
+		of = " for its team, if it exists,"
 	default:
 		of = " for team " + safetext.Clip(e.Team, 80)
 	}
@@ -143,6 +145,15 @@ func (e *DeniedError) Error() string {
 	}
 	return fmt.Sprintf("%s may not %s: the role %s%s is missing; an admin can give it",
 		safetext.Clip(e.Actor, 80), e.Permission, strings.Join(words, " or "), of)
+}
+
+// Hide gives the denial of an actor who may not view the team the same text for every team, and for what does not exist.
+func Hide(ctx context.Context, err error) error {
+	var denied *DeniedError
+	if errors.As(err, &denied) && Check(ctx, View, denied.Team) != nil {
+		denied.Team = hiddenTeam
+	}
+	return err
 }
 
 // Is reports that a denial without an actor is [ErrNotSignedIn].

@@ -57,6 +57,8 @@ const (
 	// AllTeams is what concerns every team, or one that is not known: a role for all teams
 	// is needed.
 	AllTeams = "*"
+	// hiddenTeam is, in a denial, the team of what the actor may not know to exist.
+	hiddenTeam = "?"
 )
 
 // Roles are the roles that somebody has, by team; those of [AllTeams] hold for every team.

@@ -286,6 +286,17 @@ func (s *Set) Isolation() spec.Isolation {
 	return i
 }
 
+// RemedyOfFewThreads is what to do about what [Set.FewThreads] says.
+const RemedyOfFewThreads = "raise the limit, or lower the concurrency of the agents"
+
+// FewThreads says why programs may fail, because each attempt may have few threads; empty: it may have enough.
+func (s *Set) FewThreads() string {
+	if t := s.launcher.Threads; t.Few() {
+		return fmt.Sprintf("programs may fail, because each attempt may have only %d threads: %s", t.Each, t)
+	}
+	return ""
+}
+
 // limits lists the limits of each attempt, and what enforces them.
 func (s *Set) limits() []spec.Limit {
 	disk := spec.Limit{Of: "disk", Most: fmt.Sprintf("%s, %d files", s.config.Limits.DiskBytes, s.config.Limits.DiskFiles), By: "measured by the worker"}
@@ -353,8 +364,8 @@ func (s *Set) warn(log *slog.Logger) {
 	if i.WithoutShim != "" {
 		log.Warn("processes start slowly, because the worker's own program supervises each", "why", i.WithoutShim)
 	}
-	if t := s.launcher.Threads; t.Few() {
-		log.Warn("programs may fail, because each attempt may have few threads; raise the limit, or lower the concurrency of the agents", "threads", t.Each, "why", t)
+	if few := s.FewThreads(); few != "" {
+		log.Warn(few, "remedy", RemedyOfFewThreads)
 	}
 	if i.WithoutRooms != "" {
 		log.Warn("agents and checks work without rooms", "why", i.WithoutRooms)

@@ -29,7 +29,7 @@ func newAlerts(a *app) *cobra.Command {
 }
 
 func (c alertsCommand) run(ctx context.Context) error {
-	base, err := c.storeBase(c.openStore)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}

@@ -228,7 +228,7 @@ func reason(why string) string {
 
 // set changes a breaker, and shows it.
 func (c *breakerCommand) set(ctx context.Context, name string, change func(control.Pool, string) (workerpool.Breaker, error)) error {
-	s, conn, err := c.storeAndTemporal(ctx, c.openStoreToWrite)
+	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *budgetShow) day(ctx context.Context) error {
 // raiseDay raises a team's daily budget for today. It needs only the store.
 func (c *budgetRaise) raiseDay(ctx context.Context, name string, r control.Raise) error {
 	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		base, err := c.storeBase(c.openStoreToWrite)
+		base, err := c.storeBase()
 		return base, func() {}, err
 	})
 	if err != nil {

@@ -95,7 +95,7 @@ func (c *settleCommand) check() error {
 
 // settle closes a call by a person's entry.
 func (c *settleCommand) settle(ctx context.Context, sessionID, call string) error {
-	base, err := c.storeBase(c.openStoreToWrite)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c *settleCommand) settle(ctx context.Context, sessionID, call string) erro
 // settleAll closes all calls of a session with unknown cost. Those of an
 // assignment that is at work stay.
 func (c *settleCommand) settleAll(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase(c.openStoreToWrite)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func newCheckpointsShow(a *app) *cobra.Command {
 }
 
 func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
-	base, err := c.storeBase(c.openStore)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *checkpointsCommand) list(ctx context.Context, sessionID string) error {
 }
 
 func (c *checkpointsCommand) show(ctx context.Context, sessionID, which string) error {
-	base, err := c.storeBase(c.openStore)
+	base, err := c.storeBase()
 	if err != nil {
 		return err
 	}

@@ -70,15 +70,16 @@ func (c *importCommand) run(ctx context.Context) error {
 			return usagef("--session: %w", err)
 		}
 	}
-	namespace, err := c.namespace()
-	if err != nil {
-		return err
-	}
 	f, err := os.Open(absPath(c.cwd, c.file))
 	if err != nil {
 		return usagef("%w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()        //nolint:errcheck // only read
+	_ = c.stateDirectory() // root reads its own file, and the owner's profile
+	namespace, err := c.namespace()
+	if err != nil {
+		return err
+	}
 	r := bufio.NewReader(f)
 	beginning, err := r.Peek(2)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -117,7 +118,7 @@ func (c *importCommand) archive(ctx context.Context, r io.Reader, key session.Ke
 	if c.team != "" {
 		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume SESSION --team %s` afterwards", c.file, c.team)
 	}
-	s, err := c.openStoreToWrite()
+	s, err := c.openStore()
 	if err != nil {
 		return importedDocument{}, err
 	}
@@ -176,7 +177,7 @@ func (c *importCommand) hive(ctx context.Context, r io.Reader, key session.Key) 
 	if err := spec.CheckSession(key.Session); err != nil {
 		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; give an id with --session", c.file, err)
 	}
-	s, err := c.openStoreToWrite()
+	s, err := c.openStore()
 	if err != nil {
 		return importedDocument{}, err
 	}

@@ -85,7 +85,7 @@ func (c *pruneCommand) check() error {
 }
 
 func (c *pruneCommand) run(ctx context.Context) error {
-	s, conn, err := c.storeAndTemporal(ctx, c.openStoreToWrite)
+	s, conn, err := c.storeAndTemporal(ctx, c.openStore)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (c *verifyCommand) run(ctx context.Context, session []string) error {
 }
 
 func (c *verifyCommand) inspect(ctx context.Context, session []string) (store.Report, error) {
-	base, err := c.storeBase(c.openStoreToWrite)
+	base, err := c.storeBase()
 	if err != nil {
 		return store.Report{}, err
 	}

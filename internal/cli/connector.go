@@ -168,10 +168,10 @@ func (c *connector) noNamespace(err error) string {
 }
 
 // base is what operations work on. Connection and store may be nil. Changes are recorded in the
-// store's audit log, unless that would leave files that the store's owner cannot read.
+// store's audit log.
 func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespace string) *control.Base {
 	base := &control.Base{Temporal: control.Connected(conn), Store: s, Namespace: namespace, Now: c.now}
-	if s != nil && !s.Foreign() {
+	if s != nil {
 		base.Audit = access.NewAudit(s.State, c.now)
 	}
 	return base
@@ -180,14 +180,14 @@ func (c *connector) base(conn *temporalutil.Connection, s *store.Store, namespac
 // reading has the operations that read only the store, or a server.
 func (c *connector) reading(ctx context.Context) (*plane, error) {
 	return c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		base, err := c.storeBase(c.openStore)
+		base, err := c.storeBase()
 		return base, func() {}, err
 	})
 }
 
-// storeBase is what operations work on that need only the store, which open opens.
-func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base, error) {
-	s, namespace, err := c.inNamespace(open)
+// storeBase is what operations work on that need only the store.
+func (c *connector) storeBase() (*control.Base, error) {
+	s, namespace, err := c.inNamespace(c.openStore)
 	if err != nil {
 		return nil, err
 	}
@@ -197,16 +197,13 @@ func (c *connector) storeBase(open func() (*store.Store, error)) (*control.Base,
 // storeOrTemporalBase is what operations work on that need only one of store and Temporal. The
 // returned function ends it.
 func (c *connector) storeOrTemporalBase(ctx context.Context) (*control.Base, func(), error) {
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, nil, err
-	}
 	s, conn, err := c.storeOrTemporal(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if conn == nil {
-		return c.base(nil, s, namespace), func() {}, nil
+		namespace, err := c.namespace()
+		return c.base(nil, s, namespace), func() {}, err
 	}
 	return c.base(conn, s, conn.Namespace), conn.Close, nil
 }

@@ -143,7 +143,7 @@ func (d *devStack) start(ctx context.Context, find func(s *store.Store) (string,
 	if d.Server, err = localdev.FindServer(d.env.Executable); err != nil {
 		return nil, err
 	}
-	if d.Store, err = d.createStore(true); err != nil {
+	if d.Store, err = d.createStore(d.workerDir); err != nil {
 		return nil, err
 	}
 	d.Agents = func() (string, error) { return find(d.Store) }

@@ -89,6 +89,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 
 // examineAll checks everything that a session needs.
 func (c *doctorCommand) examineAll(ctx context.Context) ([]control.Finding, error) {
+	_ = c.stateDirectory() // root continues as its owner
 	var t spec.Team
 	if c.team != "" {
 		var err error

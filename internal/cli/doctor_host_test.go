@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -68,6 +69,13 @@ func TestDoctorNamesWhatTheHostLacks(t *testing.T) {
 		limits = doctor("", without(proctest.Landlock)).of(t, "limits", "ok").Message
 		require.Contains(t, limits, "abstract sockets those of the host with `network: host` (nothing, because the kernel, or the filter of system calls, permits no Landlock 6)")
 	}
+
+	many := ""
+	for i := range 50 { // no kernel has threads for 50,000 attempts
+		many += fmt.Sprintf("  a%d: {kind: command, argv: [\"true\"], concurrency: 1000}\n", i)
+	}
+	f = doctor(many, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }).of(t, "threads", "warning")
+	require.Regexp(t, `^programs may fail, because each attempt may have only \d+ threads: .* leaves \d+ for \d+ attempts`, f.Message)
 
 	if !permitsRooms() || os.Geteuid() != 0 {
 		return // no overlay can be put where the store is

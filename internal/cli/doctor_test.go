@@ -142,28 +142,18 @@ func TestDoctorsRemediesForTheStore(t *testing.T) {
 	require.Contains(t, b.findings().of(t, "store", "bad").Remedy, "restore it from a backup")
 }
 
-func TestDoctorLooksAtTheOwner(t *testing.T) {
+func TestDoctorWritesIntoTheStore(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		b := newBank(t)
-		require.NoError(t, os.Chmod(b.state, 0o500))
-		defer os.Chmod(b.state, 0o700)
-		f := b.findings().of(t, "store writable", "bad")
-		require.NoError(t, os.Chmod(b.state, 0o700))
-		b.follow(f)
-		b.findings().of(t, "store writable", "ok")
-		return
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
 	}
 	b := newBank(t)
-	require.NoError(t, os.Chown(b.state, 65533, 65533))
-	fs := b.findings("--agents", b.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"]}\n"))
-	for _, f := range fs {
-		require.NotEqual(t, "layers", f.Check, "root's rooms are not those of the store's user: %s", f.Message)
-	}
-	f := fs.of(t, "store owner", "warning")
-	require.Contains(t, f.Message, "belongs to 65533")
-	require.Equal(t, "sudo -u '#65533' maestro doctor --state-dir "+b.state, f.Command)
-	require.NotContains(t, fs, finding{Check: "store writable", Result: "ok", Message: "a test file was written and removed"}, "nothing of root's is left there")
+	require.NoError(t, os.Chmod(b.state, 0o500))
+	defer os.Chmod(b.state, 0o700)
+	f := b.findings().of(t, "store writable", "bad")
+	require.NoError(t, os.Chmod(b.state, 0o700))
+	b.follow(f)
+	b.findings().of(t, "store writable", "ok")
 }
 
 func TestDoctorLooksAtWorkers(t *testing.T) {

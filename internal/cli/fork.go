@@ -51,7 +51,7 @@ func (c *forkCommand) run(ctx context.Context, sessionID string) (err error) {
 		return err
 	}
 	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
-		return c.startingBase(ctx, c.openStoreToWrite)
+		return c.startingBase(ctx, c.openStore)
 	})
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -75,7 +74,7 @@ func (c hookCommand) newAdd(a *app) *cobra.Command {
 }
 
 func (c hookCommand) add(ctx context.Context, in control.NewHook) error {
-	hooks, err := c.hooks(c.openStoreToWrite)
+	hooks, err := c.hooks()
 	if err != nil {
 		return err
 	}
@@ -107,7 +106,7 @@ func (c hookCommand) newRotate(a *app) *cobra.Command {
 		Example: "  maestro hook rotate tickets\n  maestro hook rotate tickets --overlap 24h",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks(c.openStoreToWrite)
+			hooks, err := c.hooks()
 			if err != nil {
 				return err
 			}
@@ -140,7 +139,7 @@ func (c hookCommand) newList(a *app) *cobra.Command {
 }
 
 func (c hookCommand) list(ctx context.Context) error {
-	hooks, err := c.hooks(c.openStore)
+	hooks, err := c.hooks()
 	if err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 		Short: "Remove a hook at once; its sessions continue",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hooks, err := c.hooks(c.openStoreToWrite)
+			hooks, err := c.hooks()
 			if err != nil {
 				return err
 			}
@@ -198,8 +197,8 @@ func (c hookCommand) newRemove(a *app) *cobra.Command {
 }
 
 // hooks are those of the store, which open opens.
-func (c hookCommand) hooks(open func() (*store.Store, error)) (control.Hooks, error) {
-	s, err := open()
+func (c hookCommand) hooks() (control.Hooks, error) {
+	s, err := c.openStore()
 	if err != nil {
 		return control.Hooks{}, err
 	}

@@ -238,6 +238,11 @@ func TestAHookStartsASessionOnce(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	c.until(doc.Session, session.Completed)
 
+	require.NoError(t, os.RemoveAll(filepath.Dir(readme)))
+	status, text = signed(t, private.URL, private.Secret, "msg_3", `{"text": "Make it so."}`)
+	require.Equal(t, http.StatusServiceUnavailable, status, text)
+	require.Contains(t, text, "directory site of this server cannot be read: no such file or directory")
+
 	d.must(0, "team", "remove", "pair")
 	status, text = signed(t, hook.URL, hook.Secret, "msg_1", `{"text": "Something else."}`)
 	require.Equal(t, answer{http.StatusOK, first.text}, answer{status, text}, "the id decides, also long after")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -25,6 +26,22 @@ func forHelp() session.Request {
 		Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestX fails"}},
 		Ticket:   &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
+}
+
+// betweenPhases is a later request of its assignment, about a conflict.
+func betweenPhases() session.Request {
+	return session.Request{
+		ID: "ship.dev.2", Kind: session.ForHelp, Phase: "ship", Persona: "dev", Category: failures.ContractViolation, Since: anHour,
+		Message: "the input of phase ship has a merge conflict: a.txt", SkipEffect: "keeps the version of build/dev and drops that of plan/dev (a.txt)",
+		Actions: []session.Action{session.AnswerSkip, session.AnswerAbort},
+	}
+}
+
+func TestAnAnswerSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	skip := control.Answered{Session: "s", Taken: true, Answer: session.Answer{Action: session.AnswerSkip}}
+	require.Equal(t, "session s continues without the work of build/dev", answerSentence(skip, forHelp()))
+	require.Equal(t, "session s continues, and keeps the version of build/dev and drops that of plan/dev (a.txt)", answerSentence(skip, betweenPhases()))
 }
 
 func forMoney() session.Request {
@@ -64,6 +81,13 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s skip         continues without this work
     maestro resolve s supply PATH  uses your files, checked like an agent's
     maestro resolve s abort        ends the session`},
+		{"a conflict, for the second time", []session.Request{betweenPhases()}, `ship/dev needs help: contract_violation: the input of phase ship has a merge conflict: a.txt
+  request ship.dev.2 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
+  answer with:
+    maestro resolve s skip --request ship.dev.2
+      keeps the version of build/dev and drops that of plan/dev (a.txt)
+    maestro resolve s abort --request ship.dev.2
+      ends the session`},
 		{"budget beside another", []session.Request{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   request ship.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
   answer with:

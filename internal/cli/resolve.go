@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -41,7 +42,7 @@ func newResolve(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
 		Short: "Answer a session's request for help",
-		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work; " +
+		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work, or keeps the later version of a conflict; " +
 			"supply uses the files of PATH as its work, with the same checks as for an agent's work; \"tree:DIGEST\" is what `maestro shell` kept; abort ends the session.\n\n" +
 			"If no worker answers within " + control.AnswerTimeout.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
 			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
@@ -139,6 +140,9 @@ func (c *resolveCommand) resolve(ctx context.Context, sessionID, path string) er
 		return c.printJSON(doc)
 	}
 	c.print("%s", answerSentence(doc, h))
+	if c.request == "" && h.Again() {
+		c.printErr("this answers request %s, which %s waits for since %s; there may have been an earlier one about it", h.ID, h.Subject(), terminal.Moment(&h.Since))
+	}
 	if doc.Taken && c.action == session.AnswerReject {
 		c.printErr("then the phase waits for approval again; follow the session: %s", c.commandLine("watch "+sessionID))
 	}
@@ -241,6 +245,9 @@ func answerSentence(d control.Answered, h session.Request) string {
 	of, told := h.Subject(), ""
 	if d.Answer.Note != "" {
 		told = " with your note"
+	}
+	if d.Answer.Action == session.AnswerSkip && h.SkipEffect != "" {
+		return fmt.Sprintf("session %s continues, and %s", d.Session, safetext.Line(h.SkipEffect))
 	}
 	does := map[session.Action]string{
 		session.AnswerRetry:   fmt.Sprintf("continues: %s tries again%s", of, told),

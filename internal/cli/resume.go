@@ -61,7 +61,7 @@ func (c *resumeCommand) run(ctx context.Context, sessionID string) (err error) {
 	var missing error
 	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
 		return c.startingBase(ctx, func() (*store.Store, error) {
-			s, err := c.openStoreToWrite()
+			s, err := c.openStore()
 			if errors.Is(err, session.ErrNotFound) { // a session that runs needs none
 				missing = err
 				return nil, nil
@@ -94,7 +94,7 @@ func (c *resumeCommand) editedFiles(ctx context.Context, base *control.Base, ses
 	if len(c.edits) == 0 {
 		return nil, nil
 	}
-	s, key, err := c.storedToWrite(sessionID)
+	s, key, err := c.stored(sessionID)
 	if err != nil {
 		return nil, err
 	}

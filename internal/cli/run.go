@@ -79,7 +79,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	p, err := c.plane(ctx, func(ctx context.Context) (*control.Base, func(), error) {
-		return c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(false) })
+		return c.startingBase(ctx, func() (*store.Store, error) { return c.createStore(c.storeDir) })
 	})
 	if err != nil {
 		return err

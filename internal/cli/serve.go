@@ -83,7 +83,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if c.options.OIDC, err = c.oidc.provider(c.environ.get); err != nil {
 		return err
 	}
-	s, namespace, err := c.inNamespace(c.openStoreToWrite)
+	s, namespace, err := c.inNamespace(c.openStore)
 	if err != nil {
 		return err
 	}

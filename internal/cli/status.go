@@ -103,16 +103,15 @@ func writeStatus(g *guide, v sessionstatus.Session) {
 	if len(v.Labels) > 0 {
 		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, labelText(v.Labels)))
 	}
-	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
+	notes := notesOf(v)
+	if v.Reason != "" && len(v.Help) == 0 && !slices.Contains(notes, v.Reason) { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))
 	}
 	for _, note := range v.LeftOut {
 		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, "not taken of the workspace, "+safetext.Line(note)))
 	}
-	for _, note := range notesOf(v) {
-		if note != v.Reason {
-			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, safetext.Line(note)))
-		}
+	for _, note := range notes {
+		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, safetext.Line(note)))
 	}
 	if len(v.Phases) > 0 {
 		_, _ = fmt.Fprintln(out)

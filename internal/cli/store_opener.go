@@ -12,7 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/launch"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workdir"
@@ -25,14 +24,33 @@ type storeOpener struct {
 	now     func() time.Time
 }
 
-// storeDir is the state directory. With create, a missing one is created. A note is printed if it
-// is not the default directory.
-func (o *storeOpener) storeDir(create bool) (string, error) {
-	dir, note, err := config.StateDir(o.stateDir, o.environ.get, create)
+// storeDir is the state directory of this user; root continues as the directory's owner.
+func (o *storeOpener) storeDir() (string, error) {
+	if o.ownersDir != "" {
+		return o.ownersDir, nil
+	}
+	dir, _, err := config.StateDir(o.stateDir, o.environ.get, false)
 	if err != nil {
 		return "", usagef("%w", err)
 	}
-	if note != "" && create {
+	owners, err := config.BecomeOwner(dir)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if owners != nil {
+		o.ownersDir, o.environ = dir, slices.Concat(o.environ, owners)
+	}
+	return dir, nil
+}
+
+// workerDir is the state directory of a server and a worker on this machine. A missing one is created. A note is printed
+// if it is not the default directory.
+func (o *storeOpener) workerDir() (string, error) {
+	dir, note, err := config.WorkerStateDir(o.stateDir, o.environ.get, true)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if note != "" {
 		o.console.printErr("%s", note)
 	}
 	return dir, nil
@@ -41,25 +59,17 @@ func (o *storeOpener) storeDir(create bool) (string, error) {
 // stateDirectory is the directory of the store, if there is one; empty if none is given
 // and the default does not exist.
 func (o *storeOpener) stateDirectory() string {
-	dir, _, err := config.StateDir(o.stateDir, o.environ.get, false)
-	if err != nil {
-		return ""
-	}
+	dir, _ := o.storeDir() // who opens the store gets the error
 	return dir
 }
 
-// openStore opens the store that a command reads.
+// openStore opens the store.
 func (o *storeOpener) openStore() (*store.Store, error) {
-	return o.openStoreWith(store.Options{Clock: o.now, Reading: true})
-}
-
-// openStoreToWrite opens the store that a command changes.
-func (o *storeOpener) openStoreToWrite() (*store.Store, error) {
 	return o.openStoreWith(store.Options{Clock: o.now})
 }
 
 func (o *storeOpener) openStoreWith(options store.Options) (*store.Store, error) {
-	dir, err := o.storeDir(false)
+	dir, err := o.storeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +86,9 @@ func workDirs(s *store.Store) workdir.All {
 	return all
 }
 
-// createStore opens the store, making it if there is none yet.
-func (o *storeOpener) createStore(mayChoose bool) (*store.Store, error) {
-	dir, err := o.storeDir(mayChoose)
+// createStore opens the store in the directory that find finds, making it if there is none yet.
+func (o *storeOpener) createStore(find func() (string, error)) (*store.Store, error) {
+	dir, err := find()
 	if err != nil {
 		return nil, err
 	}
@@ -92,25 +102,16 @@ func (o *storeOpener) createStore(mayChoose bool) (*store.Store, error) {
 // findStore opens the store if there is one; nil without an error if there is
 // none, for commands that do not need it.
 func (o *storeOpener) findStore() (*store.Store, error) {
-	dir, err := o.storeDir(false)
-	if err != nil {
-		return nil, err
-	}
-	s, err := store.Open(dir, store.Options{Clock: o.now, Reading: true})
+	s, err := o.openStore()
 	if errors.Is(err, session.ErrNotFound) {
 		return nil, nil
 	}
 	return s, err
 }
 
-// stored opens the store to read it, and names a session that is in it.
+// stored opens the store, and names a session that is in it.
 func (o *storeOpener) stored(sessionID string) (*store.Store, session.Key, error) {
 	return o.storedIn(o.openStore, sessionID)
-}
-
-// storedToWrite is like stored for a command that changes the store.
-func (o *storeOpener) storedToWrite(sessionID string) (*store.Store, session.Key, error) {
-	return o.storedIn(o.openStoreToWrite, sessionID)
 }
 
 func (o *storeOpener) storedIn(open func() (*store.Store, error), sessionID string) (*store.Store, session.Key, error) {
@@ -118,14 +119,11 @@ func (o *storeOpener) storedIn(open func() (*store.Store, error), sessionID stri
 	if err := spec.CheckSession(sessionID); err != nil {
 		return nil, key, usagef("%w", err)
 	}
-	var err error
-	if key.Namespace, err = o.namespace(); err != nil {
-		return nil, key, err
-	}
-	s, err := open()
+	s, namespace, err := o.inNamespace(open)
 	if err != nil {
 		return nil, key, err
 	}
+	key.Namespace = namespace
 	known, err := s.HasSession(key)
 	if err != nil {
 		return nil, key, err
@@ -195,8 +193,7 @@ func ids(keys []session.Key) (out []string) {
 
 // storeError adds the exit code to an error of a state directory.
 func storeError(err error) error {
-	var owner *storage.OwnerError
-	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {
+	if errors.Is(err, session.ErrNotFound) {
 		return &codeError{exitUsage, err}
 	}
 	return err
@@ -204,10 +201,10 @@ func storeError(err error) error {
 
 // inNamespace opens the store, as open does, and names the namespace of the sessions.
 func (o *storeOpener) inNamespace(open func() (*store.Store, error)) (*store.Store, string, error) {
-	namespace, err := o.namespace()
+	s, err := open()
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := open()
+	namespace, err := o.namespace()
 	return s, namespace, err
 }

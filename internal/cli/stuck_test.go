@@ -36,9 +36,11 @@ func TestASessionWhoseWorkflowTaskFailsIsNamed(t *testing.T) {
 		workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
-	b.asks("wedged", session.Running)
+	b.asks("wedged", session.AwaitingApproval, session.Request{ID: "r-1", Kind: session.ForApproval, Phase: "build", Message: "it is done", Since: time.Now()})
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: "wedged", TaskQueue: queue, Memo: map[string]any{workflows.MemoStore: b.store.ID(), workflows.MemoTeam: "crew"},
+		ID: "wedged", TaskQueue: queue, Memo: map[string]any{
+			workflows.MemoStore: b.store.ID(), workflows.MemoTeam: "crew", workflows.MemoStatus: workflows.MemoSummary{Status: session.AwaitingApproval},
+		},
 	}, workflows.TeamSessionName, workflows.SessionInput{})
 	require.NoError(t, err)
 	require.NoError(t, b.store.UpdateExecution(key("wedged"), func(e *session.Execution) { e.RunID = run.GetRunID() }))
@@ -47,10 +49,11 @@ func TestASessionWhoseWorkflowTaskFailsIsNamed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got = inbox{}
 		b.json(&got, "inbox")
-		return len(got.Waiting) == 1
+		return len(got.Waiting) == 2
 	}, patience, 500*time.Millisecond)
 	require.Equal(t, "wedged", got.Waiting[0].Session)
-	require.Equal(t, "help", got.Waiting[0].Kind)
+	require.Equal(t, "help", got.Waiting[0].Kind, "it needs more than the approval that it waits for")
+	require.Equal(t, "r-1", got.Waiting[1].Request)
 	require.Contains(t, got.Waiting[0].Message, "its workflow task has failed")
 	require.Contains(t, b.must(0, "inbox"), "wedged")
 	status := b.must(0, "status", "wedged")

@@ -15,8 +15,10 @@ import (
 type target struct {
 	temporal temporalutil.Options
 	stateDir string
-	server   serverFlags
-	environ  environ
+	// ownersDir is the state directory whose owner this process of root has become; empty: it has not.
+	ownersDir string
+	server    serverFlags
+	environ   environ
 }
 
 // addTemporalFlags gives a command the flags that say where Temporal is.

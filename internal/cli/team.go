@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -52,7 +51,7 @@ func (c teamCommand) register(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	teams, err := c.teams(c.openStoreToWrite)
+	teams, err := c.teams()
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (c teamCommand) newList(a *app) *cobra.Command {
 }
 
 func (c teamCommand) list(ctx context.Context) error {
-	teams, err := c.teams(c.openStore)
+	teams, err := c.teams()
 	if err != nil {
 		return err
 	}
@@ -123,7 +122,7 @@ func (c teamCommand) newShow(a *app) *cobra.Command {
 }
 
 func (c teamCommand) show(ctx context.Context, name, version string) error {
-	teams, err := c.teams(c.openStore)
+	teams, err := c.teams()
 	if err != nil {
 		return err
 	}
@@ -165,7 +164,7 @@ func (c teamCommand) newRemove(a *app) *cobra.Command {
 		Short: "Remove a registered team with its versions; its sessions keep what they use",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			teams, err := c.teams(c.openStoreToWrite)
+			teams, err := c.teams()
 			if err != nil {
 				return err
 			}
@@ -209,8 +208,8 @@ func isFile(name string) bool {
 }
 
 // teams are those of the store, which open opens.
-func (c teamCommand) teams(open func() (*store.Store, error)) (control.Teams, error) {
-	s, err := open()
+func (c teamCommand) teams() (control.Teams, error) {
+	s, err := c.openStore()
 	if err != nil {
 		return control.Teams{}, err
 	}

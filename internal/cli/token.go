@@ -87,7 +87,7 @@ func parseLifetime(expires string) (time.Duration, error) {
 }
 
 func (c tokenCommand) create(ctx context.Context, n access.NewToken) error {
-	tokens, err := c.tokens(true)
+	tokens, err := c.tokens()
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (c tokenCommand) newList(a *app) *cobra.Command {
 }
 
 func (c tokenCommand) list(ctx context.Context) error {
-	tokens, err := c.tokens(false)
+	tokens, err := c.tokens()
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (c tokenCommand) newRevoke(a *app) *cobra.Command {
 }
 
 func (c tokenCommand) revoke(ctx context.Context, id string) error {
-	tokens, err := c.tokens(true)
+	tokens, err := c.tokens()
 	if err != nil {
 		return err
 	}
@@ -169,12 +169,8 @@ func (c tokenCommand) revoke(ctx context.Context, id string) error {
 }
 
 // tokens opens the tokens of the store.
-func (c tokenCommand) tokens(write bool) (*access.Tokens, error) {
-	open := c.openStore
-	if write {
-		open = c.openStoreToWrite
-	}
-	s, err := open()
+func (c tokenCommand) tokens() (*access.Tokens, error) {
+	s, err := c.openStore()
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
@@ -136,12 +135,11 @@ func parseAgo(since string) (time.Duration, error) {
 // run finds the costs, sums them up and prints them.
 func (c *usageCommand) run(ctx context.Context) error {
 	p, err := c.plane(ctx, func(context.Context) (*control.Base, func(), error) {
-		s, err := c.findStore()
+		s, namespace, err := c.inNamespace(c.findStore)
 		if err != nil || s == nil {
 			return &control.Base{}, func() {}, err
 		}
-		base, err := c.storeBase(func() (*store.Store, error) { return s, nil })
-		return base, func() {}, err
+		return c.base(nil, s, namespace), func() {}, nil
 	})
 	if err != nil {
 		return err
@@ -182,7 +180,7 @@ func (c *usageCommand) show() error {
 func (c *usageCommand) storeCosts(ctx context.Context, p *plane) (err error) {
 	var sums control.Usage
 	if c.doc.Session == "" {
-		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: index.Filter{Labels: c.labels}})
+		sums, err = p.money.Usage(ctx, control.UsageFilter{By: c.doc.By, Since: c.doc.Since, Sessions: state.Filter{Labels: c.labels}})
 	} else {
 		sums, err = p.money.SessionUsage(ctx, c.doc.Session, c.doc.By, c.doc.Since)
 		err = c.explainIn(ctx, p, err)

@@ -39,9 +39,9 @@ type workDone struct {
 	finished     bool // the last round has its result
 	// started is when the first attempt of the pass began, roundStarted that of the last
 	// round, and done when the work was; zero where that is not known. failed are the failed
-	// attempts of agents, oldest first.
+	// ones of the attempts of agents, oldest first.
 	started, roundStarted, done time.Time
-	failed                      []control.Attempt
+	attempts, failed            []control.Attempt
 }
 
 // failure returns a failed attempt; n counts from the last one. It is zero where it is not known.
@@ -114,9 +114,9 @@ func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
 
 // workDoneIn summarizes the attempts of an assignment.
 func workDoneIn(p control.AssignmentProgress) workDone {
-	w := workDone{pass: p.Pass, round: p.Round, attempt: p.Attempt, finished: p.Finished}
+	w := workDone{pass: p.Pass, round: p.Round, attempt: p.Attempt, finished: p.Finished, attempts: p.Attempts}
 	for _, at := range p.Attempts {
-		w.worked += max(at.Ended().Sub(at.StartedAt), 0)
+		w.worked += at.Worked(at.StartedAt)
 		if w.began.IsZero() {
 			w.began = at.StartedAt
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -64,11 +65,21 @@ func (e events) phase(p session.PhaseStatus) []event {
 	id := spec.AssignmentID{Phase: p.Name}
 	pass := passText(e.passes[id])
 	name := e.palette.Paint(terminal.Bold, p.Name) + pass
-	var work []event
+	var all, work []event
 	var began, ended time.Time
+	starts := map[int]time.Time{} // of passes
 	for _, a := range p.Assignments {
 		of := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-		work = append(work, e.assignment(of, a)...)
+		before := e.passes[of]
+		if !a.Status.Done() { // its record may be of the pass before
+			before = max(before, e.passes[id])
+		}
+		work = append(append(work, e.earlier(of, before)...), e.assignment(of, a)...)
+		for _, at := range e.work[of].attempts {
+			if first, known := starts[at.Pass]; !known || at.StartedAt.Before(first) {
+				starts[at.Pass] = at.StartedAt
+			}
+		}
 		if w := e.work[of]; !w.started.IsZero() && (began.IsZero() || w.started.Before(began)) {
 			began = w.started
 		}
@@ -76,7 +87,11 @@ func (e events) phase(p session.PhaseStatus) []event {
 			ended = w.done
 		}
 	}
-	var all []event
+	for n := 1; n < e.passes[id]; n++ {
+		if at, known := starts[n]; known && !e.live {
+			all = append(all, event{key: p.Name + passText(n) + " started", text: e.palette.Paint(terminal.Bold, p.Name) + passText(n) + ": started", at: at})
+		}
+	}
 	if p.Status != session.Pending {
 		all = append(all, event{key: p.Name + pass + " started", text: name + ": started", at: began})
 	}
@@ -96,6 +111,28 @@ func (e events) phase(p session.PhaseStatus) []event {
 		if h.Phase == p.Name {
 			all = append(all, e.request(h)...)
 		}
+	}
+	return all
+}
+
+// earlier tells what an assignment did before a pass, except for failed attempts.
+func (e events) earlier(id spec.AssignmentID, before int) (all []event) {
+	var last control.Attempt
+	if e.live { // they were told
+		return nil
+	}
+	for _, at := range e.work[id].attempts {
+		name := id.String() + passText(at.Pass)
+		switch {
+		case at.Pass >= before:
+			return all
+		case at.Round > 1 && (at.Round != last.Round || at.Pass != last.Pass):
+			all = append(all, event{key: fmt.Sprint(name, " round ", at.Round), text: fmt.Sprintf("%s: round %d", name, at.Round), at: at.StartedAt})
+		}
+		if at.Status != session.Failed {
+			all = append(all, event{key: name + " done", text: name + ": " + e.palette.State(at.Status), at: at.Ended()})
+		}
+		last = at
 	}
 	return all
 }

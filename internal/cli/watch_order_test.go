@@ -129,7 +129,8 @@ func TestLinesAreInOrderAndNameTheirPass(t *testing.T) {
 		{"08  build/b (pass 2): completed"},
 	}, newRecorded().run(t, 0))
 	require.Equal(t, [][]string{{
-		"45  build/b: attempt 1 failed: test_failure: red", "01  build (pass 2): started", "05  build/b (pass 2): attempt 1 failed: test_failure: red",
+		"41  build: started", "45  build/b: attempt 1 failed: test_failure: red", "46  build/b: round 2", "48  build/a: completed", "49  build/b: completed",
+		"01  build (pass 2): started", "05  build/b (pass 2): attempt 1 failed: test_failure: red",
 		"06  build/b (pass 2): round 2", "08  build/b (pass 2): completed", "10  session s of team crew: running",
 	}}, newRecorded().run(t, 5))
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 const (
@@ -62,18 +62,13 @@ func (a Alerts) List(ctx context.Context) (AlertList, error) {
 
 // ofSessions are the alerts of sessions that the caller may see.
 func (a Alerts) ofSessions(ctx context.Context, since time.Time) (found []RaisedAlert, err error) {
-	x, _, done, err := a.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	alerted, err := x.Sessions(ctx, index.Filter{Namespace: a.Namespace, AlertedSince: since})
+	alerted, err := a.Store.State.Sessions(ctx, state.Filter{Namespace: a.Namespace, AlertedSince: since})
 	if err != nil {
 		return nil, err
 	}
 	may := access.Visible(ctx)
-	alerted = slices.DeleteFunc(alerted, func(s index.Session) bool { return !may(s.Team) })
-	slices.SortFunc(alerted, func(x, y index.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
+	alerted = slices.DeleteFunc(alerted, func(s state.Session) bool { return !may(s.Team) })
+	slices.SortFunc(alerted, func(x, y state.Session) int { return timeOf(y.AlertedAt).Compare(timeOf(x.AlertedAt)) })
 	for _, s := range alerted[:min(len(alerted), maxAlerted)] {
 		e, err := a.Store.Execution(a.key(s.Session))
 		if err != nil || e.Team != s.Team { // it was removed meanwhile

@@ -9,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -43,10 +42,7 @@ func TestAlertsOfSessionsAreForThoseWhoSeeThem(t *testing.T) {
 func TestAlertsOfSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
-	x, err := index.Open(t.Context(), s.Store, index.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, x.Close()) })
-	s.Index = x
+	s.Shared = true
 	raise := func(team string) {
 		key := session.Key{Namespace: "default", Session: "of-" + team}
 		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) {
@@ -70,4 +66,31 @@ func TestAlertsOfSessionsAreShared(t *testing.T) {
 	now := time.Now().Add(24*time.Hour + time.Second)
 	s.Now = func() time.Time { return now }
 	require.Equal(t, 0, listed("web"))
+}
+
+// TestADenialTellsNothingOfASession to whom its team is not shown: neither that it exists, nor whose it is.
+func TestADenialTellsNothingOfASession(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	for _, team := range []string{"web", "docs"} {
+		key := session.Key{Namespace: "default", Session: "of-" + team}
+		require.NoError(t, s.Store.UpdateExecution(key, func(e *session.Execution) { e.Session, e.Team = key.Session, team }))
+	}
+	ctx := access.With(t.Context(), access.Actor{Name: "bob", Roles: access.Roles{"docs": {access.RoleViewer}}})
+	starts := control.Starts{Base: s.Base}
+	of := func(session string) (texts []string) {
+		_, seen := control.Sessions{Base: s.Base}.Read(ctx, session)
+		_, previewed := starts.PreviewResume(ctx, session, control.Resume{})
+		_, uploaded := starts.Upload(ctx, control.Recipient{Session: session}, nil)
+		_, cancelled := control.Sessions{Base: s.Base}.Cancel(ctx, session)
+		for _, err := range []error{seen, previewed, uploaded, cancelled, starts.MayUpload(ctx, control.Recipient{Session: session})} {
+			require.ErrorAs(t, err, new(*access.DeniedError))
+			texts = append(texts, err.Error())
+		}
+		return texts
+	}
+	require.Equal(t, of("of-nobody"), of("of-web"))
+	require.NotContains(t, of("of-web")[0], "web")
+	_, err := starts.PreviewResume(ctx, "of-docs", control.Resume{})
+	require.ErrorContains(t, err, "for team docs is missing", "who sees a session is told its team")
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Attempt struct {
 	StartedAt time.Time         `json:"started_at"`
 	// EndedAt is null for an attempt that has not ended.
 	EndedAt *time.Time `json:"ended_at"`
+	// WaitedSeconds is the part of the time in which it waited for a budget, its provider or its host.
+	WaitedSeconds float64 `json:"waited_seconds,omitzero"`
 	// Log is the blob of the transcript; empty for an attempt without one.
 	Log spec.Digest `json:"log"`
 	// Diff is the blob of the difference of a failed attempt's files from the input.
@@ -53,6 +56,11 @@ type Attempt struct {
 
 // Ended is when the attempt ended; zero: it has not.
 func (a Attempt) Ended() time.Time { return timeOf(a.EndedAt) }
+
+// Worked is the time at work in the attempt, until now if it has not ended.
+func (a Attempt) Worked(now time.Time) time.Duration {
+	return max(cmp.Or(a.Ended(), now).Sub(a.StartedAt)-time.Duration(a.WaitedSeconds*float64(time.Second)), 0)
+}
 
 // Work is the attempts of a session's assignments, and the answers of people.
 type Work struct {
@@ -139,6 +147,9 @@ func attemptsOf(r session.Record) []Attempt {
 			out = append(out, Attempt{AttemptRef: ref(len(round.Attempts) + 1), Status: session.Running, Agent: round.Agent, StartedAt: round.AttemptAt})
 		}
 		for j := first; j < len(out); j++ {
+			for _, p := range round.PausesIn(out[j].StartedAt, cmp.Or(out[j].Ended(), time.Unix(1<<40, 0))) {
+				out[j].WaitedSeconds += p.To.Sub(p.From).Seconds()
+			}
 			out[j].Again = passes[len(passes)-1] > 1
 		}
 	}

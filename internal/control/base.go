@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -23,8 +22,8 @@ type Base struct {
 	Temporal func() *temporalutil.Connection
 	// Store is nil if none is available. Then operations use only Temporal's data.
 	Store *store.Store
-	// Index is that of the store; nil: an operation that needs it opens it.
-	Index *index.Index
+	// Shared: callers share answers about the store for a moment. It needs a store.
+	Shared bool
 	// Namespace is the namespace of the sessions.
 	Namespace string
 	// Audit records who changes what; nil: changes are not recorded.
@@ -96,13 +95,13 @@ func (b *Base) may(ctx context.Context, p access.Permission, sessionID string) e
 	if access.Check(ctx, p, access.AllTeams) == nil { // the team does not matter
 		return nil
 	}
-	return access.Check(ctx, p, b.teamName(ctx, sessionID))
+	return access.Hide(ctx, access.Check(ctx, p, b.teamName(ctx, sessionID)))
 }
 
 // change runs a change of a session if the caller may make it, and records it.
 func (b *Base) change(ctx context.Context, p access.Permission, sessionID string, e access.Event, make func(context.Context) error) error {
 	e.Session, e.Team = sessionID, b.teamName(ctx, sessionID)
-	return b.Audit.Change(ctx, p, e, make)
+	return access.Hide(ctx, b.Audit.Change(ctx, p, e, make))
 }
 
 // teamName is the team of a session; [access.AllTeams] if it is unknown.

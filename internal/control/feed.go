@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -12,7 +11,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // feedPause is the time between two reads of the store while there are followers.
@@ -25,14 +24,12 @@ type Change struct {
 	// Session is empty if all sessions may have changed: the follower's position is no longer
 	// valid.
 	Session string `json:"session"`
-	Removed bool   `json:"removed,omitempty"`
 }
 
 // Feed notifies followers of changed sessions. One read of the store serves all of them.
 type Feed struct {
 	*Base
-	Index *index.Index
-	Log   *slog.Logger
+	Log *slog.Logger
 
 	mu        sync.Mutex
 	followers int
@@ -41,15 +38,15 @@ type Feed struct {
 }
 
 // NewFeed returns a feed. It needs Run.
-func NewFeed(b *Base, x *index.Index, log *slog.Logger) *Feed {
-	return &Feed{Base: b, Index: x, Log: log, first: make(chan struct{}, 1), changed: make(chan struct{})}
+func NewFeed(b *Base, log *slog.Logger) *Feed {
+	return &Feed{Base: b, Log: log, first: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Run looks for changes while there are followers, until the context ends.
 func (f *Feed) Run(ctx context.Context) {
 	ticker := time.NewTicker(feedPause)
 	defer ticker.Stop()
-	var told index.Position
+	var told state.Position
 	for {
 		if f.count(0) == 0 {
 			select {
@@ -58,16 +55,12 @@ func (f *Feed) Run(ctx context.Context) {
 			case <-f.first:
 			}
 		}
-		done, err := f.Index.Refresh(ctx, f.Namespace)
+		at, err := f.Store.State.LastChange(ctx)
 		if err != nil && ctx.Err() == nil {
 			f.Log.Warn("changes of the store cannot be read", "error", err)
 		}
-		// Lists and other processes find changes, too.
-		changed := err == nil && done.Position != told
-		if changed {
-			told = done.Position
-		}
-		if changed {
+		if err == nil && at != told {
+			told = at
 			f.wake()
 		}
 		select {
@@ -116,10 +109,9 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 		at := parsePosition(after)
 		for {
 			woken := f.next()
-			changes, now, err := f.Index.Changes(ctx, f.Namespace, at)
-			if errors.Is(err, index.ErrReset) {
-				err = nil
-				changes = []index.Change{{Sequence: now.Sequence}} // all may have changed
+			changes, now, reset, err := f.Store.State.Changes(ctx, f.Namespace, at)
+			if reset {
+				changes = []state.Change{{Number: now.Number}} // all may have changed
 			}
 			if err != nil {
 				yield(Change{}, err)
@@ -139,26 +131,25 @@ func (f *Feed) Follow(ctx context.Context, after, only string) iter.Seq2[Change,
 }
 
 // emit yields changes; false: the reader has stopped.
-func (f *Feed) emit(ctx context.Context, changes []index.Change, now index.Position, only string, yield func(Change, error) bool) bool {
+func (f *Feed) emit(ctx context.Context, changes []state.Change, now state.Position, only string, yield func(Change, error) bool) bool {
 	for _, c := range changes {
 		all := c.Session == ""
 		if !all && (only != "" && c.Session != only || !f.mayView(ctx, c.Session)) {
 			continue
 		}
-		if !yield(Change{ID: position(index.Position{Epoch: now.Epoch, Sequence: c.Sequence}), Session: c.Session, Removed: c.Removed}, nil) {
+		if !yield(Change{ID: position(state.Position{Installation: now.Installation, Number: c.Number}), Session: c.Session}, nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// mayView reports whether the caller may view a session. Its team is from the index, which was just
-// updated.
+// mayView reports whether the caller may view a session.
 func (f *Feed) mayView(ctx context.Context, sessionID string) bool {
 	if access.Check(ctx, access.View, access.AllTeams) == nil {
 		return true
 	}
-	known, ok, err := f.Index.Session(ctx, f.key(sessionID))
+	known, ok, err := f.Store.State.Session(ctx, f.key(sessionID))
 	if err == nil && ok && known.Team != "" {
 		return access.Check(ctx, access.View, known.Team) == nil
 	}
@@ -166,14 +157,14 @@ func (f *Feed) mayView(ctx context.Context, sessionID string) bool {
 }
 
 // position is a position as text.
-func position(p index.Position) string { return fmt.Sprintf("%v.%d", p.Epoch, p.Sequence) }
+func position(p state.Position) string { return fmt.Sprintf("%s.%d", p.Installation, p.Number) }
 
-// parsePosition reads a position. An invalid one has an epoch that no index has.
-func parsePosition(text string) index.Position {
-	epoch, sequence, ok := strings.Cut(text, ".")
-	n, err := strconv.ParseInt(sequence, 10, 64)
-	if !ok || err != nil || epoch == "" {
-		return index.Position{Epoch: "none"}
+// parsePosition reads a position. An invalid one is of no database.
+func parsePosition(text string) state.Position {
+	installation, number, ok := strings.Cut(text, ".")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || installation == "" {
+		return state.Position{Installation: "none"}
 	}
-	return index.Position{Epoch: epoch, Sequence: n}
+	return state.Position{Installation: installation, Number: n}
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -100,7 +101,16 @@ func (h *Health) Examine(ctx context.Context, again bool) (Examination, error) {
 		fresh = askedFor
 	}
 	found, at, err := h.examined.get(ctx, h.Now, fresh, func(ctx context.Context) ([]Finding, error) {
-		return h.examiner(ctx, s, h.conn(), h.Now)
+		findings, err := h.examiner(ctx, s, h.conn(), h.Now)
+		for _, d := range h.Directories {
+			if dir := d.Source(ctx).Dir; unreadable(dir) != nil {
+				findings = append(findings, Finding{
+					Check: "workspace " + d.Name, Result: ResultWarning, Message: fmt.Sprintf("%s cannot be read: %v; nothing can start from it, hooks included", dir, unreadable(dir)),
+					Remedy: "bring it back, or start the server with another --workspace " + d.Name + "=DIR",
+				})
+			}
+		}
+		return findings, err
 	})
 	doc := Examination{OK: true, Findings: found, At: at}
 	for _, f := range found {

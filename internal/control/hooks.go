@@ -10,8 +10,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/hook"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -125,21 +125,16 @@ func (h Hooks) List(ctx context.Context) (HookList, error) {
 }
 
 // Newest are the newest sessions of hooks that the caller may view, by the names of the hooks.
-func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]index.Session, error) {
+func (h Hooks) Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error) {
 	if _, err := h.stored(); err != nil {
 		return nil, err
 	}
-	x, _, done, err := h.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	newest := map[string]index.Session{}
+	newest := map[string]state.Session{}
 	for _, one := range of {
 		if access.Check(ctx, access.View, one.TeamName()) != nil {
 			continue
 		}
-		found, err := x.Sessions(ctx, index.Filter{Namespace: h.Namespace, Teams: []string{one.TeamName()}, Labels: map[string]string{hook.LabelHook: one.Name}, Limit: 1})
+		found, err := h.Store.State.Sessions(ctx, state.Filter{Namespace: h.Namespace, Teams: []string{one.TeamName()}, Labels: map[string]string{hook.LabelHook: one.Name}, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,9 @@
 package control_test
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,7 +12,36 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
+
+// TestAWorkspaceThatIsGone is the server's, not the caller's: nothing starts, and health names it.
+func TestAWorkspaceThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t)
+	dir := filepath.Join(t.TempDir(), "site")
+	s.Directories = []control.Directory{{Name: "site", Source: func(context.Context) session.Source { return session.Source{Dir: dir} }}}
+	crew := team()
+	start := func() error {
+		_, err := control.Starts{Base: s.Base}.Preview(s.ctx, control.NewSession{Team: control.TeamInput{Loaded: &crew}, Directory: "site"})
+		return err
+	}
+	health := control.NewHealth(s.Base, func(context.Context, *store.Store, *temporalutil.Connection, func() time.Time) ([]control.Finding, error) {
+		return nil, nil
+	})
+	var failed *control.Error
+	require.ErrorAs(t, start(), &failed)
+	require.Equal(t, control.Unavailable, failed.Kind)
+	require.Equal(t, "directory site of this server cannot be read: no such file or directory; bring it back, or start the server with --workspace site=DIR", failed.Error())
+	found, err := health.Examine(s.ctx, true)
+	require.NoError(t, err)
+	require.Len(t, found.Findings, 1)
+	require.Equal(t, "workspace site", found.Findings[0].Check)
+	require.Contains(t, found.Findings[0].Message, dir+" cannot be read: no such file or directory")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, start())
+}
 
 func TestTheNewestSessionOfAHookIsOfItsTeam(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@ package control
 import (
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
@@ -14,7 +14,7 @@ type UsageFilter struct {
 	// Since leaves out the costs of earlier days; empty: none.
 	Since string
 	// Sessions selects the sessions; its Namespace, After and Limit are ignored.
-	Sessions index.Filter
+	Sessions state.Filter
 }
 
 // Usage is the cost of the sessions of the store.
@@ -38,13 +38,14 @@ func (m Money) Usage(ctx context.Context, f UsageFilter) (doc Usage, err error) 
 	if f.Sessions.Teams, err = seen(ctx, f.Sessions.Teams); err != nil {
 		return doc, err
 	}
-	x, found, done, err := m.indexed(ctx)
-	if err != nil {
-		return doc, err
+	f.Sessions.Namespace, doc.Rows = m.Namespace, []usage.Row{}
+	costs, err := m.Store.State.Usage(ctx, f.By, f.Since, f.Sessions)
+	for _, c := range costs {
+		row := usage.Row{
+			Team: c.Team, Session: c.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day, Spending: usage.Of(c.Cost),
+		}
+		doc.Rows, doc.Total = append(doc.Rows, row), doc.Total.Add(row.Spending)
 	}
-	defer done()
-	f.Sessions.Namespace, doc.Faults = m.Namespace, found.Faults
-	doc.Rows, doc.Total, err = x.Usage(ctx, f.By, f.Since, f.Sessions)
 	return doc, err
 }
 

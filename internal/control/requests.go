@@ -15,9 +15,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -64,6 +64,8 @@ type InboxEntry struct {
 	Quorum *session.Quorum `json:"quorum"`
 	// Lost: Temporal no longer has the session. It accepts no answer before it is resumed.
 	Lost bool `json:"lost,omitempty"`
+	// Stuck: the session makes no progress, whatever is answered. The entry is no request.
+	Stuck bool `json:"stuck,omitempty"`
 	// Commands are the commands that answer it. The one that continues the session is first.
 	Commands []string `json:"commands"`
 }
@@ -88,6 +90,8 @@ type waiting struct {
 	// Lost: Temporal no longer has the session, so it accepts no answer before it is resumed from
 	// the store.
 	Lost bool
+	// Stuck: it makes no progress. The status has the reason.
+	Stuck bool
 }
 
 // inboxFor is how long an inbox is shared while nothing in the store changes. It may lack changes
@@ -191,7 +195,7 @@ func (r Requests) stuck(ctx context.Context, running []ListedSession, may func(t
 			continue
 		}
 		if why, err := w.Stuck(ctx); err == nil && why != "" {
-			found = append(found, waiting{Store: l.Store, Status: session.Status{
+			found = append(found, waiting{Store: l.Store, Stuck: true, Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: why,
 			}})
 		}
@@ -205,13 +209,8 @@ func (r Requests) atWork(ctx context.Context) ([]session.Execution, error) {
 	if r.Store == nil {
 		return nil, nil
 	}
-	x, _, done, err := r.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	states := slices.DeleteFunc(States(), session.State.Closed)
-	known, err := x.Sessions(ctx, index.Filter{Namespace: r.Namespace, Status: states})
+	known, err := r.Store.State.Sessions(ctx, state.Filter{Namespace: r.Namespace, Status: states})
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +266,11 @@ func withCosts(ctx context.Context, s *store.Store, key session.Key, e session.E
 func (w waiting) entries() []InboxEntry {
 	if !w.Known {
 		kind := session.ForHelp
-		if w.Status.Status == session.AwaitingApproval {
+		if w.Status.Status == session.AwaitingApproval && !w.Stuck {
 			kind = session.ForApproval
 		}
 		return []InboxEntry{{
-			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage, Stuck: w.Stuck,
 			Actions: []session.Action{}, Choices: []session.Choice{}, Commands: []string{"maestro status " + w.Session},
 		}}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -199,8 +198,8 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 	if err != nil {
 		return doc, err
 	}
-	doc = f.page(join(known, stored))
-	of := map[string]index.Session{}
+	doc = f.page(join(known, s.Store.ID(), stored))
+	of := map[string]state.Session{}
 	for _, m := range stored {
 		of[m.Session] = m
 	}
@@ -229,7 +228,7 @@ func (s Sessions) List(ctx context.Context, f SessionFilter) (doc SessionList, e
 
 // complete adds Temporal's state to the sessions of a page that Temporal has not listed. Some servers
 // list all running sessions before those that have ended, however new.
-func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map[string]index.Session) error {
+func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map[string]state.Session) error {
 	for i, l := range page {
 		if l.Temporal {
 			continue
@@ -245,7 +244,7 @@ func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map
 		case err != nil:
 			return err
 		default:
-			page[i] = join([]ListedSession{fromVisibility(info)}, []index.Session{stored[l.Session]})[0]
+			page[i] = join([]ListedSession{fromVisibility(info)}, s.Store.ID(), []state.Session{stored[l.Session]})[0]
 		}
 	}
 	return nil
@@ -253,13 +252,9 @@ func (s Sessions) complete(ctx context.Context, page []ListedSession, stored map
 
 // indexedSessions are those sessions of the store that can be on the page, and those that Temporal
 // lists, too. `checkpoints verify` reports documents that cannot be read.
-func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []ListedSession) ([]index.Session, error) {
-	x, _, done, err := s.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	wanted := index.Filter{Namespace: s.Namespace}
+func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []ListedSession) ([]state.Session, error) {
+	x := s.Store.State
+	wanted := state.Filter{Namespace: s.Namespace}
 	switch {
 	case f.may != nil: // the caller does not see all teams
 	case s.conn() == nil: // nothing is known that the store does not say
@@ -289,8 +284,8 @@ func (s Sessions) indexedSessions(ctx context.Context, f SessionFilter, known []
 }
 
 // indexed is the filter for sessions that only the store is read for.
-func (f SessionFilter) indexed(namespace string) index.Filter {
-	wanted := index.Filter{Namespace: namespace, Since: f.Since, Labels: f.Labels, Limit: f.Limit + 1}
+func (f SessionFilter) indexed(namespace string) state.Filter {
+	wanted := state.Filter{Namespace: namespace, Since: f.Since, Labels: f.Labels, Limit: f.Limit + 1}
 	if f.Team != "" {
 		wanted.Teams = []string{f.Team}
 	}
@@ -298,7 +293,7 @@ func (f SessionFilter) indexed(namespace string) index.Filter {
 		wanted.Status = []session.State{f.Status}
 	}
 	if f.after != nil {
-		wanted.After = index.Cursor{StartedAt: timeOf(f.after.StartedAt), Session: f.after.Session}
+		wanted.After = state.Cursor{StartedAt: timeOf(f.after.StartedAt), Session: f.after.Session}
 	}
 	return wanted
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Statistics are the results of the sessions of the store that a filter selects, in groups by keys
-// of [index.StatisticsKeys]: how many completed and failed, how many attempts assignments took, how
+// of [state.StatisticsKeys]: how many completed and failed, how many attempts assignments took, how
 // long requests waited. The filter's Namespace, After and Limit are ignored.
-func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) ([]index.Statistic, error) {
-	if err := checkKeys(by, index.StatisticsKeys); err != nil {
+func (s Sessions) Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error) {
+	if err := checkKeys(by, state.StatisticsKeys); err != nil {
 		return nil, err
 	}
 	if _, err := s.stored(); err != nil {
@@ -26,13 +26,8 @@ func (s Sessions) Statistics(ctx context.Context, by []string, f index.Filter) (
 	if f.Teams, err = seen(ctx, f.Teams); err != nil {
 		return nil, err
 	}
-	x, _, done, err := s.indexed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	f.Namespace = s.Namespace
-	return x.Statistics(ctx, by, f)
+	return s.Store.State.Statistics(ctx, by, f)
 }
 
 // seen are the teams of the counted sessions: the named ones, or all that the caller may view.

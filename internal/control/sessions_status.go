@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -65,55 +66,49 @@ func (s Sessions) addTickets(ctx context.Context, v *sessionstatus.Session) {
 	}
 }
 
-// addDurations adds the durations of a session's phases and assignments, for running ones
-// so far, from their records and running attempts.
+// addDurations adds the durations of a session's phases and assignments, from their records.
 func (s Sessions) addDurations(v *sessionstatus.Session) {
 	if s.Store == nil {
 		return
 	}
-	now := s.Now()
+	var attempts []Attempt
+	for _, p := range v.Phases {
+		for _, a := range p.Assignments {
+			if record, err := s.Store.Record(s.key(v.Session), spec.AssignmentID{Phase: p.Name, Persona: a.Persona}); err == nil {
+				attempts = append(attempts, attemptsOf(record)...)
+			}
+		}
+	}
+	AddTimes(&v.Status, attempts, s.Now())
+}
+
+// AddTimes adds how long assignments have been at work, and how long phases took or take.
+func AddTimes(v *session.Status, attempts []Attempt, now time.Time) {
+	now = cmp.Or(timeOf(v.ClosedAt), now)
 	for i := range v.Phases {
 		p := &v.Phases[i]
 		var began, ended time.Time
 		for j := range p.Assignments {
-			first, last, worked := s.worked(v, spec.AssignmentID{Phase: p.Name, Persona: p.Assignments[j].Persona}, now)
-			p.Assignments[j].Seconds = worked.Seconds()
-			if !first.IsZero() && (began.IsZero() || first.Before(began)) {
-				began = first
-			}
-			if last.After(ended) {
-				ended = last
+			a := &p.Assignments[j]
+			a.Seconds = 0
+			for _, at := range attempts {
+				if at.Phase != p.Name || at.Persona != a.Persona || a.Status == session.Pending {
+					continue
+				}
+				a.Seconds += at.Worked(now).Seconds()
+				if began.IsZero() || at.StartedAt.Before(began) {
+					began = at.StartedAt
+				}
+				if end := cmp.Or(at.Ended(), now); end.After(ended) {
+					ended = end
+				}
 			}
 		}
-		if !began.IsZero() && !p.Status.Done() && !v.Status.Status.Closed() {
+		if !began.IsZero() && !p.Status.Done() {
 			ended = now
 		}
 		p.Seconds = max(ended.Sub(began).Seconds(), 0)
 	}
-}
-
-// worked is when the first attempt of an assignment began, when the last one ended, and the total
-// time of all, including the one in progress.
-func (s Sessions) worked(v *sessionstatus.Session, id spec.AssignmentID, now time.Time) (began, ended time.Time, worked time.Duration) {
-	if as := v.Assignment(id); as == nil || as.Status == session.Pending {
-		return began, ended, 0
-	}
-	if record, err := s.Store.Record(s.key(v.Session), id); err == nil {
-		for _, at := range AttemptsOf(record) {
-			worked += max(at.Ended().Sub(at.StartedAt), 0)
-			if began.IsZero() {
-				began = at.StartedAt
-			}
-			ended = at.Ended()
-		}
-	}
-	if at, ok := v.Live[id]; ok && !at.Since.IsZero() {
-		if began.IsZero() {
-			began = at.Since
-		}
-		worked, ended = worked+now.Sub(at.Since), now
-	}
-	return began, ended, worked
 }
 
 // Dashboard is the address of the page of a session; empty: no server serves the store.

@@ -10,9 +10,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -96,16 +96,16 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 }
 
 // fromStore is a session from its status document.
-func fromStore(m index.Session) ListedSession {
+func fromStore(store string, m state.Session) ListedSession {
 	return ListedSession{
 		Session: m.Session, Team: m.Team, Status: m.Status, Phases: m.Phases,
-		Store: m.Store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt, Labels: m.Labels,
+		Store: store, StartedAt: m.StartedAt, ClosedAt: m.ClosedAt, Labels: m.Labels,
 	}
 }
 
-// join adds the store's sessions to Temporal's. For a session in both, Temporal's state decides
+// join adds the store's sessions (store is its id) to Temporal's. For a session in both, Temporal's state decides
 // whether it runs.
-func join(known []ListedSession, stored []index.Session) []ListedSession {
+func join(known []ListedSession, store string, stored []state.Session) []ListedSession {
 	at := map[string]int{}
 	for i, l := range known {
 		at[l.Session] = i
@@ -114,8 +114,8 @@ func join(known []ListedSession, stored []index.Session) []ListedSession {
 		i, ok := at[m.Session]
 		switch {
 		case !ok:
-			known = append(known, fromStore(m))
-		case known[i].Store == m.Store:
+			known = append(known, fromStore(store, m))
+		case known[i].Store == store:
 			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status
 			}

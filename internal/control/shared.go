@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 )
 
 // viewOf is the roles of the caller of an answer, and the state of the store.
 type viewOf struct {
 	grants string
-	at     index.Position
+	at     state.Position
 }
 
 // seenBy is an answer about the store that callers with the same roles share, for the time of fresh
-// while nothing in the store changes. Without an index it is computed each time.
+// while nothing in the store changes. A command computes it once.
 func seenBy[T any](ctx context.Context, b *Base, kept *shares[viewOf, T], fresh time.Duration, ask func(context.Context) (T, error)) (T, error) {
-	if b.Index == nil {
+	if !b.Shared {
 		return ask(ctx)
 	}
-	found, err := b.Index.Refresh(ctx, b.Namespace)
+	at, err := b.Store.State.LastChange(ctx)
 	if err != nil {
 		return ask(ctx)
 	}
 	caller, _ := access.Of(ctx)
-	kept.drop(func(about viewOf) bool { return about.at != found.Position })
-	value, _, err := kept.get(viewOf{strings.Join(caller.Roles.Grants(), " "), found.Position}).get(ctx, b.Now, fresh, ask)
+	kept.drop(func(about viewOf) bool { return about.at != at })
+	value, _, err := kept.get(viewOf{strings.Join(caller.Roles.Grants(), " "), at}).get(ctx, b.Now, fresh, ask)
 	return value, err
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -65,10 +64,7 @@ func TestAnswersAboutAnEarlierStateOfTheStoreAreDropped(t *testing.T) {
 	t.Parallel()
 	s, err := store.Create(filepath.Join(t.TempDir(), "store"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	x, err := index.Open(t.Context(), s, index.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, x.Close()) })
-	b := &Base{Store: s, Index: x, Namespace: "default", Now: time.Now}
+	b := &Base{Store: s, Shared: true, Namespace: "default", Now: time.Now}
 	for i := range 5 {
 		require.NoError(t, s.UpdateExecution(b.key("one"), func(e *session.Execution) { e.Team, e.Reason = "web", strconv.Itoa(i) }))
 		for _, name := range []string{"ann", "bob"} {

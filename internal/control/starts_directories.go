@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/access"
@@ -72,5 +74,18 @@ func (s Starts) taken(ctx context.Context, st *store.Store, name string, t spec.
 	if errors.As(err, &refused) {
 		return "", nil, &Error{Kind: Invalid, Field: "directory", err: refused}
 	}
+	if why := unreadable(source.Dir); err != nil && why != nil {
+		return "", nil, unavailablef("directory %s of this server cannot be read: %w; bring it back, or start the server with --workspace %[1]s=DIR", name, why)
+	}
 	return snap.Manifest, &source, err
+}
+
+// unreadable says why a directory cannot be read, without its path; nil: it can be.
+func unreadable(dir string) error {
+	_, err := os.ReadDir(dir)
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		return where.Err
+	}
+	return err
 }

@@ -60,7 +60,15 @@ func (s Starts) MayUpload(ctx context.Context, to Recipient) error {
 	if err != nil {
 		return err
 	}
-	return s.Audit.Check(ctx, access.Operate, event)
+	return to.hide(ctx, s.Audit.Check(ctx, access.Operate, event))
+}
+
+// hide hides in a denial whose the recipient's session is.
+func (to Recipient) hide(ctx context.Context, err error) error {
+	if to.Session == "" {
+		return err
+	}
+	return access.Hide(ctx, err)
 }
 
 // uploadOf is the audit event of an upload.
@@ -136,7 +144,7 @@ func (s Starts) Upload(ctx context.Context, to Recipient, archive io.Reader) (do
 		}
 		return err
 	})
-	return doc, err
+	return doc, to.hide(ctx, err)
 }
 
 // unpacked stores the files of an archive.

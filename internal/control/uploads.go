@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -63,12 +62,7 @@ func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Di
 // checkSessionsFiles returns [session.ErrNotFound] unless one of a team's newer sessions began with these files,
 // or has them in its newest checkpoint.
 func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.Digest) error {
-	x, _, done, err := b.indexed(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	newer, err := x.Sessions(ctx, index.Filter{Namespace: b.Namespace, Teams: []string{team}, Limit: searchedSessions})
+	newer, err := b.Store.State.Sessions(ctx, state.Filter{Namespace: b.Namespace, Teams: []string{team}, Limit: searchedSessions})
 	for _, s := range newer {
 		// Damage is told where the session is read.
 		e, _ := b.Store.Execution(b.key(s.Session))

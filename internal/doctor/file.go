@@ -174,6 +174,9 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 			texts[i] = l.String()
 		}
 		d.add("limits", OK, "", "of each attempt: %s", strings.Join(texts, "; "))
+		if few := set.FewThreads(); few != "" {
+			d.add("threads", Warning, agent.RemedyOfFewThreads, "%s", few)
+		}
 	}
 }
 
@@ -225,7 +228,7 @@ func (d *examination) besideStore() string {
 	if err != nil {
 		return ""
 	}
-	if uid, ok := ownerOf(store); ok && uid != os.Geteuid() {
+	if config.CheckOwner(store) != nil {
 		return ""
 	}
 	bounded.RemoveOld(store, workPrefix, d.options.Now().Add(-time.Hour)) // of one that was killed

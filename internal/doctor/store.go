@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -49,8 +48,7 @@ func (d *examination) state(ctx context.Context) {
 	case note != "":
 		_, why, _ = strings.Cut(note, ", ")
 	}
-	d.store, err = store.Open(dir, store.Options{Clock: d.options.Now, Reading: true})
-	if err != nil {
+	if d.store, err = d.open(dir); err != nil {
 		d.unopened(dir, why, err)
 		d.elsewhere(ctx, dir)
 		return
@@ -58,13 +56,19 @@ func (d *examination) state(ctx context.Context) {
 	d.opened(dir, why)
 }
 
+// open opens the store of this user in a directory.
+func (d *examination) open(dir string) (*store.Store, error) {
+	if err := config.CheckOwner(dir); err != nil {
+		return nil, err
+	}
+	return store.Open(dir, store.Options{Clock: d.options.Now})
+}
+
 // opened checks the store that is open.
 func (d *examination) opened(dir, why string) {
 	d.add("store", OK, "", "%s in %s, %s", d.store.ID(), dir, why)
-	if d.owner(dir) {
-		d.writable(dir)
-		d.layers(dir)
-	}
+	d.writable(dir)
+	d.layers(dir)
 	d.permissions(dir)
 	d.space(dir)
 }
@@ -88,7 +92,11 @@ func (d *examination) layers(dir string) {
 
 // unopened adds a finding on why there is no store in a directory.
 func (d *examination) unopened(dir, why string, err error) {
+	var owner *config.OwnerError
 	switch {
+	case errors.As(err, &owner):
+		what, remedy, _ := strings.Cut(err.Error(), "; ")
+		d.add("store owner", Bad, remedy, "%s", what).Command = owner.Sudo() + " maestro doctor --state-dir " + agent.ShellWord(dir)
 	case errors.Is(err, session.ErrNotFound):
 		remedy := "`maestro worker`, `maestro dev` and `maestro run` create one"
 		parent := dir
@@ -104,8 +112,6 @@ func (d *examination) unopened(dir, why string, err error) {
 			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
 		}
 		d.add("store", Warning, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
-	case errors.Is(err, fs.ErrPermission):
-		d.add("store", Bad, "run this as the owner, or give another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
 	default:
 		what, remedy := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
 		d.add("store", Bad, remedy, "%s (%s)", what, why)
@@ -119,7 +125,7 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 		if other == dir {
 			continue
 		}
-		s, err := store.Open(other, store.Options{Clock: d.options.Now, Reading: true})
+		s, err := d.open(other)
 		if err != nil {
 			continue
 		}
@@ -132,43 +138,6 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 			}
 		}
 	}
-}
-
-// owner compares the owner of the directory with this user. It returns whether this user should
-// create a missing one.
-func (d *examination) owner(dir string) bool {
-	uid, ok := ownerOf(dir)
-	if !ok || uid == os.Geteuid() {
-		return true
-	}
-	d.add("store owner", Warning, "run commands as its owner", "%s belongs to %s, but this user is %s: files that one creates are not readable by the other",
-		dir, userName(uid), userName(os.Geteuid())).Command = d.asOwner(dir)
-	return false
-}
-
-// asOwner is this command, run as a directory's owner.
-func (d *examination) asOwner(dir string) string {
-	uid, ok := ownerOf(dir)
-	if !ok {
-		return ""
-	}
-	name := userName(uid)
-	if _, err := strconv.Atoi(name); err == nil {
-		name = "'#" + name + "'"
-	}
-	return "sudo -u " + name + " maestro doctor --state-dir " + agent.ShellWord(dir)
-}
-
-func ownerOf(dir string) (uid int, ok bool) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return 0, false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
-	}
-	return int(stat.Uid), true
 }
 
 // userName is a user's name, or number where it has none.

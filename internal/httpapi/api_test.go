@@ -20,7 +20,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/httpapi"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -47,10 +46,8 @@ func serviceOf(t testing.TB, dir string) *service {
 	require.NoError(t, err)
 	h := &service{t: t, actor: access.Local("ann@host")}
 	h.base = &control.Base{Store: s, Namespace: "default", Audit: access.NewAudit(s.State, time.Now), Now: time.Now}
-	x, err := index.Open(t.Context(), s, index.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, x.Close()) })
-	feed := control.NewFeed(h.base, x, slog.New(slog.DiscardHandler))
+	h.base.Shared = true
+	feed := control.NewFeed(h.base, slog.New(slog.DiscardHandler))
 	go feed.Run(t.Context())
 	h.api = httpapi.New(httpapi.Options{Base: h.base, Feed: feed, Health: control.NewHealth(h.base, doctor.ExamineStore), Version: "test"})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

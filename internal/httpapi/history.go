@@ -10,8 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/usage"
 )
 
@@ -26,9 +26,9 @@ type HistoryInput struct {
 	By     string    `query:"by" maxLength:"200" doc:"fields to group by, separated by commas"`
 }
 
-func (in *HistoryInput) filter() (index.Filter, error) {
+func (in *HistoryInput) filter() (state.Filter, error) {
 	labels, err := control.ParseLabels(in.Label)
-	f := index.Filter{Teams: in.Team, Since: in.Since, Until: in.Until, Labels: labels, Text: in.Text}
+	f := state.Filter{Teams: in.Team, Since: in.Since, Until: in.Until, Labels: labels, Text: in.Text}
 	for _, state := range in.Status {
 		f.Status = append(f.Status, session.State(state))
 	}
@@ -68,7 +68,7 @@ const csvType = "text/csv"
 // statistics is what came of sessions.
 type statistics struct {
 	By     []string          `json:"by"`
-	Groups []index.Statistic `json:"groups"`
+	Groups []state.Statistic `json:"groups"`
 }
 
 func history(api huma.API, s control.Sessions, m control.Money) {
@@ -80,7 +80,7 @@ func history(api huma.API, s control.Sessions, m control.Money) {
 				return statistics{}, err
 			}
 			groups, err := s.Statistics(ctx, by, f)
-			return statistics{by, append([]index.Statistic{}, groups...)}, err
+			return statistics{by, append([]state.Statistic{}, groups...)}, err
 		})
 	registerCosts(api, operation("GET /usage", "read-usage", "Add up what sessions have cost, in groups by team, session, phase, persona, agent, model or day"),
 		func(ctx context.Context, in *usageInput) (costs, error) {

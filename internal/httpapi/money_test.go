@@ -14,7 +14,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
@@ -158,7 +157,7 @@ func TestCallsAreSettled(t *testing.T) {
 	h.call("GET", "/usage?by=team", nil).read(t, &sums)
 	require.Empty(t, sums.Rows, "of another team")
 	require.Equal(t, http.StatusForbidden, h.call("GET", "/usage?team=web", nil).status)
-	var came struct{ Groups []index.Statistic }
+	var came struct{ Groups []state.Statistic }
 	h.call("GET", "/statistics", nil).read(t, &came)
 	require.Len(t, came.Groups, 1)
 	require.Equal(t, "api", came.Groups[0].Team)

@@ -18,7 +18,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/httpapi"
 	"github.com/maestro-hive/maestro/internal/httpserver"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/mcp"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -66,7 +65,6 @@ type Server struct {
 	o     Options
 	http  *httpserver.Server
 	guard *access.Guard
-	index *index.Index
 	conn  atomic.Pointer[temporalutil.Connection]
 	work  sync.WaitGroup  // what runs beside requests
 	life  context.Context //nolint:containedctx // of the requests: they end with the server
@@ -83,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{o: o, http: listener}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	audit := access.NewAudit(o.Store.State, o.Now)
-	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now}
+	base := &control.Base{Temporal: s.conn.Load, Store: o.Store, Namespace: o.Namespace, Audit: audit, Directories: o.Directories, Now: o.Now, Shared: true}
 	inbound := httpapi.NewInbound(control.NewReceiver(base), o.Log)
 	s.guard = access.NewGuard(access.Options{
 		DB: o.Store.State, Audit: audit, Now: o.Now, User: o.User, Addresses: []string{listener.Address()}, Hosts: o.Hosts,
@@ -95,13 +93,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("the store cannot be written: %w", err)
 	}
 	s.work.Go(s.stayAnnounced)
-	x, err := index.Open(ctx, o.Store, index.Options{Log: o.Log})
-	if err != nil {
-		s.Stop(ctx)
-		return nil, err
-	}
-	s.index, base.Index = x, x
-	feed := control.NewFeed(base, x, o.Log)
+	feed := control.NewFeed(base, o.Log)
 	s.work.Go(func() { feed.Run(s.life) })
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
 	dialled := make(chan struct{})
@@ -224,10 +216,6 @@ func (s *Server) Stop(ctx context.Context) {
 	go func() { s.work.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-bounded.Done(): // what still runs may use the index
-		return
-	}
-	if s.index != nil {
-		_ = s.index.Close() // a cache
+	case <-bounded.Done():
 	}
 }

@@ -93,7 +93,11 @@ func (h Request) Choices() []Choice {
 	all := []Choice{}
 	for _, a := range h.Actions {
 		if rule := a.Rule(); h.Takes(a) {
-			all = append(all, Choice{a, rule.Label, a.Effect(h.Kind), rule.NeedsNote, rule.NeedsFiles})
+			effect := a.Effect(h.Kind)
+			if a == AnswerSkip && h.SkipEffect != "" {
+				effect = h.SkipEffect
+			}
+			all = append(all, Choice{a, rule.Label, effect, rule.NeedsNote, rule.NeedsFiles})
 		}
 	}
 	return all

@@ -28,7 +28,7 @@ func (k CallKey) SameAttempt(other CallKey) bool {
 }
 
 // AnyTurn is the turn of a call whose position in a conversation is not known, because a program
-// makes the request, possibly several at a time. The journal numbers such calls as they begin.
+// makes the request, possibly several at a time. Such calls are numbered as they begin.
 const AnyTurn = -1
 
 // CallPlan is a call that an agent is about to pay for.

@@ -179,30 +179,47 @@ func FewConflicts(all []Conflict) []Conflict {
 }
 
 // ListConflicts names the first conflicts of a list of [FewConflicts], and says how many others there are.
-func ListConflicts(few []Conflict) string {
+func ListConflicts(few []Conflict) string { return listed(few, Conflict.String) }
+
+// KeepsLater is the effect of an answer that keeps the later version of each conflict of a list of [FewConflicts].
+func KeepsLater(few []Conflict) string {
+	return listed(few, func(c Conflict) string {
+		kept, gone := c.later()
+		return fmt.Sprintf("keeps the version of %s and drops that of %s (%s)", kept, gone, c.what())
+	})
+}
+
+func listed(few []Conflict, text func(Conflict) string) string {
 	const named = 3
 	var texts []string
 	for _, c := range few[:min(len(few), named)] {
-		texts = append(texts, textfmt.Shorten(c.String(), MaxMessage/named))
+		texts = append(texts, textfmt.Shorten(text(c), MaxMessage/named))
 	}
-	text := strings.Join(texts, "; ")
+	out := strings.Join(texts, "; ")
 	if more := len(few) - len(texts) + few[len(few)-1].More; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+		out += fmt.Sprintf(" and %d more", more)
 	}
-	return text
+	return out
+}
+
+// later says whose version of the conflict is the later one, and whose are dropped with it; empty: nobody's.
+func (c Conflict) later() (kept, gone string) {
+	var names []string
+	for _, id := range c.Between {
+		names = append(names, c.Name(id))
+	}
+	if len(names) == 0 {
+		return "", ""
+	}
+	last := len(names) - 1
+	return names[last], strings.Join(names[:last], ", ")
 }
 
 // KeptLater says what is dropped if a person keeps the later version of each conflict of a list of [FewConflicts].
 func KeptLater(few []Conflict) (dropped []string) {
 	for _, c := range few {
-		last := len(c.Between) - 1
-		var gone []string
-		for _, id := range c.Between[:max(last, 0)] {
-			gone = append(gone, c.Name(id))
-		}
-		if len(gone) > 0 {
-			dropped = append(dropped, textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version",
-				c.what(), strings.Join(gone, ", "), c.Name(c.Between[last])), MaxMessage))
+		if kept, gone := c.later(); gone != "" {
+			dropped = append(dropped, textfmt.Shorten(fmt.Sprintf("%s: the version of %s is dropped, only that of %s is kept: a person kept the later version", c.what(), gone, kept), MaxMessage))
 		}
 		if c.More > 0 {
 			dropped = append(dropped, fmt.Sprintf("and %d more", c.More))

@@ -73,7 +73,13 @@ func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
 		f := failures.Failf(c, "m")
 		require.NotEmpty(t, failures.RuleFor(c).Owner, c)
 		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.WaitedOut(), c)
+		counts := func() int {
+			return session.CountedAttempts(session.RoundLog{Attempts: []session.AttemptReport{{Failure: *f}}}.Failures())
+		}
+		person, agent := failures.RuleFor(c).Owner == failures.OwnerPerson, failures.RuleFor(c).Owner == failures.OwnerAgent
+		require.Equal(t, !person, counts() == 1, "%s, after patience", c)
 		f.Final = true
 		require.False(t, f.WaitedOut(), c)
+		require.Equal(t, agent, counts() == 1, "final %s", c)
 	}
 }

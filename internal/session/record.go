@@ -45,7 +45,7 @@ type Record struct {
 	Merge *MergeLog `json:"merge,omitempty"`
 }
 
-// Status is the summary of the record, without the costs: those are in the assignment's journal.
+// Status is the summary of the record, without the costs: those are sums over its calls.
 func (r Record) Status() AssignmentStatus {
 	s := AssignmentStatus{Persona: r.Assignment.Persona, AssignmentSummary: NoWork()}
 	s.Rounds = len(r.Rounds)
@@ -230,6 +230,8 @@ type RoundLog struct {
 	// AttemptAt is when the attempt in progress was started, by any execution; zero: none is in
 	// progress.
 	AttemptAt time.Time `json:"attempt_at,omitzero"`
+	// Pauses are the waits within attempts, for a budget or an outage, oldest first.
+	Pauses []Pause `json:"pauses,omitempty"`
 	// Permit is the permission of the breaker of the round's agent; nil: it has given none yet.
 	Permit *BreakerPermit `json:"permit,omitempty"`
 }
@@ -242,6 +244,54 @@ func (r *Record) Round(key RoundKey) *RoundRecord {
 		}
 	}
 	return nil
+}
+
+// Pause is a wait within an attempt.
+type Pause struct {
+	From time.Time `json:"from"`
+	// To is zero if the attempt has not continued.
+	To time.Time `json:"to,omitzero"`
+	// For is the failure that is waited out.
+	For failures.Category `json:"for"`
+}
+
+// maxPauses limits the pauses of a round: more are joined.
+const maxPauses = 50
+
+// Pause notes that the attempt in progress waits, unless it does already.
+func (l *RoundLog) Pause(now time.Time, cause failures.Category) {
+	n := len(l.Pauses)
+	if n > 0 && l.Pauses[n-1].To.IsZero() {
+		return
+	}
+	l.Pauses = append(slices.Clone(l.Pauses), Pause{From: now, For: cause}) // readers share the old ones
+	if n == maxPauses {
+		l.Pauses[1].From, l.Pauses = l.Pauses[0].From, l.Pauses[1:]
+	}
+}
+
+// Continue notes that no attempt waits.
+func (l *RoundLog) Continue(now time.Time) {
+	if n := len(l.Pauses); n > 0 && l.Pauses[n-1].To.IsZero() {
+		l.Pauses = slices.Clone(l.Pauses)
+		l.Pauses[n-1].To = now
+	}
+}
+
+// PausesIn are the parts of the pauses that are in a time.
+func (l RoundLog) PausesIn(from, to time.Time) (in []Pause) {
+	for _, p := range l.Pauses {
+		if p.From.Before(from) {
+			p.From = from
+		}
+		if p.To.IsZero() || p.To.After(to) {
+			p.To = to
+		}
+		if p.From.Before(p.To) {
+			in = append(in, p)
+		}
+	}
+	return in
 }
 
 // Usage is the sum of the failed attempts' usage.
@@ -257,7 +307,7 @@ func (l RoundLog) Usage() cost.Usage {
 func (l RoundLog) Failures() []AttemptFailure {
 	var failed []AttemptFailure
 	for _, a := range l.Attempts {
-		failed = append(failed, AttemptFailure{a.Failure.Category, a.Failure.Message})
+		failed = append(failed, AttemptFailure{a.Failure.Category, a.Failure.Message, a.Failure.Final})
 	}
 	return failed
 }

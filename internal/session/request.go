@@ -90,6 +90,8 @@ type Request struct {
 	Advice string `json:"advice"`
 	// Actions are the permitted answers, the most common first.
 	Actions []Action `json:"actions,omitempty"`
+	// SkipEffect is what [AnswerSkip] does, if that is not to continue without the work that the request is about.
+	SkipEffect string `json:"skip_effect,omitempty"`
 	// Raise is the budget that a request is about; nil: none can be raised.
 	Raise *BudgetRaise `json:"raise,omitempty"`
 	// Attempts reports every failed attempt, oldest first.

@@ -25,14 +25,14 @@ func (h Request) Subject() string {
 // Commands lists the commands that answer one of a session's open requests. The one that continues
 // the session is first.
 func (h Request) Commands(sessionID string, open []Request) []Command {
-	selector, several := "", false
-	if len(open) > 1 {
+	selector, several := h.Selector(), false
+	if len(open) > 1 && selector == "" {
 		selector = " --for " + h.Subject()
 	}
 	for _, o := range open {
 		several = several || h.Raise != nil && o.Raise != nil && *o.Raise != *h.Raise
 	}
-	return h.commands(sessionID, selector, h.PhaseSelector(), several)
+	return h.commands(sessionID, selector, h.Selector(), several)
 }
 
 // LastingCommands lists the commands that answer the request and, whenever they run, no other one.
@@ -41,15 +41,15 @@ func (h Request) LastingCommands(sessionID string) []Command {
 	return h.commands(sessionID, id, id, true)
 }
 
-// Again reports whether there may have been an earlier request about the phase, because its work was done again or the
-// session was continued: a command without the request's id means the first one, at which its reader looked.
+// Again reports whether there may have been an earlier request about the same work, because it was done again or the
+// session was continued: a command without the request's id may mean the first one, at which its reader looked.
 func (h Request) Again() bool {
 	n := h.ID[strings.LastIndexByte(h.ID, '.')+1:]
-	return h.Kind == ForApproval && n != "1" && n != ""
+	return n != "1" && n != ""
 }
 
-// PhaseSelector is what `approve` and `reject` need after the phase, so that they answer this request and no later one.
-func (h Request) PhaseSelector() string {
+// Selector is what an answering command needs, so that it answers this request and no earlier or later one.
+func (h Request) Selector() string {
 	if h.Again() {
 		return " --request " + h.ID
 	}

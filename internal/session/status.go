@@ -196,6 +196,8 @@ func (a AssignmentSummary) Unsaid() []string {
 type AttemptFailure struct {
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
+	// Final: another attempt was useless.
+	Final bool `json:"final,omitempty"`
 }
 
 // MaxFailures is how many failed attempts of an assignment travel through a session's history. Its record has all.
@@ -204,10 +206,11 @@ const MaxFailures = 20
 // LastFailures is the last [MaxFailures] failed attempts.
 func LastFailures(all []AttemptFailure) []AttemptFailure { return all[max(0, len(all)-MaxFailures):] }
 
-// CountedAttempts is how many of the failed attempts count. Those whose failure only a person can mend do not.
+// CountedAttempts is how many of the failed attempts count: those of the agent, and of a provider or a host for which the
+// team has waited in vain. A failure that only a person can mend does not count.
 func CountedAttempts(failed []AttemptFailure) (n int) {
 	for _, f := range failed {
-		if failures.RuleFor(f.Category).Owner != failures.OwnerPerson {
+		if owner := failures.RuleFor(f.Category).Owner; owner == failures.OwnerAgent || owner != failures.OwnerPerson && !f.Final {
 			n++
 		}
 	}
@@ -300,7 +303,7 @@ func (s *Status) Clone() Status {
 	return out
 }
 
-// WithoutCosts is the status as it is stored in its document: costs are in the ledger.
+// WithoutCosts is the status as it is stored in its document: costs are sums over calls.
 func (s *Status) WithoutCosts() Status {
 	out := s.Clone()
 	out.Usage, out.Dropped, out.Unsettled, out.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{}
@@ -363,8 +366,8 @@ func (k Key) Check() error {
 
 // Execution is execution_state.json, the session's status document: its status as of the newest
 // boundary. Only boundary activities write it, each as a whole, from the status in their input.
-// Later changes of a round in progress are in its assignment's [Record], and all costs are in the
-// ledger: here they are zero.
+// Later changes of a round in progress are in its assignment's [Record], and all costs are
+// sums over its calls: here they are zero.
 type Execution struct {
 	Status
 	// Schema is ExecutionSchema.

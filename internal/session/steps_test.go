@@ -102,6 +102,8 @@ func TestFewConflicts(t *testing.T) {
 	few := FewConflicts([]Conflict{pair("x", "one", "three"), pair("x", "two", "three"), pair("y", "one", "two"), pair("z", "one", "two"), pair("zz", "one", "two")})
 	require.Equal(t, []spec.AssignmentID{id("one"), id("two"), id("three")}, few[0].Between, "the files have the version of the last one")
 	require.Equal(t, "x (one/dev, two/dev, three/dev); y (one/dev, two/dev); z (one/dev, two/dev) and 1 more", ListConflicts(few))
+	require.Equal(t, "keeps the version of three/dev and drops that of one/dev, two/dev (x); keeps the version of two/dev and drops that of one/dev (y); "+
+		"keeps the version of two/dev and drops that of one/dev (z) and 1 more", KeepsLater(few))
 	dropped := KeptLater(few)
 	require.Len(t, dropped, 4)
 	require.Equal(t, "x: the version of one/dev, two/dev is dropped, only that of three/dev is kept: a person kept the later version", dropped[0])
@@ -161,5 +163,5 @@ func TestRecordSumsUp(t *testing.T) {
 	require.Equal(t, 1, s.LostWorkers)
 	require.Len(t, s.Failures, 4)
 	require.Equal(t, Completed, s.Status)
-	require.Equal(t, int64(22), r.Counted(cost.Usage{InputTokens: 22}).Usage.Tokens(), "the journal knows what the cut off attempts have cost")
+	require.Equal(t, int64(22), r.Counted(cost.Usage{InputTokens: 22}).Usage.Tokens(), "the calls have what the cut off attempts have cost")
 }

@@ -234,12 +234,11 @@ func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
 // addRound adds a round in progress to an assignment whose finished rounds are known.
 func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
 	log := h.Log
-	a.Attempts += session.CountedAttempts(log.Failures())
+	failed := log.Failures()
+	a.Attempts += session.CountedAttempts(failed)
+	a.Failures = append(a.Failures, failed...)
 	a.LostWorkers += log.Lost
 	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
-	for _, attempt := range log.Attempts {
-		a.Failures = append(a.Failures, session.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
-	}
 }
 
 // delay describes what a waiting round waits for, by its last heartbeat.

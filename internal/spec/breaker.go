@@ -44,6 +44,15 @@ func (b Breaker) For(agent string) Breaker {
 	return b
 }
 
+// WeighFailure is Weigh for a failure. A limit that ends later than any cooldown, like that of a day, is that of a model or a
+// key, and others share the breaker. So only the work that has met it waits. If the request alone is above a limit, the provider works.
+func (b Breaker) WeighFailure(f *failures.Failure) failures.Weight {
+	if f.Category == failures.RateLimited && (f.Final || f.RetryAfter > b.For("").MaxCooldown) {
+		return failures.Neutral
+	}
+	return b.Weigh(f.Category)
+}
+
 // Weigh returns how a round that ended in a failure of this category counts for the agent's
 // breaker. If Counts is set, it alone lists what counts as a failure; categories that only the
 // failure table counts are neutral.

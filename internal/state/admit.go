@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Admission is a Temporal run that wants to work on a session.
@@ -40,10 +42,7 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec(`insert into sessions (namespace, session, team, requirement, workspace, source, given, status, reason, run, boundary_at,
-				forked_from, report_to, started_by, started_by_id, via, started_at)
-			values ($1, $2, $3, $4, $5, $6, $7, 'admitted', '', 0, 0, $8, $9, $10, $11, $12, $13) on conflict (namespace, session) do nothing`,
-			a.Namespace, a.Session, a.Team, a.Requirement, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via, now); err != nil {
+		if err := t.insertSession(a.Key, a.Team, a.Requirement, now); err != nil {
 			return err
 		}
 		var newest int64
@@ -59,20 +58,37 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
+		if err := t.setRequirement(a.Key, a.Requirement); err != nil {
+			return err
+		}
 		run = newest + 1
 		if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, base, team_digest, team_file, selection, plan, started_by, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			a.Namespace, a.Session, run, a.TemporalRun, a.Base, a.TeamDigest, a.TeamFile, a.Selection, a.Plan, a.StartedBy, now); err != nil {
 			return err
 		}
-		if _, err := t.exec(`update sessions set run = $3, team = $4, status = 'admitted', reason = '', ended_at = null where namespace = $1 and session = $2`,
-			a.Namespace, a.Session, run, a.Team); err != nil {
+		if _, err := t.exec(`update sessions set run = $3, team = $4, workspace = $5, source = $6, given = $7, forked_from = $8, report_to = $9,
+				started_by = $10, started_by_id = $11, via = $12, status = 'admitted', reason = '', ended_at = null where namespace = $1 and session = $2`,
+			a.Namespace, a.Session, run, a.Team, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via); err != nil {
 			return err
 		}
 		return t.setCaps(a.Key, a.Team, a.Caps)
 	})
 	return run, err
 }
+
+// insertSession makes the row of a session, if there is none. requirement is the text or its beginning.
+func (t *Tx) insertSession(s session.Key, team, requirement string, now int64) error {
+	requirement = textfmt.Shorten(requirement, maxRequirement)
+	_, err := t.exec(`insert into sessions (namespace, session, team, requirement, search, workspace, source, given, status, reason, phases, revision, run,
+			boundary_at, temporal_run, first_run, forked_from, report_to, started_by, started_by_id, via, started_at, updated_at)
+		values ($1, $2, $3, $4, $5, '', '{}', '{}', 'admitted', '', '', 0, 0, 0, '', '', '', '', '', '', '', $6, $6) on conflict (namespace, session) do nothing`,
+		s.Namespace, s.Session, team, requirement, strings.ToLower(s.Session+"\n"+requirement), now)
+	return err
+}
+
+// maxRequirement is how much of a requirement a row has, in bytes.
+const maxRequirement = 2000
 
 // Enter is the number of a Temporal run of a session, by which its executors are fenced. A Temporal reset makes a run that
 // was not admitted: it continues the newest one, and becomes the only one that may write. The error is [ErrFenced] if a later

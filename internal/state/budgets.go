@@ -122,16 +122,10 @@ func (t *Tx) sumCalls(b *budget.Budget, which string, args ...any) error {
 
 // fillDay reads a day's sums from the totals, which stay few however many calls there are.
 func (t *Tx) fillDay(b *budget.Budget, day string) error {
-	var held cost.Amount
-	err := t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)
-		from totals where team = $1 and day = $2`, b.Name, day).Scan(&held.Tokens, &held.USD, &b.Reserved.Tokens, &b.Reserved.USD)
-	if err != nil {
-		return err
-	}
-	err = t.row(`select `+unsettledSums+` from calls where team = $1 and day = $2 and state in ('begun', 'unsettled')`, b.Name, day).
-		Scan(&b.Unsettled.Tokens, &b.Unsettled.USD)
-	b.Spent = minus(held, b.Unsettled)
-	return err
+	return t.row(`select coalesce(sum(tokens), 0), coalesce(sum(nano_usd), 0), coalesce(sum(estimated_tokens), 0), coalesce(sum(estimated_nano_usd), 0),
+			coalesce(sum(reserved_tokens), 0), coalesce(sum(reserved_nano_usd), 0)
+		from totals where team = $1 and day = $2`, b.Name, day).
+		Scan(&b.Spent.Tokens, &b.Spent.USD, &b.Unsettled.Tokens, &b.Unsettled.USD, &b.Reserved.Tokens, &b.Reserved.USD)
 }
 
 // Warn records the thresholds of an assignment's budgets that are reached, once each, and returns the new ones. It also

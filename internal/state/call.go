@@ -176,27 +176,75 @@ func (t *Tx) updateCall(before, c Call) error {
 	return errors.Join(t.addToTotals(before, c), t.changed(c.Key, c.Team))
 }
 
+// totals are what a call adds to the totals, by column.
+func (c *Call) totals() columns {
+	u, tokens := c.Usage, c.Usage.Tokens()
+	var calls, unsettled, begun int64
+	var estimated cost.Amount
+	if c.Counts() {
+		calls = 1
+	}
+	switch c.State {
+	case CallBegun:
+		begun = 1
+	case CallUnsettled:
+		unsettled, estimated = 1, c.Estimated
+	case CallAnswered, CallFailed, CallClosed:
+	}
+	return columns{
+		{"calls", &calls},
+		{"input_tokens", &u.InputTokens},
+		{"output_tokens", &u.OutputTokens},
+		{"reasoning_tokens", &u.ReasoningTokens},
+		{"cache_read_tokens", &u.CacheReadTokens},
+		{"cache_write_tokens", &u.CacheWriteTokens},
+		{"cache_write_1h_tokens", &u.CacheWrite1hTokens},
+		{"web_searches", &u.WebSearches},
+		{"tokens", &tokens},
+		{"nano_usd", &u.CostUSD},
+		{"unsettled", &unsettled},
+		{"estimated_tokens", &estimated.Tokens},
+		{"estimated_nano_usd", &estimated.USD},
+		{"begun", &begun},
+		{"reserved_tokens", &c.Reserved.Tokens},
+		{"reserved_nano_usd", &c.Reserved.USD},
+	}
+}
+
+// totalsUpdate adds the values of a row to the stored ones.
+var totalsUpdate = func() string {
+	sets := []string{
+		"largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens else totals.largest_tokens end",
+		"largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd else totals.largest_nano_usd end",
+	}
+	for _, c := range (&Call{}).totals() {
+		sets = append(sets, c.name+" = totals."+c.name+" + excluded."+c.name)
+	}
+	return strings.Join(sets, ", ")
+}()
+
 // addToTotals changes the totals of a call's team, day, agent and model by what it has changed. before is zero for a new
 // call.
 func (t *Tx) addToTotals(before, c Call) error {
-	was, is, largest := before.Spent(), c.Spent(), cost.Amount{}
+	largest := cost.Amount{}
 	if c.State == CallAnswered {
 		largest = c.Usage.Amount()
 	}
-	calls := int64(0)
-	if c.Counts() && !before.Counts() {
-		calls = 1
+	row := columns{
+		{"namespace", &c.Namespace},
+		{"team", &c.Team},
+		{"day", &c.Day},
+		{"agent", &c.Agent},
+		{"model", &c.Model},
+		{"largest_tokens", &largest.Tokens},
+		{"largest_nano_usd", &largest.USD},
 	}
-	_, err := t.exec(`insert into totals (team, day, agent, model, calls, tokens, nano_usd, reserved_tokens, reserved_nano_usd, largest_tokens, largest_nano_usd)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		on conflict (team, day, agent, model) do update set
-			calls = totals.calls + excluded.calls,
-			tokens = totals.tokens + excluded.tokens, nano_usd = totals.nano_usd + excluded.nano_usd,
-			reserved_tokens = totals.reserved_tokens + excluded.reserved_tokens,
-			reserved_nano_usd = totals.reserved_nano_usd + excluded.reserved_nano_usd,
-			largest_tokens = case when excluded.largest_tokens > totals.largest_tokens then excluded.largest_tokens else totals.largest_tokens end,
-			largest_nano_usd = case when excluded.largest_nano_usd > totals.largest_nano_usd then excluded.largest_nano_usd else totals.largest_nano_usd end`,
-		c.Team, c.Day, c.Agent, c.Model, calls, is.Tokens-was.Tokens, int64(is.USD-was.USD),
-		c.Reserved.Tokens-before.Reserved.Tokens, int64(c.Reserved.USD-before.Reserved.USD), largest.Tokens, int64(largest.USD))
+	was := before.totals().values()
+	for i, is := range c.totals() {
+		more := is.value().(int64) - was[i].(int64) //nolint:forcetypeassert // all of them are numbers
+		row = append(row, column{is.name, &more})
+	}
+	_, err := t.exec("insert into totals ("+row.names()+") values ("+row.places()+
+		") on conflict (namespace, team, day, agent, model) do update set "+totalsUpdate, row.values()...)
 	return err
 }

@@ -25,17 +25,57 @@ func (t *Tx) changed(s session.Key, team string) error {
 	return err
 }
 
-// Changes are the numbers of the last change of each session of a namespace, by name.
-func (d *DB) Changes(ctx context.Context, namespace string) (numbers map[string]int64, err error) {
+// Touch gives a session the next number: something about it has changed that is no row.
+func (d *DB) Touch(ctx context.Context, s session.Key) error {
+	return d.Write(ctx, func(t *Tx) error { return t.changed(s, "") })
+}
+
+// Position is the last change that a reader has seen. The zero Position is before all changes.
+type Position struct {
+	// Installation identifies the database: numbers of another one mean nothing.
+	Installation string
+	Number       int64
+}
+
+// Change is the last change of a session.
+type Change struct {
+	Session string
+	Number  int64
+}
+
+// Changes lists the sessions of a namespace that have changed since a position, in the order of their last changes, and the
+// new position of the reader. reset: the position is of another database, so that all may have changed.
+func (d *DB) Changes(ctx context.Context, namespace string, after Position) (changes []Change, now Position, reset bool, err error) {
 	err = d.Read(ctx, func(t *Tx) error {
-		numbers = map[string]int64{}
-		return t.each(func(r *sql.Rows) error {
-			var name string
-			var number int64
-			err := r.Scan(&name, &number)
-			numbers[name[len(namespace)+1:]] = number
+		changes = nil
+		if now, err = t.position(); err != nil {
 			return err
-		}, `select name, number from changes where topic = 'session' and name >= $1 and name < $2`, namespace+"/", namespace+"0")
+		}
+		if reset = after != (Position{}) && (after.Installation != now.Installation || after.Number > now.Number || after.Number < 0); reset {
+			return nil
+		}
+		return t.each(func(r *sql.Rows) error {
+			var c Change
+			err := r.Scan(&c.Session, &c.Number)
+			c.Session = c.Session[len(namespace)+1:]
+			changes = append(changes, c)
+			return err
+		}, `select name, number from changes where number > $1 and topic = 'session' and name >= $2 and name < $3 order by number`,
+			after.Number, namespace+"/", namespace+"0")
 	})
-	return numbers, err
+	return changes, now, reset, err
+}
+
+// LastChange is the position after all changes.
+func (d *DB) LastChange(ctx context.Context) (p Position, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		p, err = t.position()
+		return err
+	})
+	return p, err
+}
+
+func (t *Tx) position() (p Position, err error) {
+	err = t.row(`select id, (select coalesce(max(number), 0) from changes) from installation`).Scan(&p.Installation, &p.Number)
+	return p, err
 }

@@ -34,6 +34,8 @@ type engine struct {
 	shareRows string
 	// lockSchema begins the transaction that migrates; empty if every transaction that writes excludes others.
 	lockSchema string
+	// day is the UTC day on which the session s was started, as an expression.
+	day string
 	// lockTable lets one transaction at a time change the table %s; empty if every transaction that writes excludes others.
 	lockTable string
 	// now is the query of the database's clock in microseconds; empty: the process's own clock.
@@ -41,11 +43,12 @@ type engine struct {
 }
 
 var (
-	sqliteEngine   = engine{}
+	sqliteEngine   = engine{day: "strftime('%Y-%m-%d', s.started_at / 1000000, 'unixepoch')"}
 	postgresEngine = engine{
 		lockRows:   " for update",
 		shareRows:  " for share",
 		lockSchema: "select pg_advisory_xact_lock(7305808869231650425)", // "maestro" in ASCII
+		day:        "to_char(to_timestamp(s.started_at / 1000000) at time zone 'UTC', 'YYYY-MM-DD')",
 		lockTable:  "lock table %s in exclusive mode",
 		now:        "select (extract(epoch from clock_timestamp()) * 1000000)::bigint",
 	}
@@ -65,6 +68,9 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, FileName)
+	if unix.Access(dir, unix.W_OK) != nil {
+		return openReadOnly(ctx, path, o)
+	}
 	if err := createPrivate(path); err != nil {
 		return nil, fmt.Errorf("create the database: %w", err)
 	}
@@ -80,6 +86,20 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 	}
 	read.SetMaxOpenConns(readers)
 	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o})
+}
+
+// openReadOnly opens a database on a read-only medium. SQLite can read one without locks and shared memory, if the write-ahead
+// log has nothing that the file lacks.
+func openReadOnly(ctx context.Context, path string, o Options) (*DB, error) {
+	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
+		return nil, fmt.Errorf("open %s: it cannot be written here, and its last changes are in %s-wal; open it where it can be written once, or restore a backup", path, path)
+	}
+	read, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro&immutable=1"}).String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	read.SetMaxOpenConns(readers)
+	return open(ctx, &DB{engine: sqliteEngine, write: read, read: read, turn: make(chan struct{}, 1), options: o})
 }
 
 // createPrivate makes an empty database that only its owner can read, if there is none: the driver would leave that to the

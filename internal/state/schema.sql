@@ -38,27 +38,33 @@ create table sessions (
   namespace     text   not null,
   session       text   not null,
   team          text   not null,       -- the team's name
-  requirement   text   not null,
+  requirement   text   not null,       -- its beginning, 2,000 bytes at most; the checkpoints have the whole text
+  search        text   not null,       -- the session's name and the beginning of its requirement, in lower case
   workspace     text   not null,       -- manifest of the files that the session started from; empty if there were none
   source        text   not null,       -- json: host, directory, commit, patterns and what was left out of the workspace
   given         text   not null,       -- json: decisions made before the session, by name
   status        text   not null check (status in ('admitted', 'running', 'waiting_breaker', 'help_needed',
                                                   'awaiting_approval', 'completed', 'failed', 'cancelled')),
   reason        text   not null,       -- one sentence: why it failed, or what it waits for
+  phases        text   not null,       -- names of the phases in progress, separated by spaces
+  revision      bigint not null,       -- of the status: an older one never replaces a newer one
   run           bigint not null,       -- the newest run, the only one that may write
   boundary_at   bigint not null,       -- workflow time of the newest boundary; an earlier boundary changes nothing
-  forked_from   text   not null,       -- digest of the checkpoint that it was forked from
+  temporal_run  text   not null,       -- the Temporal run that wrote the status, and the first of those that continue
+  first_run     text   not null,       -- each other as new
+  forked_from   text   not null,       -- the session that it was forked from
   report_to     text   not null,       -- key of the ticket that the requirement came from
   started_by    text   not null,       -- a person's name
   started_by_id text   not null,       -- the same person by id, where the name alone does not identify
   via           text   not null,       -- cli, api, dashboard, mcp, hook: through what it was started
   started_at    bigint not null,
   ended_at      bigint,
+  updated_at    bigint not null,       -- when the status was written
   primary key (namespace, session)
 );
-create index sessions_newest on sessions (started_at desc, session);
-create index sessions_open on sessions (status, started_at desc) where ended_at is null;
-create index sessions_of_team on sessions (team, started_at desc);
+create index sessions_newest on sessions (namespace, started_at desc, session);
+create index sessions_by_status on sessions (namespace, status, started_at desc);
+create index sessions_of_team on sessions (namespace, team, started_at desc);
 
 create table session_labels (
   namespace text not null,
@@ -196,6 +202,22 @@ create table attempts (
   foreign key (namespace, session, phase, persona, pass, round) references rounds on delete cascade
 );
 create index attempts_on_host on attempts (host) where directory <> '';
+
+-- Where each assignment stood at the session's last boundary: for lists and statistics.
+create table outcomes (
+  namespace    text    not null,
+  session      text    not null,
+  phase        text    not null,
+  persona      text    not null,
+  state        text    not null,       -- as that of assignments
+  agent        text    not null,       -- the agent that worked last, and its model
+  model        text    not null,
+  attempts     bigint  not null,       -- counted attempts, over all rounds
+  failures     bigint  not null,       -- those of them that failed
+  lost_workers bigint  not null,
+  primary key (namespace, session, phase, persona),
+  foreign key (namespace, session) references sessions on delete cascade
+);
 
 -- The newest conversation of an agent program, with which a later attempt may go on, also on another host.
 create table conversations (
@@ -368,79 +390,85 @@ create index raises_of_budget on raises (namespace, session, scope, name, day);
 -- Sums of calls, changed in the transaction that changes the call: for pages, and for days of very many calls.
 -- Verify compares them with the calls.
 create table totals (
+  namespace          text   not null,
   team               text   not null,
   day                text   not null,
   agent              text   not null,
   model              text   not null,
-  calls              bigint not null,
-  tokens             bigint not null,  -- spent: known, and estimates of unsettled calls
+  calls              bigint not null,  -- that have ended, and have cost something or have an answer
+  input_tokens       bigint not null,
+  output_tokens      bigint not null,
+  reasoning_tokens   bigint not null,
+  cache_read_tokens  bigint not null,
+  cache_write_tokens bigint not null,
+  cache_write_1h_tokens bigint not null,
+  web_searches       bigint not null,
+  tokens             bigint not null,  -- the known ones
   nano_usd           bigint not null,
+  unsettled          bigint not null,  -- unsettled calls, and their estimates
+  estimated_tokens   bigint not null,
+  estimated_nano_usd bigint not null,
+  begun              bigint not null,  -- calls in progress, and what is reserved for them
   reserved_tokens    bigint not null,
   reserved_nano_usd  bigint not null,
   largest_tokens     bigint not null,  -- of one answered call: the guess for the next one
   largest_nano_usd   bigint not null,
-  primary key (team, day, agent, model)
+  primary key (namespace, team, day, agent, model)
 );
+create index totals_of_day on totals (team, day, agent);
 
 -- ------------------------------------------------------------------------------------------------------------------
 -- Whom it waits for
 
 -- A question to a person. One cause is one request, for as many personas as it stops; an answer is for all of them.
 create table requests (
-  id          text   primary key,
   namespace   text   not null,
   session     text   not null,
-  run         bigint not null,         -- the run that waits: a reset makes new requests
-  kind        text   not null check (kind in ('help', 'approval', 'budget', 'outage')),
+  id          text   not null,         -- a reset and a resume make new requests with new ids
+  kind        text   not null,         -- help, approval, budget, outage
   phase       text   not null,
-  personas    text   not null,         -- json; empty list for an approval
+  persona     text   not null,         -- empty for an approval
   category    text   not null,         -- of the failure; empty for an approval
   message     text   not null,
-  actions     text   not null,         -- json: the answers that it takes, the most common first
-  raise_scope text   not null,         -- the budget that it is about; empty if none
-  raise_name  text   not null,
-  raise_least_tokens   bigint not null,
-  raise_least_nano_usd bigint not null,
+  actions     text   not null,         -- json: the answers that it takes, the most common first; none: nobody is asked
+  raise_scope text   not null,         -- the budget that it is about, like "phase build"; empty if none
   quorum      text   not null,         -- json: how many, of which groups, who started; empty if one person decides
-  work        text   not null,         -- digest of the work that an approval is about; replaced work needs a new one
-  fingerprint text   not null,         -- of the failure, over the sessions of a team: one ticket each
   opened_at   bigint not null,
   until_at    bigint,                  -- when the session stops waiting
-  closed_at   bigint,
-  closed_as   text   not null,         -- answered, withdrawn, expired, session_ended; empty while it is open
+  closed_at   bigint,                  -- answered, withdrawn, or the session has ended
+  primary key (namespace, session, id),
   foreign key (namespace, session) references sessions on delete cascade
 );
-create index requests_open on requests (opened_at desc) where closed_at is null;
-create index requests_of_session on requests (namespace, session, opened_at);
+create index requests_open on requests (namespace, opened_at desc) where closed_at is null;
 
--- Every answer, also one that came too late. Written by the activity with which the workflow applies it.
+-- Every answer that a session has applied. A person's answers to a quorum are several.
 create table answers (
-  id          text   primary key,      -- of the sender's change: a repeated answer changes nothing
-  request     text   not null references requests on delete cascade,
+  namespace   text   not null,
+  session     text   not null,
+  request     text   not null,         -- id of the request, which an imported session may lack
+  person      text   not null,         -- the verified person, or else the name that was given
+  at          bigint not null,
   action      text   not null,
+  phase       text   not null,
+  persona     text   not null,
+  person_id   text   not null,
+  group_name  text   not null,         -- the group for which it counts; empty if none is needed
   note        text   not null,
   files       text   not null,         -- manifest of supplied files
   whole       integer not null,        -- 1: they replace the input
-  person      text   not null,         -- who is responsible
-  person_id   text   not null,
-  group_name  text   not null,         -- the group for which it counts; empty if none is needed
-  via         text   not null,         -- cli, api, dashboard, mcp, link, web_ui
-  agent_of    text   not null,         -- the person for whom a program answers; empty if a person does
-  work        text   not null,         -- digest of the approved work
-  outcome     text   not null check (outcome in ('counted', 'counted_towards_quorum', 'late', 'refused')),
-  at          bigint not null,
-  digest      text   not null
+  work        text   not null,         -- digest of the approved work; replaced work needs a new approval
+  opened_at   bigint,                  -- when the request was opened
+  primary key (namespace, session, request, person, at),
+  foreign key (namespace, session) references sessions on delete cascade
 );
-create index answers_to on answers (request, at);
 
 -- A rule of a team file whose threshold was reached, once for each session or day.
 create table alerts (
   namespace text   not null,
   session   text   not null,
   rule      text   not null,
-  text      text   not null,
+  text      text   not null,           -- a sentence with the value and the threshold
   at        bigint not null,
-  sent_at   bigint,                    -- null: the webhook has yet to get it
   primary key (namespace, session, rule),
   foreign key (namespace, session) references sessions on delete cascade
 );

@@ -126,6 +126,9 @@ func (t *Tx) exec(statement string, args ...any) (changed int64, err error) {
 	return result.RowsAffected()
 }
 
+// seeQuery sees every query: a test looks at how they are planned.
+var seeQuery = func(string, []any) {}
+
 // lock lets no other transaction change a table until this one ends: for what is counted or numbered.
 func (t *Tx) lock(table string) error {
 	if t.lockTable == "" {
@@ -137,11 +140,13 @@ func (t *Tx) lock(table string) error {
 
 // row reads one row.
 func (t *Tx) row(query string, args ...any) *sql.Row {
+	seeQuery(query, args)
 	return t.tx.QueryRowContext(t.ctx, query, cleaned(args)...)
 }
 
 // each reads rows one by one.
 func (t *Tx) each(scan func(*sql.Rows) error, query string, args ...any) error {
+	seeQuery(query, args)
 	rows, err := t.tx.QueryContext(t.ctx, query, cleaned(args)...)
 	if err != nil {
 		return fmt.Errorf("%s: %w", firstLine(query), err)

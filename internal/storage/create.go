@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -56,6 +53,9 @@ func (d *Directory) checkVacant(first string) error {
 			return nil // another process was faster
 		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
 		default:
+			if _, err := os.Lstat(filepath.Join(d.root, first)); err == nil {
+				return nil // it was made while the directory was listed
+			}
 			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", d.root, name, first)
 		}
 	}
@@ -77,44 +77,6 @@ func (d *Directory) claim(path string, document []byte) error {
 		return err
 	}
 	return syncDir(d.root)
-}
-
-// OwnerError says that root must not write into another user's store, because that user could not
-// read files that root makes.
-type OwnerError struct {
-	// Dir is the store's directory, and UID its owner.
-	Dir string
-	UID int
-}
-
-// Error names the owner, and says how to run as that user.
-func (e *OwnerError) Error() string {
-	name, as := strconv.Itoa(e.UID), "'#"+strconv.Itoa(e.UID)+"'"
-	if u, err := user.LookupId(name); err == nil {
-		name, as = u.Username, u.Username
-	}
-	return fmt.Sprintf("the store in %s belongs to user %s, whose workers cannot read files of root; run this as that user: "+
-		"sudo -u %s maestro ..., or without sudo: runuser -u %s -- maestro ...", e.Dir, name, as, name)
-}
-
-// CheckOwner returns an [*OwnerError] if the process runs as root and the directory, or its
-// document with this key, belongs to another user. Then each later write fails with this error,
-// also the repair of damage: the owner can turn any path in the directory into a link.
-func (d *Directory) CheckOwner(key string) (err error) {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	defer func() { d.readOnly = err }()
-	for _, path := range []string{d.root, filepath.Join(d.root, key)} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("open the store: %w", err)
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
-			return &OwnerError{Dir: d.root, UID: int(st.Uid)}
-		}
-	}
-	return nil
 }
 
 // RemoveOldTemp removes temporary files whose writers have ended. Errors are ignored: a later

@@ -18,8 +18,6 @@ type Directory struct {
 	now  func() time.Time
 	// unflushed: nothing in the directory has to survive a power loss.
 	unflushed bool
-	// readOnly is the error of each write; nil permits them.
-	readOnly error
 }
 
 // NewDirectory returns the storage in a directory. The directory need not exist before the first

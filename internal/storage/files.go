@@ -64,9 +64,6 @@ func (d *Directory) writeTempOnce(path string, data []byte, durability Durabilit
 
 // temp makes a temporary file on the file system of the directory.
 func (d *Directory) temp() (*os.File, error) {
-	if d.readOnly != nil {
-		return nil, d.readOnly
-	}
 	dir := filepath.Join(d.root, tempDir)
 	f, err := createFile(filepath.Join(dir, "put-"+rand.Text()))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,9 +89,6 @@ func openFile(path string) (*os.File, error) {
 // install renames a temporary file to path. A directory that it has to make is always durable,
 // because a later flush of the file does not flush its parent directories.
 func (d *Directory) install(temp, path string, durability Durability) error {
-	if d.readOnly != nil {
-		return d.readOnly
-	}
 	err := rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := d.makeDir(filepath.Dir(path), Durable); err != nil {
@@ -122,9 +116,6 @@ func rename(from, to string) error {
 
 // makeDir makes a directory and its parents below the root.
 func (d *Directory) makeDir(path string, durability Durability) error {
-	if d.readOnly != nil {
-		return d.readOnly
-	}
 	err := os.Mkdir(path, dirMode)
 	if errors.Is(err, fs.ErrNotExist) && path != d.root {
 		if err := d.makeDir(filepath.Dir(path), durability); err != nil {

@@ -60,9 +60,6 @@ func (d *Directory) appendLine(path string, line []byte) (err error) {
 
 // openJournal opens a journal to append to it. It makes the journal if it does not exist.
 func (d *Directory) openJournal(path string) (*os.File, error) {
-	if d.readOnly != nil {
-		return nil, d.readOnly
-	}
 	const mode = os.O_RDWR | os.O_APPEND | os.O_CREATE
 	f, err := os.OpenFile(path, mode, fileMode)
 	if !errors.Is(err, fs.ErrNotExist) {

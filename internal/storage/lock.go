@@ -46,9 +46,6 @@ func (d *Directory) lock(ctx context.Context, key string) (*heldLock, error) {
 
 // openLock opens the file of a lock. It makes the file and its directory if they do not exist.
 func (d *Directory) openLock(mode int, key string) (*os.File, error) {
-	if d.readOnly != nil {
-		return nil, d.readOnly
-	}
 	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
 	mode |= os.O_CREATE | unix.O_NONBLOCK // as in createFile
 	f, err := os.OpenFile(path, mode, fileMode)

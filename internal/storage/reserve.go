@@ -23,9 +23,6 @@ const (
 
 // KeepReserve implements [Storage]. It does nothing if the disk has no space for the reserve.
 func (d *Directory) KeepReserve() (err error) {
-	if d.readOnly != nil {
-		return d.readOnly
-	}
 	space, err := diskspace.Of(d.root)
 	if err != nil {
 		return err

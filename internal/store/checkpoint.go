@@ -61,6 +61,11 @@ func (s *checkpoints) PutCheckpoint(ctx context.Context, key session.Key, c sess
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	s.decoded.add(name, c, len(data))
+	if s.state != nil {
+		if err := s.state.PutAnswers(ctx, key, c.Answers); err != nil {
+			return "", fmt.Errorf("write the answers of session %s: %w", key.Session, err)
+		}
+	}
 	return name, nil
 }
 

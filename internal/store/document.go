@@ -13,12 +13,15 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // documents reads and writes documents of any kind.
 type documents struct {
 	docs storage.Storage
+	// state is the database; nil for a store that an archive is unpacked into.
+	state *state.DB
 	// dir is the store's directory, for messages, and id the store's id.
 	dir, id string
 	now     func() time.Time

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/cas"
@@ -61,8 +62,15 @@ func parseExecution(key session.Key, data []byte) (e session.Execution, err erro
 // missing. If change does not modify the state, nothing is written.
 func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	doc, err := documentKey(key, executionFile)
+	var now session.Execution
 	if err == nil {
-		err = storage.Update(s.docs, doc, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) { return s.changed(key, change) })
+		err = storage.Update(s.docs, doc, storage.UntilPowerLoss, func() (data []byte, version storage.Version, err error) {
+			now, data, version, err = s.changed(key, change)
+			return data, version, err
+		})
+	}
+	if err == nil {
+		err = s.putRows(now)
 	}
 	if err != nil {
 		return fmt.Errorf("write the state of session %s: %w", key.Session, err)
@@ -70,9 +78,26 @@ func (s sessions) UpdateExecution(key session.Key, change func(*session.Executio
 	return nil
 }
 
-// changed returns the document of a session's state after change, and the version that was read;
+// putRows writes the rows of a status. A store that an archive is unpacked into has none. They are written again if nothing
+// has changed: a process may have ended in between.
+func (s *documents) putRows(e session.Execution) error {
+	if s.state == nil {
+		return nil
+	}
+	return s.state.PutExecution(context.Background(), e, "")
+}
+
+// touch notes that something about a session has changed.
+func (s *documents) touch(key session.Key) error {
+	if s.state == nil {
+		return nil
+	}
+	return s.state.Touch(context.Background(), key)
+}
+
+// changed returns a session's state after change, its document, and the version that was read; the document is
 // nil if the state did not change.
-func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]byte, storage.Version, error) {
+func (s sessions) changed(key session.Key, change func(*session.Execution)) (session.Execution, []byte, storage.Version, error) {
 	var stored []byte
 	e, version, err := s.execution(key, func(data []byte) (session.Execution, error) {
 		stored = data
@@ -82,13 +107,13 @@ func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]b
 	case err == nil:
 		e.Status = e.Clone()
 	case !missing(err):
-		return nil, "", err
+		return e, nil, "", err
 	}
 	revision, boundary := e.Revision, e.BoundaryAt
 	change(&e)
 	if err == nil && e.BoundaryAt.Equal(boundary) {
 		if same, err := seal(e); err != nil || bytes.Equal(same, stored) {
-			return nil, "", err
+			return e, nil, "", err
 		}
 	}
 	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
@@ -98,5 +123,5 @@ func (s sessions) changed(key session.Key, change func(*session.Execution)) ([]b
 	if err == nil {
 		s.written.add(cas.DigestOf(data), e, len(data))
 	}
-	return data, version, err
+	return e, data, version, err
 }

@@ -29,7 +29,7 @@ func RecordDurability(s *Store) *DurabilityOrder {
 	o := &DurabilityOrder{Storage: s.docs, durable: map[spec.Digest]bool{}}
 	db := s.State
 	*s = *newStore(o, s.dir, "", s.id, Options{Clock: s.now})
-	s.State = db
+	s.State, s.state = db, db
 	return o
 }
 

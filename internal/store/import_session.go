@@ -98,7 +98,29 @@ func (s *Store) importMoney(ctx context.Context, staged *stagedStore, key sessio
 	if err := s.State.PutMoney(ctx, key, m.Money); err != nil {
 		return err
 	}
-	return staged.publish(ctx, key, blobs)
+	if err := staged.publish(ctx, key, blobs); err != nil {
+		return err
+	}
+	return s.rowsOf(ctx, key)
+}
+
+// rowsOf writes the rows of a session that was imported.
+func (s *Store) rowsOf(ctx context.Context, key session.Key) error {
+	e, err := s.Execution(key)
+	if errors.Is(err, session.ErrNotFound) { // it was never admitted
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if e.Checkpoint == "" {
+		return s.State.PutExecution(ctx, e, "")
+	}
+	c, err := s.PeekCheckpoint(ctx, e.Checkpoint)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.State.PutExecution(ctx, e, c.Requirement), s.State.PutAnswers(ctx, key, c.Answers))
 }
 
 // ImportCheckpoints creates a closed session from work that was done elsewhere: a chain of
@@ -124,7 +146,10 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 	if err := staged.putImportedState(key, state); err != nil {
 		return "", err
 	}
-	return head, staged.publish(ctx, key, nil)
+	if err := staged.publish(ctx, key, nil); err != nil {
+		return "", err
+	}
+	return head, s.rowsOf(ctx, key)
 }
 
 // stagedStore is a separate store for a session that is not published yet.

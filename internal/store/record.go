@@ -115,6 +115,9 @@ func (s records) updateRecord(key session.Key, id spec.AssignmentID, incarnation
 		data, err := seal(r)
 		return data, version, err
 	})
+	if err == nil {
+		err = s.touch(key)
+	}
 	if err != nil {
 		return fmt.Errorf("write the record of %s in session %s: %w", id, key.Session, err)
 	}

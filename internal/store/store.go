@@ -31,9 +31,6 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits cas.Limits
-	// Reading: the process only reads. Otherwise the error is a [storage.OwnerError] if the
-	// process runs as root and the store belongs to another user. Then each write fails.
-	Reading bool
 }
 
 // Store is an open store. Its parts read and write documents, journals and, in Content, blobs.
@@ -51,7 +48,6 @@ type Store struct {
 	breakers
 	tickets
 	teams
-	foreign bool
 }
 
 type identity struct {
@@ -99,21 +95,10 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner := d.CheckOwner(identityFile)
-	if owner != nil && !o.Reading {
-		return nil, owner
-	}
-	stampsDir := path.Join(d.Root(), "stamps")
-	if owner != nil {
-		stampsDir = "" // stamps are written, too
-	} else {
-		d.RemoveOldTemp()
-	}
-	s := newStore(d, d.Root(), stampsDir, id.ID, o)
-	if s.foreign = owner != nil; s.foreign {
-		return s, nil
-	}
-	s.State, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	d.RemoveOldTemp()
+	s := newStore(d, d.Root(), path.Join(d.Root(), "stamps"), id.ID, o)
+	s.state, err = state.OpenSQLite(context.Background(), d.Root(), state.Options{Now: o.Clock, FreeReserve: d.FreeReserve})
+	s.State = s.state
 	return s, err
 }
 
@@ -124,10 +109,6 @@ func (s *Store) Close() error {
 	}
 	return s.State.Close()
 }
-
-// Foreign reports whether the process runs as root and the store belongs to another user, so that
-// nothing is written into it.
-func (s *Store) Foreign() bool { return s.foreign }
 
 // newStore returns the store in a storage. stampsDir is [cas.Options.StampsDir].
 func newStore(docs storage.Storage, dir, stampsDir, id string, o Options) *Store {

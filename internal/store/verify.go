@@ -156,6 +156,11 @@ func (v *verification) session(ctx context.Context, key session.Key) error {
 			return err
 		}
 	}
+	if v.repair && len(w.faults) == 0 {
+		if err := v.fault(v.store.rowsOf(ctx, key), ""); err != nil {
+			return err
+		}
+	}
 	return v.money(ctx, key)
 }
 

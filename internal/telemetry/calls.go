@@ -46,7 +46,7 @@ func (c *calls) define(i *instruments) {
 	c.usage, c.duration = usage.Inst(), duration.Inst()
 	c.tokens = i.counter("maestro.tokens", "{token}", "Tokens that were paid for, by type: input, output, cache_read, cache_write. Each token has one type.")
 	c.stored = i.counter("maestro.calls.stored", "{call}", "Paid calls whose answer was stored.")
-	c.replayed = i.counter("maestro.calls.replayed", "{call}", "Calls that were not paid for, since the journal had the answer.")
+	c.replayed = i.counter("maestro.calls.replayed", "{call}", "Calls that were not paid for, since the answer was stored.")
 	c.differing = i.counter("maestro.calls.differing", "{call}", "Paid calls whose counts do not agree with the provider's own total or cost. The higher figure is booked.")
 	c.cost, err = i.meter.Float64Counter("maestro.cost_usd", metric.WithUnit("{USD}"), metric.WithDescription("Money spent, in US dollars."))
 	i.failed = append(i.failed, err)
@@ -111,7 +111,7 @@ func (c *calls) record(ctx context.Context, call activities.Call, end activities
 	}
 }
 
-// CallReplayed counts an answer out of the journal.
+// CallReplayed counts a stored answer that was used.
 func (r *Recorder) CallReplayed(call activities.Call) {
 	r.calls.replayed.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(call.Agent)))
 }

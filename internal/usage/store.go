@@ -40,9 +40,7 @@ func OfSession(ctx context.Context, s *store.Store, key session.Key) (read Sessi
 		return read, err
 	}
 	for _, c := range read.Account.Costs {
-		row := Row{Team: e.Team, Session: key.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day, Spending: Spent(c.Calls, c.Usage)}
-		row.Unsettled = Unsettled{c.Unsettled, cost.Usage{OutputTokens: c.Estimated.Tokens, CostUSD: c.Estimated.USD}}
-		row.Reserved = Reserved{c.Begun, c.Reserved}
+		row := Row{Team: e.Team, Session: key.Session, Phase: c.Phase, Persona: c.Persona, Agent: c.Agent, Model: c.Model, Day: c.Day, Spending: Of(c)}
 		read.Rows = append(read.Rows, row)
 	}
 	order := map[string]int{}
@@ -51,4 +49,12 @@ func OfSession(ctx context.Context, s *store.Store, key session.Key) (read Sessi
 	}
 	slices.SortStableFunc(read.Rows, func(x, y Row) int { return order[x.Phase] - order[y.Phase] })
 	return read, nil
+}
+
+// Of is the spending of a sum of calls.
+func Of(c state.Cost) Spending {
+	s := Spent(c.Calls, c.Usage)
+	s.Unsettled = Unsettled{c.Unsettled, cost.Usage{OutputTokens: c.Estimated.Tokens, CostUSD: c.Estimated.USD}}
+	s.Reserved = Reserved{c.Begun, c.Reserved}
+	return s
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
@@ -64,7 +65,7 @@ func (s *site) besideOf(ctx context.Context, id string) (*BesideSession, error) 
 	if err != nil && !unavailable(err) {
 		return nil, err
 	}
-	addTimes(&v.Status, work.Attempts, s.Now())
+	control.AddTimes(&v.Status, work.Attempts, s.Now())
 	b := &BesideSession{Session: v}
 	for _, p := range v.Phases {
 		b.Attempts += attemptsOf(p)

@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/diskspace"
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -138,24 +137,24 @@ func (c conflict) As(target any) bool {
 	return ok
 }
 
-func (f fakeSessions) Statistics(_ context.Context, by []string, _ index.Filter) ([]index.Statistic, error) {
-	one := index.Statistic{Assignments: index.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
+func (f fakeSessions) Statistics(_ context.Context, by []string, _ state.Filter) ([]state.Statistic, error) {
+	one := state.Statistic{Assignments: state.AssignmentOutcomes{All: 40, Finished: 36, Failed: 2, Attempts: 57, Failures: 17, LostWorkers: 1}}
 	if len(by) == 0 || by[0] == "team" || by[0] == "day" {
-		one.Sessions = &index.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000, Approvals: 4, ApprovalSeconds: 12_000}
+		one.Sessions = &state.SessionOutcomes{All: 12, Completed: 9, Failed: 1, Cancelled: 1, Seconds: 86_000, Answers: 14, WaitedSeconds: 52_000, Approvals: 4, ApprovalSeconds: 12_000}
 	}
 	two := one
 	switch {
 	case len(by) == 0:
-		return []index.Statistic{one}, nil
+		return []state.Statistic{one}, nil
 	case by[0] == "team":
 		one.Team, two.Team = "developer <script>", "tester"
 	case by[0] == "day":
 		one.Day, two.Day = "2026-11-23", "2026-11-22"
 	default:
 		one.Persona, one.Agent, one.Model, one.Phase = "tester", "tester", "tester", "tester"
-		return []index.Statistic{one}, nil
+		return []state.Statistic{one}, nil
 	}
-	return []index.Statistic{one, two}, nil
+	return []state.Statistic{one, two}, nil
 }
 
 func (f fakeMoney) Usage(_ context.Context, filter control.UsageFilter) (control.Usage, error) {
@@ -285,9 +284,9 @@ func (f fakeHooks) List(context.Context) (control.HookList, error) {
 	return control.HookList{Hooks: f.hooks}, f.noHooks
 }
 
-func (f fakeHooks) Newest(context.Context, []access.Hook) (map[string]index.Session, error) {
+func (f fakeHooks) Newest(context.Context, []access.Hook) (map[string]state.Session, error) {
 	started := ago(time.Hour)
-	return map[string]index.Session{"tickets": {Session: "tickets-1", StartedAt: &started}}, nil
+	return map[string]state.Session{"tickets": {Key: session.Key{Session: "tickets-1"}, StartedAt: &started}}, nil
 }
 
 func samplePool(p *plane) {

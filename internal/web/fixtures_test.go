@@ -85,7 +85,9 @@ func sampleCourse() Course {
 	running.Started, running.AttemptAt = true, ago(20*time.Minute)
 	running.Attempts = []session.AttemptReport{{Attempt: 1, Failure: failures.Failure{Category: failures.ContractViolation, Message: "no file matches schema/*.sql"}, StartedAt: ago(40 * time.Minute), EndedAt: ago(21 * time.Minute)}}
 	add(sampleRecord("backend", "database-expert", running))
-	add(sampleRecord("frontend", "designer", sampleSuccess(116*time.Minute, 90*time.Minute)))
+	paused := sampleSuccess(116*time.Minute, 90*time.Minute)
+	paused.Pauses = []session.Pause{{From: ago(115 * time.Minute), To: ago(95 * time.Minute), For: failures.TokenBudget}}
+	add(sampleRecord("frontend", "designer", paused))
 	add(sampleRecord("frontend", "developer", sampleSuccess(116*time.Minute, 34*time.Minute)))
 	add(sampleRecord("documentation", "writer", session.RoundRecord{Round: 1}))
 	return Course{Status: s, Records: records, Answers: []session.Answer{{Request: "r-0", Action: session.AnswerRetry, By: "alice", Phase: "backend", Persona: "developer", At: ago(61 * time.Minute)}}}

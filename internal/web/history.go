@@ -13,7 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/index"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -40,8 +40,8 @@ var historyGroups = []string{"persona", "agent", "model", "phase"}
 // HistoryRow is what sessions, or the assignments of a group, came to.
 type HistoryRow struct {
 	Name string
-	index.SessionOutcomes
-	Work  index.AssignmentOutcomes
+	state.SessionOutcomes
+	Work  state.AssignmentOutcomes
 	Usage cost.Usage
 	// Share is its part of all costs, in percent.
 	Share float64
@@ -91,7 +91,7 @@ func (p historyPage) With(name, value string) string {
 }
 
 // filters reads the filters, and what selects the sessions.
-func (p *historyPage) filters(q url.Values, now time.Time) (index.Filter, error) {
+func (p *historyPage) filters(q url.Values, now time.Time) (state.Filter, error) {
 	p.Label = strings.TrimSpace(q.Get("label"))
 	p.Team, p.Text = strings.TrimSpace(q.Get("team")), strings.TrimSpace(q.Get("text"))
 	p.Since, p.By, p.Groups = cmp.Or(q.Get("since"), "30d"), historyGroups[0], historyGroups
@@ -104,7 +104,7 @@ func (p *historyPage) filters(q url.Values, now time.Time) (index.Filter, error)
 			p.filter.Set(name, value)
 		}
 	}
-	f := index.Filter{Text: p.Text}
+	f := state.Filter{Text: p.Text}
 	if p.Team != "" {
 		f.Teams = []string{p.Team}
 	}
@@ -151,7 +151,7 @@ const maxHistoryRows = 60
 
 // came is what sessions came to and have cost, in groups by a key; without one, all together. Days are
 // the newest first, others the dearest.
-func (s *site) came(ctx context.Context, key string, f index.Filter) ([]HistoryRow, error) {
+func (s *site) came(ctx context.Context, key string, f state.Filter) ([]HistoryRow, error) {
 	var by []string
 	if key != "" {
 		by = []string{key}

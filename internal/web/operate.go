@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
@@ -73,7 +73,7 @@ func (s *site) operate(w http.ResponseWriter, r *http.Request) {
 // HooksView is the part of the page that has hooks, with the newest session of each.
 type HooksView struct {
 	Hooks  []access.Hook
-	Newest map[string]index.Session
+	Newest map[string]state.Session
 }
 
 // readHooks reads the hooks of teams that the person is an admin of.

@@ -8,9 +8,9 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/workerpool"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -37,7 +37,7 @@ type Sessions interface {
 	List(context.Context, control.SessionFilter) (control.SessionList, error)
 	Read(ctx context.Context, session string) (sessionstatus.Session, error)
 	Cancel(ctx context.Context, session string) (control.Cancellation, error)
-	Statistics(ctx context.Context, by []string, f index.Filter) ([]index.Statistic, error)
+	Statistics(ctx context.Context, by []string, f state.Filter) ([]state.Statistic, error)
 }
 
 // Requests lists and answers what waits for people.
@@ -79,7 +79,7 @@ type Alerts interface {
 // Hooks lists the hooks of teams that the person is an admin of.
 type Hooks interface {
 	List(context.Context) (control.HookList, error)
-	Newest(ctx context.Context, of []access.Hook) (map[string]index.Session, error)
+	Newest(ctx context.Context, of []access.Hook) (map[string]state.Session, error)
 }
 
 // Audit reads the audit log.

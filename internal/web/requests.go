@@ -45,6 +45,8 @@ type RequestCard struct {
 	Command string
 	// Denied: the person who looks may not answer it.
 	Denied bool
+	// Stuck: it is no request, but a session that makes no progress.
+	Stuck bool
 	// CSRF and Return are fields of the form.
 	CSRF, Return string
 	Now          time.Time
@@ -72,7 +74,10 @@ func (s *site) card(ctx context.Context, e control.InboxEntry, back string) Requ
 		Notice: e.NoticeOnly(), CSRF: s.csrf(ctx), Return: back, Now: s.Now(),
 	}
 	if e.Request == "" {
-		c.Subject, c.Need = "session "+e.Session, e.Kind.Rule().Need
+		c.Subject, c.Need, c.Stuck = "session "+e.Session, e.Kind.Rule().Need, e.Stuck
+	}
+	if e.Stuck {
+		c.Need = "makes no progress"
 	}
 	c.Key = keyOf(e.Session, e.Request)
 	permission := access.Operate
@@ -265,7 +270,7 @@ var saidTexts = map[string]string{
 	string(session.AnswerApprove): "Approved. Session %s continues.",
 	string(session.AnswerReject):  "Rejected. Session %s does the phase again with your note.",
 	string(session.AnswerRetry):   "Session %s tries again.",
-	string(session.AnswerSkip):    "Session %s continues without this work.",
+	string(session.AnswerSkip):    "Session %s continues as the request says.",
 	string(session.AnswerSupply):  "Session %s checks your files.",
 	string(session.AnswerAbort):   "Session %s ends.",
 	"counted":                     "Approved. Session %s waits for the approval of others.",

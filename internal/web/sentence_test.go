@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestASentenceSaysWhatASessionDoes(t *testing.T) {
@@ -67,11 +68,20 @@ func TestATimelineNamesTheCausesOfWaits(t *testing.T) {
 			"waited for a person: alice answered retry, from 12:54:00, 35m0s", "waited for the next attempt, from 13:29:00, 1m0s", "round 2, attempt 1 succeeded, from 13:30:00, 12m0s",
 		},
 		"backend/database-expert": {"round 1, attempt 1 failed: contract_violation, from 13:50:00, 19m0s", "waited for the next attempt, from 14:09:00, 1m0s", "round 1, attempt 2 runs, from 14:10:00, 20m0s"},
-		"frontend/designer":       {"round 1, attempt 1 succeeded, from 12:34:00, 26m0s"},
-		"frontend/developer":      {"round 1, attempt 1 succeeded, from 12:34:00, 1h22m0s"},
-		"frontend, approval":      {"waits for approval, from 13:56:00, 34m0s"},
-		"documentation/writer":    {"waits for breaker claude, from 14:24:00, 6m0s"},
+		"frontend/designer": {
+			"round 1, attempt 1 succeeded, a part of it, from 12:34:00, 1m0s", "waited for a larger budget, from 12:35:00, 20m0s", "round 1, attempt 1 succeeded, from 12:55:00, 5m0s",
+		},
+		"frontend/developer":   {"round 1, attempt 1 succeeded, from 12:34:00, 1h22m0s"},
+		"frontend, approval":   {"waits for approval, from 13:56:00, 34m0s"},
+		"documentation/writer": {"waits for breaker claude, from 14:24:00, 6m0s"},
 	}, said)
 	require.InDelta(t, 100, line.Now, .1)
+	waiting := sampleCourse()
+	waiting.Status.Assignment(spec.AssignmentID{Phase: "backend", Persona: "database-expert"}).Status = session.Waiting
+	for _, lane := range timelineOf(waiting, testNow).Lanes {
+		if lane.Name == "backend/database-expert" {
+			require.Equal(t, "round 1, attempt 2 has begun, and waits, from 14:10:00, 20m0s", lane.Bars[len(lane.Bars)-1].Label)
+		}
+	}
 	require.Empty(t, timelineOf(Course{}, testNow).Lanes)
 }

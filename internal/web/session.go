@@ -6,7 +6,6 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/access"
 	"github.com/maestro-hive/maestro/internal/control"
-	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
@@ -45,7 +44,7 @@ func (s *site) session(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := s.Now()
-	addTimes(&v.Status, work.Attempts, now)
+	control.AddTimes(&v.Status, work.Attempts, now)
 	content := sessionPage{
 		Session: v, Sentence: sentenceOf(v.Status, now), Graph: graphOf(v.Status, work.Phases), Said: said(r),
 		Cards: s.cardsOf(r.Context(), v.Status, sessionURL(id)), CSRF: s.csrf(r.Context()), Now: now, Alerts: alertsOf(v.Status, now),
@@ -71,33 +70,4 @@ func (s *site) cancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	done(w, r, sessionURL(id), "cancel", id)
-}
-
-// addTimes adds how long assignments and phases have been at work. Status documents do not say so.
-func addTimes(v *session.Status, attempts []control.Attempt, now time.Time) {
-	for i := range v.Phases {
-		p := &v.Phases[i]
-		var first, last time.Time
-		for j := range p.Assignments {
-			a := &p.Assignments[j]
-			a.Seconds = 0
-			for _, at := range attempts {
-				if at.Phase != p.Name || at.Persona != a.Persona {
-					continue
-				}
-				end := now
-				if at.EndedAt != nil {
-					end = *at.EndedAt
-				}
-				a.Seconds += end.Sub(at.StartedAt).Seconds()
-				if first.IsZero() || at.StartedAt.Before(first) {
-					first = at.StartedAt
-				}
-				if end.After(last) {
-					last = end
-				}
-			}
-		}
-		p.Seconds = last.Sub(first).Seconds()
-	}
 }

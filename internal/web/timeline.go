@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -71,7 +72,7 @@ func timelineOf(c Course, now time.Time) Timeline {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
 			lane := Lane{Name: id.String(), URL: assignmentURL(c.Status.Session, p.Name, a.Persona)}
-			lane.Bars = append(c.attempts(id, end), c.present(id, a, end)...)
+			lane.Bars = append(c.attempts(id, a.Status, end), c.present(id, a, end)...)
 			lane.Bars = c.withWaits(id, lane.Bars)
 			t.add(lane, &spans)
 		}
@@ -131,14 +132,21 @@ func (t *Timeline) scale(axis chart.Axis) {
 }
 
 // attempts are the bars of an assignment's record.
-func (c Course) attempts(id spec.AssignmentID, end time.Time) []Bar {
+func (c Course) attempts(id spec.AssignmentID, now session.State, end time.Time) []Bar {
 	var bars []Bar
-	add := func(from, to time.Time, tone, what string) {
-		if !from.IsZero() && !to.Before(from) {
-			bars = append(bars, Bar{Tone: tone, what: what, span: chart.Span{From: from, To: to, Busy: true}})
-		}
-	}
 	for i, round := range c.Records[id].Rounds {
+		add := func(from, to time.Time, tone, what string) {
+			for _, p := range round.PausesIn(from, to) {
+				if p.To.Sub(p.From) < shortestWait || from.IsZero() {
+					continue
+				}
+				bars = append(bars, Bar{Tone: tone, what: what + ", a part of it", span: chart.Span{From: from, To: p.From, Busy: true}}, pauseBar(p))
+				from = p.To
+			}
+			if !from.IsZero() && !to.Before(from) {
+				bars = append(bars, Bar{Tone: tone, what: what, span: chart.Span{From: from, To: to, Busy: true}})
+			}
+		}
 		name := func(attempt int) string { return fmt.Sprintf("round %d, attempt %d", i+1, attempt) }
 		for _, a := range round.Attempts {
 			add(a.StartedAt, a.EndedAt, "bad", name(a.Attempt)+" failed: "+string(a.Failure.Category))
@@ -152,11 +160,22 @@ func (c Course) attempts(id spec.AssignmentID, end time.Time) []Bar {
 				from = round.Attempts[n-1].EndedAt
 			}
 			add(from, round.Result.EndedAt, "good", name(last)+" succeeded")
+		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale && now == session.Waiting:
+			add(round.AttemptAt, end, "slow", name(last)+" has begun, and waits")
 		case round.Started && !round.AttemptAt.IsZero() && !round.GaveUp && !round.Stale:
 			add(round.AttemptAt, end, "active", name(last)+" runs"+lost(round.Lost))
 		}
 	}
 	return bars
+}
+
+// pauseBar is the bar of a wait within an attempt.
+func pauseBar(p session.Pause) Bar {
+	b := Bar{Tone: "slow", Wait: true, what: "waited for its " + p.For.Awaited(), span: chart.Span{From: p.From, To: p.To}}
+	if p.For == failures.TokenBudget {
+		b.Tone, b.what = "ask", "waited for a larger budget"
+	}
+	return b
 }
 
 func lost(n int) string {
@@ -181,7 +200,7 @@ func (c Course) present(id spec.AssignmentID, a session.AssignmentStatus, end ti
 		if h.Kind.NoticeOnly() {
 			return wait(h.Since, "slow", "waits for its "+h.Category.Awaited())
 		}
-		return wait(h.Since, lookOfRequest(h.Kind).Tone, "waits for a person: "+h.Need())
+		return wait(h.Since, "ask", "waits for a person: "+h.Need())
 	}
 	if a.Awaits != nil {
 		return wait(a.Awaits.Since, "slow", "waits for breaker "+safetext.Line(a.Awaits.Breaker))

@@ -65,9 +65,13 @@ func (chatCompletions) answerValue(m *Meter, path string, l leaf) {
 	}
 }
 
-// readError reads a value of an error within an answer. Some servers put it into the choice.
+// readError reads a value of an error within an answer. Some servers put it into the choice. MiniMax has a code in each
+// answer, which is 0 for one without an error.
 func (m *Meter) readError(path string, l leaf) {
 	path = strings.TrimPrefix(path, "choices[].")
+	if code, ok := strings.CutPrefix(path, "base_resp.status_"); ok && (code == "code" && l.number() != 0 || code == "msg" && m.facts.Fault != nil) {
+		m.fault().take(path, l)
+	}
 	if !strings.HasPrefix(path, "error.") && (path != "error" || !l.quoted) || !l.quoted && l.is("null") {
 		return
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -21,8 +22,9 @@ func (f *Fault) status() int {
 	return f.Status
 }
 
-// failure classifies a fault: whose it is decides what follows. The order matters: the provider's names
-// are more precise than the status, and the status is more precise than the words.
+// failure classifies a fault: whose it is decides what follows. The order matters: the provider's names are more precise
+// than the status, and the status is more precise than the words. Lists of words are the last resort, for servers that
+// state no name or a general one. They stay small: where a provider has a name for an error, the name is what to add.
 func (f *Fault) failure(who string) *failures.Failure {
 	status := f.status()
 	switch {
@@ -42,11 +44,14 @@ func (f *Fault) failure(who string) *failures.Failure {
 		return limited
 	case status == http.StatusTooManyRequests, f.hasName(limitNames):
 		return failures.Failf(failures.RateLimited, "%s limits the request rate: %v", who, f)
-	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500:
+	case status == http.StatusNotImplemented, status == http.StatusInternalServerError && f.unsupported():
+		return failures.Failf(failures.InvalidRequest, "%s does not support the request: %v", who, f)
+	case f.hasName(outageNames), slices.Contains(outageStatuses, status), status >= 500, status == http.StatusBadRequest && f.says(crashWords):
 		return failures.Failf(failures.APIError, "%s failed: %v", who, f)
 	case status == http.StatusNotFound, f.hasName(modelNames):
 		return failures.Failf(failures.InvalidRequest, "%s does not know the model or the path; fix model or base_url in the worker file: %v", who, f)
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, f.hasName(keyNames), f.badKey():
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, f.hasName(keyNames),
+		status == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Message), "api key"): // Gemini, xAI
 		return failures.Failf(failures.Auth, "%s refused the key: %v", who, f)
 	case status > http.StatusOK, f.hasName(requestNames):
 		return failures.Failf(failures.InvalidRequest, "%s rejects the request: %v", who, f)
@@ -107,23 +112,58 @@ var (
 	outageNames   = regexp.MustCompile(`(?i)overloaded|unavailable|internal_?server|connection_?error|at_?capacity|capacity_?exceeded|^internal$|deadline_?exceeded|timeout`)
 	keyNames      = regexp.MustCompile(`(?i)auth(entication)?_?error|authentication|unauthenticated|unauthorized|permission|forbidden|invalid_?(api_?)?key|api_?key_?invalid|access_?denied`)
 	modelNames    = regexp.MustCompile(`(?i)model.*(not_?found|not_?available|access_?denied|decommissioned)`)
-	requestNames  = regexp.MustCompile(`(?i)invalid|bad_?request|unsupported|unprocessable|not_?found|failed_?precondition|out_?of_?range`)
+	requestNames  = regexp.MustCompile(`(?i)invalid|bad_?request|unsupported|not_?supported|unprocessable|not_?found|failed_?precondition|out_?of_?range`)
+	// generalNames stand for several kinds of errors, so that the words decide.
+	generalNames = regexp.MustCompile(`(?i)internal|permission|forbidden|denied`)
+	// specificNames are those of one kind, unless they are general ones.
+	specificNames = regexp.MustCompile(fmt.Sprintf("%v|%v|%v|%v|%v|%v", filterNames, unpaidNames, limitNames, outageNames, keyNames, modelNames))
 )
+
+// miniMax are MiniMax's codes, by the names that others have for them.
+var miniMax = map[string]string{
+	"1000": "internal_server_error", "1013": "internal_server_error", "1024": "internal_server_error", "1033": "internal_server_error", "1001": "timeout",
+	"1002": "rate_limit", "1039": "rate_limit", "1041": "rate_limit", "2045": "rate_limit", "2056": "rate_limit", "1008": "insufficient_balance",
+	"1004": "authentication", "2049": "invalid_api_key", "1026": "content_filter", "1027": "content_filter", "1042": "invalid_params", "2013": "invalid_params",
+}
 
 // exceptions matches the names of exceptions at the beginning of a message, as LiteLLM writes them.
 var exceptions = regexp.MustCompile(`^(\w+\.)?\w+(Error|Exception)(: | - )`)
 
-// hasName reports whether a name of the error has a word of a group: the type, the code, another name, or that of an
-// exception.
-func (f *Fault) hasName(group *regexp.Regexp) bool {
+// names are the names of the error: the type, the code, others, and those of exceptions.
+func (f *Fault) names() []string {
 	names := append([]string{f.Type, f.Code}, f.Names...)
 	for said := f.Message; ; {
 		name := exceptions.FindString(said)
 		if name == "" {
-			return slices.ContainsFunc(names, group.MatchString)
+			return names
 		}
 		names, said = append(names, strings.TrimRight(name, " :-")), said[len(name):]
 	}
+}
+
+// hasName reports whether a name of the error has a word of a group.
+func (f *Fault) hasName(group *regexp.Regexp) bool {
+	return slices.ContainsFunc(f.names(), group.MatchString)
+}
+
+// says reports whether the message has a word of each group, and no name says what the error is.
+func (f *Fault) says(groups ...*regexp.Regexp) bool {
+	named := func(name string) bool { return specificNames.MatchString(name) && !generalNames.MatchString(name) }
+	silent := func(group *regexp.Regexp) bool { return !group.MatchString(f.Message) }
+	return !slices.ContainsFunc(f.names(), named) && !slices.ContainsFunc(groups, silent)
+}
+
+// What servers of local models say with a general status: llama.cpp's 500 is also that of a request for something
+// that it was not started with, and LM Studio's 400 also that of a model that has ended.
+var (
+	partSubject = regexp.MustCompile(`(?i)\b(param(eter)?s?|tools?|tool_choice|functions?|response_format|json_schema|grammar|images?|audio|messages?)\b`)
+	partVerdict = regexp.MustCompile(`(?i)\b(requires?|unsupported|not (\w+ )?(support(ed)?|enabled)|cannot (be )?used?)\b`)
+	crashWords  = regexp.MustCompile(`(?i)\b(crashed|model (was )?(unloaded|reloaded)|exit (code|status)|channel error)\b`)
+)
+
+// unsupported reports whether a server that was started without it is asked for something.
+func (f *Fault) unsupported() bool {
+	return !f.hasName(outageNames) && f.hasName(requestNames) || f.says(partSubject, partVerdict)
 }
 
 // What a sentence on refused content consists of: what is refused, and why.
@@ -135,8 +175,7 @@ var (
 // filtered reports whether the content is refused.
 func (f *Fault) filtered() bool {
 	status := f.status()
-	return f.hasName(filterNames) || (status == http.StatusBadRequest || status == http.StatusForbidden) &&
-		filterSubject.MatchString(f.Message) && filterVerdict.MatchString(f.Message)
+	return f.hasName(filterNames) || (status == http.StatusBadRequest || status == http.StatusForbidden) && f.says(filterSubject, filterVerdict)
 }
 
 // unpaidWords match a sentence on an account without money.
@@ -156,7 +195,7 @@ func (f *Fault) unpaid() bool {
 	}
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusPreconditionFailed:
-		return unpaidWords.MatchString(f.Message) || spentWords.MatchString(f.Message)
+		return f.says(unpaidWords) || f.says(spentWords)
 	case http.StatusTooManyRequests:
 		endless := f.Wait == "" && f.Header.Get("Retry-After") == "" && retryafter.InText(f.Message, time.Time{}) == 0
 		return endless && unpaidWords.MatchString(f.Message)
@@ -171,11 +210,6 @@ var sizes = regexp.MustCompile(`(?i)\blimit\W+(\d[\d,]*).*\brequested\W+(\d[\d,]
 func (f *Fault) aboveLimit() bool {
 	m := sizes.FindStringSubmatch(f.Message)
 	return m != nil && numberOf(m[2]) > numberOf(m[1])
-}
-
-// badKey reports whether a bad request is about the API key, as Gemini and xAI reject one.
-func (f *Fault) badKey() bool {
-	return f.status() == http.StatusBadRequest && strings.Contains(strings.ToLower(f.Message), "api key")
 }
 
 // Rejects reports whether the provider rejects the request itself, for a reason that is not known.
@@ -219,7 +253,7 @@ func (f *Fault) overflow() bool {
 	}
 	rejected := status == http.StatusBadRequest || status == http.StatusUnprocessableEntity || status < 400 || status == http.StatusInternalServerError // llama.cpp, Ollama
 	said := ofInput.ReplaceAllString(f.Message, "")
-	if !rejected || f.aboutOther() {
+	if !rejected || f.aboutOther() || !f.says() {
 		return false
 	}
 	words := overflowSubject.MatchString(said) && overflowExcess.MatchString(said)

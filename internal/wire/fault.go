@@ -84,7 +84,7 @@ func (f *Fault) readQuoted() {
 func (f *Fault) take(path string, l leaf) {
 	path = strings.TrimPrefix(path, "[].")
 	switch strings.TrimPrefix(path, "error.") {
-	case "message", "error", "detail", "detail[].msg", "msg", "error_msg", "error_message", "errors[].message", "error_description":
+	case "message", "error", "detail", "detail[].msg", "msg", "error_msg", "error_message", "errors[].message", "error_description", "base_resp.status_msg":
 		if l.quoted && (f.Message == "" || path == "error.message") {
 			f.Message = l.text()
 		}
@@ -106,6 +106,8 @@ func (f *Fault) take(path string, l leaf) {
 		if l.quoted && l.text() != "error" { // what Anthropic calls every error
 			f.Type = l.text()
 		}
+	case "base_resp.status_code": // MiniMax
+		f.Code, f.Names = l.text(), append(f.Names, miniMax[l.text()])
 	case "code", "error_code":
 		f.named(l)
 	default:

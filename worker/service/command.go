@@ -101,7 +101,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	if err != nil {
 		return err
 	}
-	dir, note, err := config.StateDir(s.stateDir, p.Getenv, false)
+	dir, note, err := config.WorkerStateDir(s.stateDir, p.Getenv, false)
 	if err != nil {
 		return err
 	}

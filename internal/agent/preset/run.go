@@ -50,6 +50,9 @@ type Run struct {
 	// Done: the program has reported its end. Failure is nil if it succeeded.
 	Done    bool
 	Failure *failures.Failure
+	// said is the summary of the last reported success; partial: subagents worked then.
+	said    string
+	partial bool
 	// ResetsAt is when the provider resets a limit; zero: unknown.
 	ResetsAt time.Time
 	// GivenUp: the program was stopped because it waited without end.
@@ -158,10 +161,20 @@ func (s *Run) task(id string, works bool) {
 	}
 }
 
-// finish reports the end of the work; f is nil if it succeeded. All requests so far have been answered then.
+// finish reports the end of the work; f is nil if it succeeded. All requests so far have been answered then. A reported
+// success stands. If subagents still worked then, a later failure counts, unless it would throw the work away.
 func (s *Run) finish(f *failures.Failure) {
-	s.Done, s.resumed, s.Failure = true, false, f
+	stands := s.Done && s.Failure == nil && f != nil && (!s.partial || failures.RuleFor(f.Category).Start == failures.FromInput)
+	s.Done, s.resumed = true, false
 	clear(s.Pending)
+	switch {
+	case stands:
+		s.Summary = s.said
+	case f == nil:
+		s.Failure, s.said, s.partial = nil, s.Summary, len(s.Tasks) > 0
+	default:
+		s.Failure = f
+	}
 	if f != nil {
 		s.Warnings.Warn(f.Message)
 	}

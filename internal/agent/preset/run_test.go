@@ -52,17 +52,62 @@ func TestWorking(t *testing.T) {
 		{gemini, []string{`{"type":"result","status":"success"}`}, false},
 		{gemini, []string{`{"type":"result","status":"success"}`, `{"type":"tool_use","tool_name":"read_file"}`}, true},
 	} {
-		run := &Run{
-			Pending: map[string]bool{"": true}, Tasks: map[string]bool{},
-			OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(cost.Usage, cost.Usage) {}, Stop: func(*failures.Failure) {},
+		require.Equal(t, test.working, reported(t, test.program, test.events...).Working(), "%q", test.events)
+	}
+}
+
+// reported is a run that has reported events and its end.
+func reported(t *testing.T, program Program, events ...string) *Run {
+	t.Helper()
+	run := &Run{
+		Pending: map[string]bool{"": true}, Tasks: map[string]bool{},
+		OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(cost.Usage, cost.Usage) {}, Stop: func(*failures.Failure) {},
+	}
+	run.Log = transcript.New(io.Discard, func(text string) string { return text })
+	run.Warnings = run.Log
+	parser := program.Parser(Invocation{})
+	for _, e := range events {
+		require.True(t, parser.Event([]byte(e), run))
+	}
+	require.True(t, run.Done)
+	return run
+}
+
+// TestAReportedSuccessStands although a later turn fails, and what it cost counts.
+func TestAReportedSuccessStands(t *testing.T) {
+	t.Parallel()
+	const (
+		ends     = `{"type":"result","subtype":"success","result":"done","usage":{"input_tokens":100,"output_tokens":10},"total_cost_usd":0.5}`
+		text     = `{"type":"assistant","message":{"id":"m9","content":[{"type":"text","text":"Let me look."}]}}`
+		broken   = `{"type":"result","subtype":"error_during_execution","is_error":true,"usage":{"input_tokens":1},"errors":["broken"]}`
+		limited  = `{"type":"result","subtype":"success","is_error":true,"result":"You've hit your session limit","usage":{}}`
+		turns    = `{"type":"result","subtype":"error_max_turns","is_error":true}`
+		subagent = `{"type":"system","subtype":"task_started","task_id":"a1","task_type":"local_agent"}`
+		command  = `{"type":"system","subtype":"task_started","task_id":"b1","task_type":"local_bash"}`
+		ended    = `{"type":"system","subtype":"task_notification","task_id":"a1","status":"completed"}`
+	)
+	for _, test := range []struct {
+		events []string
+		want   failures.Category
+	}{
+		{[]string{ends, text, broken}, ""},
+		{[]string{command, ends, text, broken}, ""},
+		{[]string{ends, text, limited}, ""},
+		{[]string{ends, text, turns, broken}, ""},
+		{[]string{subagent, ended, ends, text, limited}, ""},
+		{[]string{subagent, ends, ended, text, broken}, ""}, // which would throw the work away
+		{[]string{subagent, ends, ended, text, limited}, failures.RateLimited},
+		{[]string{subagent, ends, ended, text, turns}, failures.TurnLimit},
+		{[]string{subagent, ends, ended, limited, ends}, ""},
+		{[]string{broken, ends}, ""},
+	} {
+		run := reported(t, For(Claude), test.events...)
+		require.Equal(t, cost.Usage{InputTokens: 100, OutputTokens: 10, CostUSD: cost.USD(5e8)}, run.Used, "%q", test.events)
+		if test.want == "" {
+			require.Nil(t, run.Failure, "%q", test.events)
+			require.Equal(t, "done", run.Summary, "%q", test.events)
+			continue
 		}
-		run.Log = transcript.New(io.Discard, func(text string) string { return text })
-		run.Warnings = run.Log
-		parser := test.program.Parser(Invocation{})
-		for _, e := range test.events {
-			require.True(t, parser.Event([]byte(e), run))
-		}
-		require.True(t, run.Done)
-		require.Equal(t, test.working, run.Working(), "%q", test.events)
+		require.Equal(t, test.want, run.Failure.Category, "%q", test.events)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/wire"
@@ -29,7 +30,12 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		options = append(options, option.WithAPIKey(p.Key))
 	}
 	messages := sdk.NewMessageService(options...)
-	stream := messages.NewStreaming(ctx, params(request))
+	var response *http.Response
+	err := messages.NewStreaming(ctx, params(request), option.WithResponseBodyInto(&response)).Err()
+	if err != nil {
+		return llm.Answer{}, wire.Broken(err)
+	}
+	stream := ssestream.NewStream[sdk.MessageStreamEventUnion](named{ssestream.NewDecoder(response)}, nil)
 	defer stream.Close() //nolint:errcheck // read to its end, or aborted
 	c := collector{inputs: map[int64]string{}, received: x.Received}
 	for stream.Next() {
@@ -41,7 +47,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 			return llm.Answer{}, err
 		}
 	}
-	err := stream.Err()
+	err = stream.Err()
 	if err == nil && x.Received.Document != nil {
 		err = json.Unmarshal(x.Received.Document, &c.message)
 	}
@@ -55,6 +61,20 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, wire.Broken(err)
 	}
 	return llm.Answer{}, &wire.Fault{Status: http.StatusOK, Cut: true, Message: "it has no end"}
+}
+
+// named decodes events. Servers that are only nearly compatible leave out their names, which their data has, too.
+type named struct{ ssestream.Decoder }
+
+// Event returns the current event.
+func (n named) Event() ssestream.Event {
+	event := n.Decoder.Event()
+	if event.Type == "" {
+		var data struct{ Type string }
+		_ = json.Unmarshal(event.Data, &data) // without a type, it is no event
+		event.Type = data.Type
+	}
+	return event
 }
 
 // collector assembles an answer from its events.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/access"
-	"github.com/maestro-hive/maestro/internal/index"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -57,7 +57,7 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	require.Equal(t, "three", doc.Sessions[0].Session, "who may see one team gets pages of its sessions")
 	require.False(t, doc.More)
 
-	groups, err := sessions.Statistics(ctx, []string{"team"}, index.Filter{})
+	groups, err := sessions.Statistics(ctx, []string{"team"}, state.Filter{})
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	require.Equal(t, "web", groups[1].Team)
@@ -66,11 +66,11 @@ func TestListsAndStatisticsFollowTheStore(t *testing.T) {
 	require.InDelta(t, 0, groups[0].Assignments.SuccessRate(), 0)
 
 	var denied *access.DeniedError
-	_, err = sessions.Statistics(one, []string{"team"}, index.Filter{Teams: []string{""}})
+	_, err = sessions.Statistics(one, []string{"team"}, state.Filter{Teams: []string{""}})
 	require.ErrorAs(t, err, &denied, "sessions of an unknown team")
 
 	var wrong *Error
-	_, err = sessions.Statistics(ctx, []string{"session"}, index.Filter{})
+	_, err = sessions.Statistics(ctx, []string{"session"}, state.Filter{})
 	require.ErrorAs(t, err, &wrong)
 	require.Equal(t, Invalid, wrong.Kind)
 	_, err = money.Usage(ctx, UsageFilter{By: []string{"day", "day"}})

@@ -1,0 +1,103 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+)
+
+// UsageKeys are the fields by which the costs of many sessions can be summed.
+var UsageKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
+
+// SessionCost is a sum of costs of many sessions.
+type SessionCost struct {
+	Team, Session string
+	Cost
+}
+
+func (c *SessionCost) field(key string) *string {
+	switch key {
+	case "team":
+		return &c.Team
+	case "session":
+		return &c.Session
+	}
+	return c.key(CostKey(key))
+}
+
+// totalSums are the sums of totals, in the order of Cost.sums.
+const totalSums = `coalesce(sum(c.calls), 0), coalesce(sum(c.input_tokens), 0), coalesce(sum(c.output_tokens), 0), coalesce(sum(c.reasoning_tokens), 0),
+	coalesce(sum(c.cache_read_tokens), 0), coalesce(sum(c.cache_write_tokens), 0), coalesce(sum(c.cache_write_1h_tokens), 0), coalesce(sum(c.web_searches), 0),
+	coalesce(sum(c.nano_usd), 0), coalesce(sum(c.unsettled), 0), coalesce(sum(c.estimated_tokens), 0), coalesce(sum(c.estimated_nano_usd), 0),
+	coalesce(sum(c.begun), 0), coalesce(sum(c.reserved_tokens), 0), coalesce(sum(c.reserved_nano_usd), 0)`
+
+// Usage sums the costs of the calls that began on a day or later, of the sessions that the filter selects, by keys of
+// [UsageKeys]: the newest day first, then the sessions that began to pay last, then by name. An empty day is any. The filter's
+// After and Limit are ignored.
+func (d *DB) Usage(ctx context.Context, by []string, since string, f Filter) (costs []SessionCost, err error) {
+	var w *where
+	from, figures := "", sums
+	names := map[string]string{"team": "c.team", "session": "c.session"}
+	of := func(key string) string {
+		if name, ok := names[key]; ok {
+			return name
+		}
+		return "c." + key
+	}
+	if onlyTotals(by, f) {
+		w = &where{}
+		w.add("c.namespace = ?", f.Namespace)
+		oneOf(w, "c.team", f.Teams)
+		from, figures = `totals c`, totalSums
+	} else {
+		w = f.where()
+		from = `calls c join (select s.namespace, s.session, s.started_at as session_started from sessions s where ` + w.String() + `) s
+			on c.namespace = s.namespace and c.session = s.session`
+		w.conditions = []string{"true"}
+	}
+	if since != "" {
+		w.add("c.day >= ?", since)
+	}
+	selected, grouped := "", ""
+	if len(by) > 0 {
+		columns := make([]string, len(by))
+		for i, key := range by {
+			columns[i] = of(key)
+		}
+		grouped = strings.Join(columns, ", ")
+		selected, grouped = ", "+grouped, " group by "+grouped+order(by, columns, from)
+	}
+	err = d.Read(ctx, func(t *Tx) error {
+		costs = nil
+		return t.each(func(r *sql.Rows) error {
+			var c SessionCost
+			fields := c.sums()
+			for _, key := range by {
+				fields = append(fields, c.field(key))
+			}
+			err := r.Scan(fields...)
+			costs = append(costs, c)
+			return err
+		}, `select `+figures+selected+` from `+from+` where `+w.String()+grouped, w.args...)
+	})
+	return costs, err
+}
+
+// onlyTotals reports whether the totals have all that is asked for: they know neither sessions nor their parts.
+func onlyTotals(by []string, f Filter) bool {
+	return !slices.ContainsFunc(by, func(key string) bool { return key == "session" || key == "phase" || key == "persona" }) &&
+		len(f.Status)+len(f.Labels) == 0 && f.Since.IsZero() && f.Until.IsZero() && f.AlertedSince.IsZero() && f.Text == "" && f.Session == ""
+}
+
+// order sorts the sums.
+func order(by, columns []string, from string) string {
+	var keys []string
+	if i := slices.Index(by, "day"); i >= 0 {
+		keys = append(keys, columns[i]+" desc")
+	}
+	if slices.Contains(by, "session") && from != "totals c" {
+		keys = append(keys, "max(s.session_started) desc")
+	}
+	return " order by " + strings.Join(append(keys, columns...), ", ")
+}

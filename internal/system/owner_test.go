@@ -1,0 +1,136 @@
+package system
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRootContinuesAsTheOwner has root run commands on nobody's store: they read and write it as nobody does.
+func TestRootContinuesAsTheOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile, worker := w.ofNobody()
+	w.credential = &syscall.Credential{Groups: []uint32{0}} // root, with root's group as at a login
+	w.variables = append(w.variables, "HOME="+w.outside("home"))
+	require.NoError(t, os.Mkdir(w.outside("home"), 0o700))
+	require.Contains(t, w.must("status", "owned"), "completed")
+	require.Contains(t, w.must("list"), "owned")
+	require.Contains(t, w.must("checkpoints", "list", "owned"), "work ")
+	w.must("checkpoints", "verify", "--all")
+	w.must("token", "create", "robot", "--role", "viewer")
+	require.Contains(t, w.must("audit"), "root@", "who acted is not hidden")
+	w.allOfNobody()
+	w.must("run", teamFile, "again", "--session", "again")
+	w.completes("again")
+	findings := w.maestro("doctor").stdout
+	require.Contains(t, findings, "a test file was written and removed")
+	require.NotContains(t, findings, "store owner")
+	worker.kill()
+	w.allOfNobody()
+
+	for _, name := range []string{"index", "tmp", "locks", "audit"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(w.state, name)))
+		require.NoError(t, os.Mkdir(w.outside(name), 0o700))
+		require.NoError(t, os.Chmod(w.outside(name), 0o770)) // root's group may write, too
+		require.NoError(t, os.Symlink(w.outside(name), filepath.Join(w.state, name)))
+	}
+	require.Contains(t, w.must("list"), "owned", "the index is kept in memory")
+	for _, writing := range [][]string{{"checkpoints", "verify", "--all"}, {"token", "create", "other", "--role", "viewer"}} {
+		require.Contains(t, w.maestro(writing...).stderr, "permission denied")
+	}
+	for _, name := range []string{"index", "tmp", "locks", "audit"} {
+		left, err := os.ReadDir(w.outside(name))
+		require.NoError(t, err)
+		require.Empty(t, left, name)
+	}
+	identity := filepath.Join(w.state, "store.json")
+	require.NoError(t, os.Rename(identity, w.outside("store.json")))
+	require.NoError(t, os.Chown(w.outside("store.json"), 0, 0))
+	require.NoError(t, os.Chmod(w.outside("store.json"), 0o640))
+	require.NoError(t, os.Symlink(w.outside("store.json"), identity))
+	for _, reading := range [][]string{{"status", "owned"}, {"list"}, {"checkpoints", "verify", "--all"}} {
+		require.Contains(t, w.maestro(reading...).stderr, "store.json: permission denied")
+	}
+}
+
+// outside is a path of root's, outside of the store.
+func (w *world) outside(name string) string { return filepath.Join(w.dir, "of-root-"+name) }
+
+// TestOthersAreRefused: root's workers on nobody's store, because agents may need root, and all programs of a third user.
+func TestOthersAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, worker := w.ofNobody()
+	worker.kill()
+	refused := func(a answer) {
+		t.Helper()
+		require.Equal(t, 2, a.code, a.stderr)
+		require.Contains(t, a.stderr, w.state+" belongs to user nobody")
+		require.Contains(t, a.stderr, "sudo -u nobody maestro")
+	}
+	w.credential = nil
+	refused(w.maestro("worker"))
+	w.credential = &syscall.Credential{Uid: 65533, Gid: 65533}
+	require.NoError(t, os.Chmod(w.state, 0o777)) // it is not the mode that refuses
+	refused(w.maestro("worker"))
+	refused(w.maestro("status", "owned"))
+	refused(w.maestro("list"))
+	refused(w.maestro("resume", "owned"))
+	found := w.maestro("doctor")
+	require.Equal(t, 1, found.code)
+	require.Contains(t, found.stdout, "sudo -u nobody maestro doctor --state-dir "+w.state)
+	w.allOfNobody()
+}
+
+// TestAStoreThatCannotBeWrittenIsRead on a file system that is mounted read-only.
+func TestAStoreThatCannotBeWrittenIsRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.onSmallDisk("size=64m")
+	_, worker := w.ofNobody()
+	worker.kill()
+	require.NoError(t, syscall.Mount("maestro-test", w.state, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	for _, by := range []*syscall.Credential{w.credential, nil} {
+		w.credential = by
+		require.Contains(t, w.must("status", "owned"), "completed")
+		require.Contains(t, w.must("list"), "owned")
+		require.Contains(t, w.must("checkpoints", "list", "owned"), "work ")
+		require.Contains(t, w.must("logs", "owned"), "work")
+		require.Contains(t, w.maestro("doctor").stdout, "read-only file system")
+	}
+}
+
+// ofNobody makes a store that belongs to nobody, with a completed session.
+func (w *world) ofNobody() (teamFile string, worker *process) {
+	w.t.Helper()
+	w.reachableByNobody()
+	w.write("agents.yaml", "{version: 1, isolation: none, agents: {a: {kind: command, argv: [sh, -c, 'echo made > made.txt']}}}")
+	teamFile = w.write("team.yaml", "{version: 1, name: t, personas: {dev: {role: r, agent: a, instructions: do}}, phases: [{name: work, personas: [dev]}]}")
+	w.asNobody()
+	worker = w.startWorker()
+	w.must("run", teamFile, "make it", "--session", "owned")
+	w.completes("owned")
+	return teamFile, worker
+}
+
+// allOfNobody requires that all files of the store belong to nobody.
+func (w *world) allOfNobody() {
+	w.t.Helper()
+	require.NoError(w.t, filepath.WalkDir(w.state, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil //nolint:nilerr // the worker has removed it
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		require.Equal(w.t, []uint32{65534, 65534}, []uint32{st.Uid, st.Gid}, path)
+		return nil
+	}))
+}
