@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Via is how somebody was authenticated, and Outcome how a change ended; empty: its end is not recorded.
-type (
-	Via     string
-	Outcome string
-)
+// Via is how somebody was authenticated.
+type Via string
+
+// Outcome is how a change ended; empty: its end is not recorded.
+type Outcome string
 
 // AuditEntry is a row of the audit log.
 type AuditEntry struct {

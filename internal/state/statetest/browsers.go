@@ -20,11 +20,10 @@ func linksAreUsedOnce(t *testing.T, b *bench) {
 	var used atomic.Int64
 	atOnce(12, func(int) {
 		l, err := b.UseLink(t.Context(), "h1")
-		switch {
-		case err == nil:
+		if err == nil {
 			used.Add(1)
 			assert.Equal(t, made, l)
-		default:
+		} else {
 			assert.ErrorIs(t, err, state.ErrNotFound)
 		}
 	})
