@@ -45,7 +45,7 @@ func (s Starts) files(ctx context.Context, st *store.Store, in NewSession, next 
 		if next.Workspace, err = in.Workspace, s.checkFiles(ctx, next.Team.Name, "workspace", in.Workspace); err != nil {
 			return err
 		}
-		if notes := s.leftOutOf(next.Team.Name, in.Workspace); len(notes) > 0 {
+		if notes := s.leftOutOf(ctx, next.Team.Name, in.Workspace); len(notes) > 0 {
 			if next.Course.Source == nil {
 				next.Course.Source = &session.Source{}
 			}

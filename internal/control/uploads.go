@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"regexp"
 	"strings"
@@ -17,33 +16,16 @@ import (
 )
 
 const (
-	// uploadsPrefix begins the keys of the documents that say which files were uploaded for a team.
-	uploadsPrefix = "serve/uploads/"
 	// uploadedFor is how long files may be named after an upload.
 	uploadedFor = 30 * 24 * time.Hour
 	// searchedSessions is in how many of a team's sessions files are searched.
 	searchedSessions = 200
 )
 
-func uploadKey(team string, files spec.Digest) string {
-	return uploadsPrefix + team + "/" + string(files) + ".json"
-}
-
-// upload is the document of an upload.
-type upload struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
-	// LeftOut says, in sentences, what of the archive was not stored.
-	LeftOut []string `json:"left_out,omitempty"`
-}
-
 // leftOutOf says what the upload of files has left out; empty: nothing, or it is unknown.
-func (b *Base) leftOutOf(team string, files spec.Digest) []string {
-	var doc upload
-	if data, _, err := b.Store.Storage().Read(uploadKey(team, files)); err == nil {
-		_ = json.Unmarshal(data, &doc)
-	}
-	return doc.LeftOut
+func (b *Base) leftOutOf(ctx context.Context, team string, files spec.Digest) []string {
+	found, _ := b.Store.State.Upload(ctx, team, string(files), uploadedFor)
+	return found.LeftOut
 }
 
 // uploaded records that files were uploaded for a team: a digest is no permission to read what has it.
@@ -51,19 +33,7 @@ func (b *Base) uploaded(ctx context.Context, team string, files spec.Digest, lef
 	if team == access.AllTeams {
 		return nil
 	}
-	docs, key := b.Store.Storage(), uploadKey(team, files)
-	_, version, err := docs.Read(key)
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return err
-	}
-	data, err := json.Marshal(upload{actor(ctx), b.Now().UTC(), leftOut})
-	if err != nil {
-		return err
-	}
-	if _, err = docs.Write(key, data, version, storage.Durable); errors.Is(err, storage.ErrConflict) {
-		return nil // another upload of the same files
-	}
-	return err
+	return b.Store.State.AddUpload(ctx, state.Upload{Team: team, Digest: string(files), By: actor(ctx), LeftOut: leftOut}, uploadedFor)
 }
 
 // checkFiles rejects a digest that is not that of files in the store, or that the caller may not name:
@@ -75,9 +45,9 @@ func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Di
 	}
 	var err error
 	if access.Check(ctx, access.Operate, access.AllTeams) != nil {
-		_, _, err = b.Store.Storage().Read(uploadKey(team, files))
+		_, err = b.Store.State.Upload(ctx, team, string(files), uploadedFor)
 	}
-	if errors.Is(err, storage.ErrNotFound) {
+	if errors.Is(err, state.ErrNotFound) {
 		err = b.checkSessionsFiles(ctx, team, files)
 	}
 	if err == nil {
@@ -89,7 +59,7 @@ func (b *Base) checkFiles(ctx context.Context, team, field string, files spec.Di
 	return err
 }
 
-// checkSessionsFiles returns [storage.ErrNotFound] unless one of a team's newer sessions began with these files,
+// checkSessionsFiles returns [session.ErrNotFound] unless one of a team's newer sessions began with these files,
 // or has them in its newest checkpoint.
 func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.Digest) error {
 	newer, err := b.Store.State.Sessions(ctx, state.Filter{Namespace: b.Namespace, Teams: []string{team}, Limit: searchedSessions})
@@ -100,32 +70,7 @@ func (b *Base) checkSessionsFiles(ctx context.Context, team string, files spec.D
 			return nil
 		}
 	}
-	return cmp.Or(err, storage.ErrNotFound)
-}
-
-// SweepUploads removes what says that files were uploaded long ago.
-func (b *Base) SweepUploads() error {
-	docs := b.Store.Storage()
-	teams, err := docs.List(strings.TrimSuffix(uploadsPrefix, "/"))
-	if err != nil {
-		return err
-	}
-	for _, team := range teams {
-		names, err := docs.List(uploadsPrefix + strings.TrimSuffix(team, "/"))
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			key := uploadsPrefix + team + name
-			if at, err := docs.ModTime(key); err != nil || b.Now().Sub(at) < uploadedFor {
-				continue
-			}
-			if _, version, err := docs.Read(key); err == nil {
-				_ = docs.Delete(key, version) // else it was uploaded again
-			}
-		}
-	}
-	return nil
+	return cmp.Or(err, session.ErrNotFound)
 }
 
 // afterTeam is what follows a team's name in an id. It has no hyphen after the first one, unless it is

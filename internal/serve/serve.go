@@ -4,7 +4,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,8 +30,6 @@ const (
 	healthPause = 5 * time.Second
 	// firstDial bounds how long a start waits for Temporal.
 	firstDial = 3 * time.Second
-	// sweepPause is between removals of answers that need not be kept any more.
-	sweepPause = time.Hour
 	// healthPath answers who is not signed in.
 	healthPath = "/healthz"
 )
@@ -101,7 +98,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	listener.HandleAll(s.whileItRuns(s.guard.Wrap(s.routes(base, feed, inbound))))
 	dialled := make(chan struct{})
 	s.work.Go(func() { s.stayConnected(sync.OnceFunc(func() { close(dialled) })) })
-	s.work.Go(func() { s.sweep(base) })
 	select {
 	case <-dialled:
 	case <-time.After(firstDial):
@@ -172,18 +168,6 @@ func (s *Server) stayConnected(tried func()) {
 			if conn != nil {
 				s.conn.Store(conn)
 			}
-			return
-		}
-	}
-}
-
-// sweep removes expired answers from the store.
-func (s *Server) sweep(base *control.Base) {
-	for {
-		if err := errors.Join(httpapi.Sweep(base), base.SweepUploads()); err != nil {
-			s.o.Log.Warn("old answers cannot be removed from the store", "error", err)
-		}
-		if !s.wait(sweepPause) {
 			return
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -109,13 +108,13 @@ const firstAt = `coalesce((select id from audit where at >= %s order by at, id l
 
 // Audit lists the entries that a filter selects, the newest first.
 func (d *DB) Audit(ctx context.Context, f AuditFilter) (found []AuditEntry, err error) {
-	if f.Before == 0 {
-		f.Before = math.MaxInt64
-	}
-	args, where := []any{f.Limit, f.Before}, "id < $2"
+	args, where := []any{f.Limit}, "true"
 	and := func(condition string, value any) {
 		args = append(args, value)
 		where += " and " + strings.ReplaceAll(condition, "%s", fmt.Sprintf("$%d", len(args)))
+	}
+	if f.Before != 0 {
+		and("id < %s", f.Before)
 	}
 	if !f.Since.IsZero() {
 		and("id >= "+firstAt, f.Since.UnixMicro())

@@ -72,7 +72,16 @@ func reads(ctx context.Context, db *DB) map[string]func() error {
 		"calls":   func() error { _, err := db.Calls(ctx, dev); return ignoreDamage(err) },
 		"open":    func() error { _, err := db.Open(ctx, dev); return err },
 		"day":     func() error { _, err := db.Day(ctx, "t1"); return ignoreMissing(err) },
-		"changes": func() error { _, _, _, err := db.Changes(ctx, "default", Position{}); return err },
+		"audit": func() error {
+			_, err := db.Audit(ctx, AuditFilter{Action: "session", Since: time.UnixMicro(1), Until: time.UnixMicro(2), Limit: 100})
+			return err
+		},
+		"audit of a person":  func() error { _, err := db.Audit(ctx, AuditFilter{Actor: "ann", Limit: 100}); return err },
+		"audit of a session": func() error { _, err := db.Audit(ctx, AuditFilter{Session: "s7", Limit: 100}); return err },
+		"token":              func() error { _, err := db.UseToken(ctx, "x"); return ignoreMissing(err) },
+		"browser":            func() error { _, err := db.UseBrowser(ctx, "x", time.Hour, time.Hour); return ignoreMissing(err) },
+		"upload":             func() error { _, err := db.Upload(ctx, "t1", "x", time.Hour); return ignoreMissing(err) },
+		"changes":            func() error { _, _, _, err := db.Changes(ctx, "default", Position{}); return err },
 	}
 }
 
@@ -109,7 +118,7 @@ func TestNoQueryScansATableThatGrows(t *testing.T) { //nolint:paralleltest // it
 	}
 	seeQuery = func(string, []any) {}
 	require.Greater(t, len(seen), 12)
-	scan := regexp.MustCompile(`^SCAN (sessions|s|calls|c|totals|requests|answers|raises|changes)\b`)
+	scan := regexp.MustCompile(`^SCAN (sessions|s|calls|c|totals|requests|answers|raises|changes|audit|tokens|browsers|uploads)\b`)
 	for _, q := range seen {
 		if strings.Contains(q.text, "from totals c") { // the totals of all teams and days are what it reads
 			continue

@@ -631,16 +631,18 @@ create index audit_of_team on audit (team, id);
 create index audit_of_actor on audit (actor, id);
 create index audit_of_owner on audit (owner, id);
 
--- The answer to a change that a client may repeat, kept for a day.
+-- The answer to a change that a client may send again with a key of its own, kept for a day.
 create table idempotency (
-  key     text   not null,
-  person  text   not null,
-  request text   not null,             -- digest: another request with the same key is refused
-  status  integer not null,            -- of HTTP; 0 while it is at work
-  answer  text   not null,
-  at      bigint not null,
-  primary key (key, person)
+  key          text    primary key,    -- SHA-256 of who sends it, and of the client's key
+  request      text    not null,       -- SHA-256 of the request: another one with the same key is refused
+  change_id    text    not null,       -- the same in all tries: the operation makes a change with one id once
+  tried_at     bigint,                 -- when the try at work began, which is lost after two minutes; null: none is
+  status       integer not null,       -- of HTTP; 0: there is no answer
+  content_type text    not null,
+  answer       text    not null,
+  at           bigint  not null        -- of the first try
 );
+create index idempotency_old on idempotency (at);
 
 -- ------------------------------------------------------------------------------------------------------------------
 -- What is kept
@@ -654,14 +656,16 @@ create table blobs (
   used_at bigint not null
 );
 
--- Content that a person of a team may name when a session starts: a digest is not a permission.
+-- Content that a person of a team may name when a session starts: a digest is not a permission. Kept for 30 days.
 create table uploads (
-  digest text   not null references blobs on delete cascade,
-  team   text   not null,
-  by_person text not null,
-  at     bigint not null,
-  primary key (digest, team)
+  team      text   not null,
+  digest    text   not null,           -- of a manifest
+  by_person text   not null,
+  left_out  text   not null,           -- json: sentences on what of the archive was not stored
+  at        bigint not null,
+  primary key (team, digest)
 );
+create index uploads_old on uploads (at);
 
 -- When something was last changed, for live pages and for what is derived from rows: readers ask for what has a higher
 -- number than the last one that they saw.

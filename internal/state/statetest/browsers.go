@@ -20,12 +20,12 @@ func linksAreUsedOnce(t *testing.T, b *bench) {
 	var used atomic.Int64
 	atOnce(12, func(int) {
 		l, err := b.UseLink(t.Context(), "h1")
-		if err != nil {
+		if err == nil {
+			used.Add(1)
+			assert.Equal(t, made, l)
+		} else {
 			assert.ErrorIs(t, err, state.ErrNotFound)
-			return
 		}
-		used.Add(1)
-		assert.Equal(t, made, l)
 	})
 	require.EqualValues(t, 1, used.Load())
 	require.NoError(t, b.AddLink(t.Context(), state.Link{Hash: "h2", ID: "2", Owner: "ann"}, time.Microsecond))

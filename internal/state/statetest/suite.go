@@ -61,6 +61,8 @@ func Run(t *testing.T, open Open) {
 		"tokens have names of their own":                           tokensHaveNames,
 		"tokens end":                                               tokensEnd,
 		"a hook is removed by its key":                             hooksHaveKeys,
+		"a change with a key is made once":                         keysAreClaimedOnce,
+		"uploads are known for a while":                            uploadsAreKnown,
 		"a link is used once":                                      linksAreUsedOnce,
 		"browsers are signed out":                                  browsersAreSignedOut,
 		"links lead to a server that runs":                         serversRun,
