@@ -5,10 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/control"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/state"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -248,17 +249,15 @@ func TestAChangeWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
 	c := d.served(nil, "operator:pair")
 	change := func(path string, body any, into any) {
 		c.call("POST", path, body, into, "Idempotency-Key", "k")
-		answers, err := filepath.Glob(filepath.Join(d.state, "requests", "*.json"))
+		// The server was killed before it has stored the answer.
+		db, err := sql.Open("sqlite", filepath.Join(d.state, state.FileName)+"?_pragma=busy_timeout(10000)")
 		require.NoError(t, err)
-		require.Len(t, answers, 1)
-		data, err := os.ReadFile(answers[0])
+		defer db.Close()
+		lost, err := db.ExecContext(t.Context(), "update idempotency set status = 0, answer = '', tried_at = ?", time.Now().Add(-time.Hour).UnixMicro())
 		require.NoError(t, err)
-		var answer fields
-		require.NoError(t, json.Unmarshal(data, &answer))
-		answer["status"], answer["tried_at"] = 0, time.Now().Add(-time.Hour) // the server was killed before it has stored the answer
-		data, err = json.Marshal(answer)
+		rows, err := lost.RowsAffected()
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(answers[0], data, 0o600))
+		require.EqualValues(t, 1, rows)
 	}
 	start := fields{"team": fields{"file": twoTeam + "budget: {tokens: 1000000}\n"}, "requirement": "Make it so.", "pause_after": []string{"think"}}
 	var started, again control.Started
