@@ -109,7 +109,9 @@ func TestManifestsNameEachOther(t *testing.T) {
 	}
 	require.Len(t, mounts, len(pod.Spec.Volumes))
 	require.Greater(t, *c.deployment.Spec.Replicas, int32(1))
-	require.Contains(t, c.claims[0].Spec.AccessModes, corev1.ReadWriteMany, "several pods share the store")
+	require.Equal(t, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, c.claims[0].Spec.AccessModes)
+	together := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+	require.Equal(t, "kubernetes.io/hostname", together.TopologyKey, "the pods that share the store are on one node")
 
 	named := map[string]bool{}
 	for _, p := range pod.Spec.Containers[0].Ports {
@@ -120,7 +122,7 @@ func TestManifestsNameEachOther(t *testing.T) {
 	}
 	for what, selector := range map[string]*metav1.LabelSelector{
 		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector, "network": &c.network(t, "maestro-worker").Spec.PodSelector,
-		"spread": pod.Spec.TopologySpreadConstraints[0].LabelSelector,
+		"affinity": together.LabelSelector,
 	} {
 		chosen, err := metav1.LabelSelectorAsSelector(selector)
 		require.NoError(t, err)

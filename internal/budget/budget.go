@@ -75,7 +75,9 @@ func (b Budget) minus(used cost.Amount) cost.Amount {
 // Covers reports whether an amount is within what is left.
 func (b Budget) Covers(amount cost.Amount) bool { return covers(b.Left(), amount) }
 
-func covers(left, amount cost.Amount) bool { return amount.Tokens <= left.Tokens && amount.USD <= left.USD }
+func covers(left, amount cost.Amount) bool {
+	return amount.Tokens <= left.Tokens && amount.USD <= left.USD
+}
 
 // Fraction is how much of the budget is spent: the larger of tokens and money.
 func (b Budget) Fraction() float64 {
@@ -159,7 +161,9 @@ func Aside(granted cost.Amount) cost.Amount {
 	return granted
 }
 
-// Caps are a team's limits, without raises. Budgets without a limit are left out.
+// Caps are a team's limits, without raises, in no particular order of personas. Budgets without a limit are left out.
+//
+//workflowcheck:ignore
 func Caps(t spec.Team) (caps []Budget) {
 	add := func(kind session.BudgetScope, name string, limit spec.Cap) {
 		if limit != (spec.Cap{}) {

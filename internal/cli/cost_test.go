@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"cmp"
 	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
@@ -57,8 +56,8 @@ type bank struct {
 	*desk
 	store *store.Store
 	clock *statetest.Clock
-	// team pays for the next calls; empty: crew.
-	team string
+	// teams are those of the sessions.
+	teams map[string]string
 }
 
 func newBank(t *testing.T) *bank {
@@ -68,7 +67,7 @@ func newBank(t *testing.T) *bank {
 	clock.Set(time.Now())
 	s, err := store.Create(d.state, store.Options{Clock: clock.Now})
 	require.NoError(t, err)
-	return &bank{desk: d, store: s, clock: clock}
+	return &bank{d, s, clock, map[string]string{}}
 }
 
 func key(sessionID string) session.Key {
@@ -80,6 +79,7 @@ func key(sessionID string) session.Key {
 func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	b.t.Helper()
 	started := time.Now().Add(-ago)
+	b.teams[name] = of
 	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *session.Execution) {
 		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
 		e.Phases = []session.PhaseStatus{
@@ -98,7 +98,7 @@ func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago tim
 	b.clock.Set(time.Now().Add(-ago))
 	defer b.clock.Set(time.Now())
 	return statetest.Book(b.t, b.store.State, statetest.Booking{
-		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: cmp.Or(b.team, "crew"), Agent: agent, Model: agent + "-1", End: end, Cost: used,
+		Assignment: state.Assignment{Key: key(sessionID), AssignmentID: id}, Team: b.teams[sessionID], Agent: agent, Model: agent + "-1", End: end, Cost: used,
 	})
 }
 
@@ -161,10 +161,8 @@ func TestWhatAllSessionsCost(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.session("old", "crew", 5*day, tokensOf(100, 10, 7))
-	b.team = "band"
 	b.session("other", "band", 3*day, tokensOf(60, 0, 0))
 	b.pay("other", built, "writer", 3*day, state.CallAnswered, tokensOf(40, 10, 7))
-	b.team = ""
 	b.session("new", "crew", time.Hour, tokensOf(5, 0, 3))
 	b.pay("lost", built, "coder", time.Hour, state.CallAnswered, tokensOf(2, 0, 0))
 
@@ -175,15 +173,15 @@ func TestWhatAllSessionsCost(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s: %d tokens, %s USD, %d calls", r.Session, r.Team, r.Tokens, r.Usage.CostUSD, r.Calls))
 	}
 	require.Equal(t, []string{
-		"lost of crew: 2 tokens, 0 USD, 1 calls",
+		"lost of : 2 tokens, 0 USD, 1 calls",
 		"new of crew: 5 tokens, 0.000000003 USD, 1 calls",
 		"other of band: 110 tokens, 0.000000007 USD, 2 calls",
 		"old of crew: 110 tokens, 0.000000007 USD, 1 calls",
 	}, got)
 	doc = costs{}
 	b.json(&doc, "usage", "--by", "team", "--since", "4d")
-	require.Equal(t, []string{"band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team}, "teams come by name")
-	require.EqualValues(t, 7, doc.Rows[1].Tokens)
+	require.Equal(t, []string{"", "band", "crew"}, []string{doc.Rows[0].Team, doc.Rows[1].Team, doc.Rows[2].Team}, "teams come by name")
+	require.EqualValues(t, 5, doc.Rows[2].Tokens)
 	require.EqualValues(t, 117, doc.Total.Tokens)
 
 	empty := newBank(t).run("usage")

@@ -119,9 +119,14 @@ func TestDoctorFitsThePage(t *testing.T) {
 func TestDoctorsRemediesForTheStore(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	untouched := tree(t, b.state)
+	files := func() map[string]string {
+		found := tree(t, b.state)
+		delete(found, "state.db-shm") // the memory that processes with the database share
+		return found
+	}
+	untouched := files()
 	fs := b.findings()
-	require.Equal(t, untouched, tree(t, b.state), "it leaves nothing behind")
+	require.Equal(t, untouched, files(), "it leaves nothing behind")
 	for _, check := range []string{"store", "store writable", "store locks", "store clock", "store private", "store space", "git"} {
 		fs.of(t, check, "ok")
 	}

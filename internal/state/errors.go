@@ -86,6 +86,12 @@ func full(err error) bool {
 	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
+// busy reports whether another process writes the SQLite database.
+func busy(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
 // isThere reports whether a table cannot be made because there is one.
 func isThere(err error) bool {
 	var lite *sqlite.Error

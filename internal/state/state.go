@@ -32,11 +32,25 @@ type Tx struct {
 const maxConflicts = 10
 
 func open(ctx context.Context, d *DB) (*DB, error) {
-	if err := d.migrate(ctx); err != nil {
+	// A connection that changes a new file to a write-ahead log does not wait for others that do the same.
+	bounded, cancel := context.WithTimeout(ctx, busyTimeout)
+	defer cancel()
+	err := d.migrate(ctx)
+	for busy(err) && bounded.Err() == nil {
+		select {
+		case <-time.After(openPause):
+			err = d.migrate(ctx)
+		case <-bounded.Done():
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
+
+// openPause is the time between two tries to open a SQLite database.
+const openPause = 20 * time.Millisecond
 
 // Close closes all connections.
 func (d *DB) Close() error {

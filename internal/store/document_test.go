@@ -105,17 +105,6 @@ func everyDamage(data []byte, try func(damaged []byte, what string, at int)) {
 	}
 }
 
-// someDamage is as everyDamage, at some places of data and with a bit of each byte.
-func someDamage(data []byte, try func(damaged []byte, what string, at int)) {
-	for _, at := range offsets(len(data), 150) {
-		d := bytes.Clone(data)
-		d[at] ^= 1 << (at % 8)
-		try(d, "flipped", at)
-		try(data[:at], "cut", at)
-		try(append(bytes.Clone(data[:at]), data[at+1:]...), "dropped", at)
-	}
-}
-
 func TestARecordInAnothersPlaceIsFound(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
