@@ -1,10 +1,8 @@
 package httpapi_test
 
 import (
-	"database/sql"
 	"encoding/csv"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,9 +80,7 @@ func TestARaiseWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
 	h := newService(t)
 	h.session("one", "web", time.Now(), nil)
 	h.unsettled("one", 1)
-	db, err := sql.Open("sqlite", filepath.Join(h.base.Store.Dir(), state.FileName))
-	require.NoError(t, err)
-	defer db.Close()
+	db := statetest.SQLite(t, h.base.Store.Dir())
 	raise := func(tokens int) (day control.Day) {
 		h.call("POST", "/budgets/web/raise", map[string]any{"tokens": tokens}, "Idempotency-Key", "k").read(t, &day)
 		_, err := db.ExecContext(t.Context(), `update idempotency set status = 0`) // as after a server error

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -58,12 +57,8 @@ func (e *AuditEntry) columns() columns {
 // AddAudit adds an entry, and returns it with its id and its time. Entries become visible in the order of their ids, so
 // that readers of pages miss none.
 func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
-	err := d.Write(ctx, func(t *Tx) error {
+	err := d.writeAt(ctx, func(t *Tx, now int64) error {
 		if err := t.lock("audit"); err != nil {
-			return err
-		}
-		now, err := t.Now()
-		if err != nil {
 			return err
 		}
 		var last, at int64
@@ -78,12 +73,8 @@ func (d *DB) AddAudit(ctx context.Context, e AuditEntry) (AuditEntry, error) {
 
 // EndAudit completes an entry that has no outcome.
 func (d *DB) EndAudit(ctx context.Context, id int64, outcome Outcome, failure string) error {
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		_, err = t.exec(`update audit set outcome = $2, failure = $3, ended_at = $4 where id = $1 and outcome = ''`, id, string(outcome), failure, now)
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
+		_, err := t.exec(`update audit set outcome = $2, failure = $3, ended_at = $4 where id = $1 and outcome = ''`, id, string(outcome), failure, now)
 		return err
 	})
 }
@@ -107,7 +98,7 @@ type AuditFilter struct {
 const firstAt = `coalesce((select id from audit where at >= %s order by at, id limit 1), 9223372036854775807)`
 
 // Audit lists the entries that a filter selects, the newest first.
-func (d *DB) Audit(ctx context.Context, f AuditFilter) (found []AuditEntry, err error) {
+func (d *DB) Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
 	args, where := []any{f.Limit}, "true"
 	and := func(condition string, value any) {
 		args = append(args, value)
@@ -134,14 +125,5 @@ func (d *DB) Audit(ctx context.Context, f AuditFilter) (found []AuditEntry, err 
 	if f.Action != "" {
 		and("(action = %s or substr(action, 1, length(%s) + 1) = %s || '.')", f.Action)
 	}
-	err = d.Read(ctx, func(t *Tx) error {
-		found = nil
-		return t.each(func(r *sql.Rows) error {
-			var e AuditEntry
-			err := r.Scan(e.columns().fields()...)
-			found = append(found, e)
-			return err
-		}, `select `+(&AuditEntry{}).columns().names()+` from audit where `+where+` order by id desc limit $1`, args...)
-	})
-	return found, err
+	return list(ctx, d, "audit", (*AuditEntry).columns, "where "+where+" order by id desc limit $1", args...)
 }

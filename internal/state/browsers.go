@@ -36,11 +36,7 @@ func (b *Browser) columns() columns {
 // AddBrowser signs a browser in for a time, in place of its session before, which has the hash old. Those that have not been
 // used for the time idle, and of more than most those that were used longest ago, are signed out.
 func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, idle time.Duration, most int) error {
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`delete from browsers where hash = $1 or expires_at <= $2 or seen_at <= $3`, old, now, now-idle.Microseconds()); err != nil {
 			return err
 		}
@@ -55,28 +51,21 @@ func (d *DB) AddBrowser(ctx context.Context, b Browser, old string, lifetime, id
 // UseBrowser finds a browser that is signed in and was used within the time idle. Its use is noted once in a while.
 func (d *DB) UseBrowser(ctx context.Context, hash string, idle, once time.Duration) (b Browser, err error) {
 	var now int64
-	err = d.Read(ctx, func(t *Tx) error {
-		if now, err = t.Now(); err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, at int64) error {
+		now = at
 		return t.row(`select `+b.columns().names()+` from browsers where hash = $1 and expires_at > $2 and seen_at > $3`,
 			hash, now, now-idle.Microseconds()).Scan(b.columns().fields()...)
 	})
 	if err == nil && timeOf(now).Sub(b.SeenAt) > once {
-		_ = d.Write(ctx, func(t *Tx) error { // the next use tries again
-			_, err := t.exec(`update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now)
-			return err
-		})
+		_, _ = d.exec(ctx, `update browsers set seen_at = $2 where hash = $1 and seen_at < $2`, hash, now) // the next use tries again
 	}
 	return b, err
 }
 
 // RemoveBrowser signs a browser out.
 func (d *DB) RemoveBrowser(ctx context.Context, hash string) error {
-	return d.Write(ctx, func(t *Tx) error {
-		_, err := t.exec(`delete from browsers where hash = $1`, hash)
-		return err
-	})
+	_, err := d.exec(ctx, `delete from browsers where hash = $1`, hash)
+	return err
 }
 
 // Link is a link that signs in once.
@@ -87,15 +76,11 @@ type Link struct {
 
 // AddLink adds a link for a time, and deletes those whose time has passed.
 func (d *DB) AddLink(ctx context.Context, l Link, lifetime time.Duration) error {
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`delete from links where expires_at <= $1`, now); err != nil {
 			return err
 		}
-		_, err = t.exec(`insert into links (hash, id, owner, expires_at) values ($1, $2, $3, $4)`, l.Hash, l.ID, l.Owner, now+lifetime.Microseconds())
+		_, err := t.exec(`insert into links (hash, id, owner, expires_at) values ($1, $2, $3, $4)`, l.Hash, l.ID, l.Owner, now+lifetime.Microseconds())
 		return err
 	})
 }
@@ -109,11 +94,7 @@ func (d *DB) UseLink(ctx context.Context, hash string) (l Link, err error) {
 	}); err != nil {
 		return l, err
 	}
-	return l, d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	return l, d.writeAt(ctx, func(t *Tx, now int64) error {
 		used, err := t.exec(`update links set used_at = $2 where hash = $1 and used_at is null and expires_at > $2`, hash, now)
 		if err == nil && used == 0 {
 			err = ErrNotFound

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
@@ -137,4 +138,16 @@ func (c columns) digest() string {
 func (t *Tx) insert(table string, row columns) error {
 	_, err := t.exec("insert into "+table+" ("+row.names()+") values ("+row.places()+")", row.values()...)
 	return err
+}
+
+// list reads the rows of a table that what selects, which begins with a condition or an order.
+func list[R any](ctx context.Context, d *DB, table string, columnsOf func(*R) columns, what string, args ...any) (rows []R, err error) {
+	err = d.Read(ctx, func(t *Tx) error {
+		rows = nil
+		return t.each(func(r *sql.Rows) error {
+			rows = append(rows, *new(R))
+			return r.Scan(columnsOf(&rows[len(rows)-1]).fields()...)
+		}, "select "+columnsOf(new(R)).names()+" from "+table+" "+what, args...)
+	})
+	return rows, err
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 )
@@ -78,17 +77,8 @@ func (d *DB) AddHook(ctx context.Context, h SecretHook, most int) (taken bool, e
 }
 
 // Hooks lists the hooks by name.
-func (d *DB) Hooks(ctx context.Context) (all []SecretHook, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		all = nil
-		return t.each(func(r *sql.Rows) error {
-			var h SecretHook
-			err := r.Scan(h.columns().fields()...)
-			all = append(all, h)
-			return err
-		}, `select `+(&SecretHook{}).columns().names()+` from hooks order by name`)
-	})
-	return all, err
+func (d *DB) Hooks(ctx context.Context) ([]SecretHook, error) {
+	return list(ctx, d, "hooks", (*SecretHook).columns, "order by name")
 }
 
 // Hook reads the hook with a name.
@@ -101,13 +91,11 @@ func (d *DB) Hook(ctx context.Context, name string) (h SecretHook, err error) {
 
 // RemoveHook deletes the hook with a name and a key. The error is [ErrNotFound] if there is none.
 func (d *DB) RemoveHook(ctx context.Context, name, key string) error {
-	return d.Write(ctx, func(t *Tx) error {
-		removed, err := t.exec(`delete from hooks where name = $1 and key = $2`, name, key)
-		if err == nil && removed == 0 {
-			err = ErrNotFound
-		}
-		return err
-	})
+	removed, err := d.exec(ctx, `delete from hooks where name = $1 and key = $2`, name, key)
+	if err == nil && removed == 0 {
+		err = ErrNotFound
+	}
+	return err
 }
 
 // RotateHook replaces the secrets of the hook with a name and a key by what rotate makes of them. The error is that of

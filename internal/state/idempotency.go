@@ -34,11 +34,7 @@ func (r *Repeatable) columns() columns {
 // counts as lost after the time of patience, nor if there is an answer. Then claimed is what is stored. Rows older than
 // kept are deleted.
 func (d *DB) Claim(ctx context.Context, r Repeatable, kept, patience time.Duration) (claimed Repeatable, mine bool, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`delete from idempotency where at <= $1`, now-kept.Microseconds()); err != nil {
 			return err
 		}
@@ -68,9 +64,7 @@ func (d *DB) Claim(ctx context.Context, r Repeatable, kept, patience time.Durati
 
 // EndTry ends a try with its answer, or without one if the status is zero. A try that counts as lost changes nothing.
 func (d *DB) EndTry(ctx context.Context, r Repeatable) error {
-	return d.Write(ctx, func(t *Tx) error {
-		_, err := t.exec(`update idempotency set tried_at = null, status = $4, content_type = $5, answer = $6
-			where key = $1 and change_id = $2 and tried_at = $3`, r.Key, r.Change, r.TriedAt.UnixMicro(), r.Status, r.ContentType, r.Answer)
-		return err
-	})
+	_, err := d.exec(ctx, `update idempotency set tried_at = null, status = $4, content_type = $5, answer = $6
+		where key = $1 and change_id = $2 and tried_at = $3`, r.Key, r.Change, r.TriedAt.UnixMicro(), r.Status, r.ContentType, r.Answer)
+	return err
 }

@@ -86,6 +86,37 @@ func (d *DB) Write(ctx context.Context, do func(*Tx) error) error {
 	}
 }
 
+// writeAt is Write with the database's time.
+func (d *DB) writeAt(ctx context.Context, do func(t *Tx, now int64) error) error {
+	return d.Write(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		return do(t, now)
+	})
+}
+
+// exec runs one statement in a transaction, and returns how many rows it has changed.
+func (d *DB) exec(ctx context.Context, statement string, args ...any) (changed int64, err error) {
+	err = d.Write(ctx, func(t *Tx) error {
+		changed, err = t.exec(statement, args...)
+		return err
+	})
+	return changed, err
+}
+
+// readAt is Read with the database's time.
+func (d *DB) readAt(ctx context.Context, do func(t *Tx, now int64) error) error {
+	return d.Read(ctx, func(t *Tx) error {
+		now, err := t.Now()
+		if err != nil {
+			return err
+		}
+		return do(t, now)
+	})
+}
+
 // Read runs a function in a transaction that sees one state of the database and changes nothing.
 func (d *DB) Read(ctx context.Context, do func(*Tx) error) error {
 	return classify(ctx, d.run(ctx, d.read, &sql.TxOptions{ReadOnly: true, Isolation: d.snapshot()}, do))

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 )
@@ -55,15 +54,11 @@ const active = `revoked_at is null and (expires_at is null or expires_at > $1)`
 // before. taken is the id of an active token with the name: then nothing is added. The error is [ErrFull] if there are as many
 // tokens as there may be.
 func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration, most int) (made Token, taken string, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
+		taken = ""
 		if err := t.lock("tokens"); err != nil {
 			return err
 		}
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
-		taken = ""
 		if _, err := t.exec(`delete from tokens where revoked_at < $1 or expires_at < $1`, now-kept.Microseconds()); err != nil {
 			return err
 		}
@@ -71,8 +66,11 @@ func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration
 			return err
 		}
 		var count int
-		if err := t.row(`select count(*) from tokens`).Scan(&count); err != nil || count >= most {
-			return errors.Join(err, ErrFull)
+		if err := t.row(`select count(*) from tokens`).Scan(&count); err != nil {
+			return err
+		}
+		if count >= most {
+			return ErrFull
 		}
 		made = n
 		if made.CreatedAt = timeOf(now); lifetime > 0 {
@@ -84,17 +82,8 @@ func (d *DB) AddToken(ctx context.Context, n Token, lifetime, kept time.Duration
 }
 
 // Tokens lists the tokens by name, the newest first.
-func (d *DB) Tokens(ctx context.Context) (all []Token, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		all = nil
-		return t.each(func(r *sql.Rows) error {
-			var k Token
-			err := r.Scan(k.columns().fields()...)
-			all = append(all, k)
-			return err
-		}, selectTokens+`order by name, created_at desc`)
-	})
-	return all, err
+func (d *DB) Tokens(ctx context.Context) ([]Token, error) {
+	return list(ctx, d, "tokens", (*Token).columns, "order by name, created_at desc")
 }
 
 // Token reads the token with an id.
@@ -105,11 +94,7 @@ func (d *DB) Token(ctx context.Context, id string) (k Token, err error) {
 
 // RevokeToken ends a token, and returns it. A repetition changes nothing.
 func (d *DB) RevokeToken(ctx context.Context, id, by string) (k Token, err error) {
-	err = d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`update tokens set revoked_at = $2, revoked_by = $3 where id = $1 and revoked_at is null`, id, now, by); err != nil {
 			return err
 		}
@@ -121,19 +106,12 @@ func (d *DB) RevokeToken(ctx context.Context, id, by string) (k Token, err error
 // UseToken finds the active token whose secret has a hash, and notes the day of its use.
 func (d *DB) UseToken(ctx context.Context, hash string) (k Token, err error) {
 	var today string
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		today = dayOf(now)
 		return t.row(selectTokens+`where `+active+` and hash = $2`, now, hash).Scan(k.columns().fields()...)
 	})
 	if err == nil && k.LastUsed < today {
-		_ = d.Write(ctx, func(t *Tx) error { // the next use tries again
-			_, err := t.exec(`update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today)
-			return err
-		})
+		_, _ = d.exec(ctx, `update tokens set last_used = $2 where hash = $1 and last_used < $2`, hash, today) // the next use tries again
 	}
 	return k, err
 }

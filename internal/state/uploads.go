@@ -14,16 +14,12 @@ type Upload struct {
 
 // AddUpload notes an upload, in place of an earlier one of the same files. Those older than kept are deleted.
 func (d *DB) AddUpload(ctx context.Context, u Upload, kept time.Duration) error {
-	return d.Write(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	return d.writeAt(ctx, func(t *Tx, now int64) error {
 		if _, err := t.exec(`delete from uploads where at <= $1`, now-kept.Microseconds()); err != nil {
 			return err
 		}
 		row := columns{{"team", &u.Team}, {"digest", &u.Digest}, {"by_person", &u.By}, {"left_out", document{&u.LeftOut}}, {"at", &now}}
-		_, err = t.exec(`insert into uploads (`+row.names()+`) values (`+row.places()+`)
+		_, err := t.exec(`insert into uploads (`+row.names()+`) values (`+row.places()+`)
 			on conflict (team, digest) do update set by_person = excluded.by_person, left_out = excluded.left_out, at = excluded.at`, row.values()...)
 		return err
 	})
@@ -32,11 +28,7 @@ func (d *DB) AddUpload(ctx context.Context, u Upload, kept time.Duration) error 
 // Upload reads what was uploaded for a team, not longer than kept ago.
 func (d *DB) Upload(ctx context.Context, team, digest string, kept time.Duration) (u Upload, err error) {
 	u = Upload{Team: team, Digest: digest}
-	err = d.Read(ctx, func(t *Tx) error {
-		now, err := t.Now()
-		if err != nil {
-			return err
-		}
+	err = d.readAt(ctx, func(t *Tx, now int64) error {
 		return t.row(`select by_person, left_out from uploads where team = $1 and digest = $2 and at > $3`, team, digest, now-kept.Microseconds()).
 			Scan(&u.By, document{&u.LeftOut})
 	})

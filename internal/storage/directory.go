@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Directory is a [Storage] in a directory of a file system. It keeps each document and each
-// journal in a file. Files are replaced by renaming, and written under file locks.
+// Directory is a [Storage] in a directory of a file system. It keeps each document in a
+// file. Files are replaced by renaming, and written under file locks.
 type Directory struct {
 	root string
 	now  func() time.Time
@@ -196,32 +196,18 @@ func (d *Directory) List(key string) ([]string, error) {
 }
 
 // Quarantine implements [Storage].
-func (d *Directory) Quarantine(key string, version Version, copied bool) (string, error) {
+func (d *Directory) Quarantine(key string, version Version) (string, error) {
 	path, err := d.path(key)
 	if err != nil {
 		return "", err
 	}
 	to := d.quarantined(path)
-	if !copied {
-		return d.Rel(to), d.withLock(key, func() error {
-			if err := hasVersion(path, version); err != nil {
-				return err
-			}
-			return d.install(path, to, UntilPowerLoss)
-		})
-	}
-	data, now, err := d.Read(key)
-	if err != nil {
-		return "", err
-	}
-	if now != version {
-		return "", ErrConflict
-	}
-	to = filepath.Join(filepath.Dir(to), flat(d.Rel(path))+"."+string(version[:16]))
-	if _, err := os.Lstat(to); err == nil {
-		return d.Rel(to), nil
-	}
-	return d.Rel(to), d.WriteFile(to, data, UntilPowerLoss)
+	return d.Rel(to), d.withLock(key, func() error {
+		if err := hasVersion(path, version); err != nil {
+			return err
+		}
+		return d.install(path, to, UntilPowerLoss)
+	})
 }
 
 // quarantined returns a path in the quarantine for a damaged file.

@@ -1,10 +1,8 @@
 package storage_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -32,25 +30,6 @@ func TestADirectoryIsAStorage(t *testing.T) {
 		}
 		return func() storage.Storage { return open(t, dir) }, damage
 	})
-}
-
-// TestAnUnfinishedLineIsCutOff: its writer has died, and nobody has relied on it.
-func TestAnUnfinishedLineIsCutOff(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir)
-	require.NoError(t, s.Append("j", []byte("first")))
-	path := filepath.Join(dir, "j")
-	for i, torn := range []string{"s", "second", string(make([]byte, 10_000))} {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		next := fmt.Sprint("next ", i)
-		require.NoError(t, os.WriteFile(path, slices.Concat(data, []byte(torn)), 0o600))
-		require.NoError(t, s.Append("j", []byte(next)))
-		again, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, string(data)+next+"\n", string(again))
-	}
 }
 
 // TestAFailedWriteLeavesNothing: a write that is refused leaves no temporary file.

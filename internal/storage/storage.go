@@ -1,10 +1,8 @@
 // Package storage is the port to everything mutable in a store: documents, which are replaced
-// only if their version has not changed, journals, which are append-only, and blobs, which are
-// immutable.
+// only if their version has not changed, and blobs, which are immutable.
 //
 // A [Directory] implements it for processes that share a file system. An object store can
-// implement it with conditional writes for documents, one object for each line of a journal, and
-// leases for locks. Everything that a lease protects is also protected by versions.
+// implement it with conditional writes for documents, and leases for locks. Everything that a lease protects is also protected by versions.
 //
 // A key is a relative path of names that are separated by slashes. Callers compare the errors
 // below with errors.Is. Any other error means that the storage cannot be used at the moment.
@@ -35,7 +33,6 @@ var (
 // Size limits, in bytes.
 const (
 	MaxDocument = 256 << 20
-	MaxLine     = 16 << 20
 	maxKey      = 1024
 	maxName     = 255
 )
@@ -60,24 +57,19 @@ const (
 	Durable Durability = true
 )
 
-// Storage stores documents, journals and blobs. It is safe for concurrent use by many goroutines
+// Storage stores documents and blobs. It is safe for concurrent use by many goroutines
 // and many processes.
 type Storage interface {
 	Documents
 	Blobs
-	// Append appends a line, given without its line break, to a journal, durably. It first
-	// removes an incomplete last line. It does not append a line that is equal to the last one,
-	// so an append can be repeated after an error. Only one process may append to a journal at a
-	// time.
-	Append(key string, line []byte) error
-	// Delete removes a document with this version, or a journal.
+	// Delete removes a document with this version.
 	Delete(key string, version Version) error
 	// List returns the names directly below a key, sorted. Names that have others below them end
 	// in a slash. If there is nothing below the key, the list is empty.
 	List(key string) ([]string, error)
-	// ModTime returns the time of the last write of a document or journal, by the storage's
-	// clock. For a name that has others below it, it is the time when a document or journal
-	// directly below it was last created, replaced or removed; appends do not count.
+	// ModTime returns the time of the last write of a document, by the storage's clock. For a name that
+	// has others below it, it is the time when a document directly below it was last created,
+	// replaced or removed.
 	ModTime(key string) (time.Time, error)
 	// Below lists the names directly below a key that have others below them, unordered, each
 	// with its ModTime. It is fast enough to find changes among many names.
@@ -90,9 +82,8 @@ type Storage interface {
 	KeepReserve() error
 	// Stage returns a new, empty storage whose content can be published to this one atomically.
 	Stage() (Stage, error)
-	// Quarantine moves a damaged document, or a copy of a damaged journal, to the quarantine and
-	// returns its new key.
-	Quarantine(key string, version Version, copied bool) (string, error)
+	// Quarantine moves a damaged document to the quarantine and returns its new key.
+	Quarantine(key string, version Version) (string, error)
 	// Lock takes a lock that is held only for short times; it waits for other holders. While it
 	// is held, only its holder can write the document of its key.
 	Lock(ctx context.Context, key string) (Locked, error)
@@ -114,7 +105,7 @@ type Entry struct {
 // Stage is a separate storage. Nothing in it is durable before it is published.
 type Stage interface {
 	Storage
-	// Publish moves the documents and journals below a key, and blobs, durably to the storage
+	// Publish moves the documents below a key, and blobs, durably to the storage
 	// that made the stage, verified by the caller. After a failure, either everything
 	// below the key is there, or nothing. The error is ErrConflict if something exists below the
 	// key already.
@@ -133,11 +124,10 @@ type Hold interface {
 
 // Documents reads and writes documents.
 type Documents interface {
-	// Read returns a document, or a journal, and its version. A journal's last line may be
-	// incomplete while its append is in progress or after a crash.
+	// Read returns a document and its version.
 	Read(key string) ([]byte, Version, error)
 	// Write replaces a document if it has this version, or creates it if version is zero and it
-	// does not exist. It returns the new version. It can create a journal with all its lines.
+	// does not exist. It returns the new version.
 	Write(key string, data []byte, version Version, d Durability) (Version, error)
 }
 

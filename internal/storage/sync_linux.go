@@ -6,14 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushData makes a file's content survive a power loss; its times may be lost.
-func flushData(f *os.File) error {
-	if err := unix.Fdatasync(int(f.Fd())); err != nil {
-		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
-	}
-	return nil
-}
-
 // flushFileSystem makes everything that was written to the file system survive a power loss.
 func flushFileSystem(root string, _ []string) (err error) {
 	d, err := os.Open(root)

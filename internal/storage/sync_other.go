@@ -4,12 +4,8 @@ package storage
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 )
-
-// flushData makes a file's content survive a power loss.
-func flushData(f *os.File) error { return f.Sync() }
 
 // flushFileSystem makes the named files survive a power loss.
 func flushFileSystem(_ string, files []string) error {

@@ -1,6 +1,6 @@
 // Package store stores the results of sessions: the content of files, by package cas, and the
-// documents from which a session can be resumed without other data (assignment records, journals
-// of paid calls, checkpoints, execution_state.json).
+// documents from which a session can be resumed without other data (assignment records,
+// checkpoints, execution_state.json).
 //
 //	store.json                                     id, version
 //	blobs/sha256/<2 hex>/<62 hex>                  exactly the bytes that the name is the SHA-256 of
@@ -15,10 +15,9 @@
 //	locks/, tmp/, index/                           the store's own; nothing in them is needed to resume
 //	work/                                          package workdir's, unless agents run as another user
 //
-// Several processes may use one store at once. A document is replaced atomically, and lines are
-// appended to a journal atomically. Every read is verified. A document that is damaged is moved
-// to quarantine/ and reported as [session.ErrCorrupt]. Damaged lines of a journal are skipped,
-// and a copy of the journal is moved to the quarantine. Errors that are neither a
-// [*failures.Failure] nor one of package session's sentinel errors mean that the directory
-// cannot be used at the moment: a full disk, a missing permission.
+// Several processes may use one store at once. A document is replaced atomically. Every read is
+// verified. A document that is damaged is moved to quarantine/ and reported as
+// [session.ErrCorrupt]. Errors that are neither a [*failures.Failure] nor one of package
+// session's sentinel errors mean that the directory cannot be used at the moment: a full disk, a
+// missing permission.
 package store

@@ -102,7 +102,7 @@ func (s *documents) readDocument(key, what string, parse func(data []byte) error
 	if again, version, err := s.docs.Read(key); err == nil && !bytes.Equal(again, data) && parse(again) == nil {
 		return version, nil
 	}
-	moved, err := s.docs.Quarantine(key, version, false)
+	moved, err := s.docs.Quarantine(key, version)
 	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) { // another process has moved or replaced it
 		return s.readDocument(key, what, parse)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// TestWhatIsNamedIsDurableFirst: after a power loss, no document, journal or blob that is
+// TestWhatIsNamedIsDurableFirst: after a power loss, no document or blob that is
 // there names a blob that is not.
 func TestWhatIsNamedIsDurableFirst(t *testing.T) {
 	t.Parallel()

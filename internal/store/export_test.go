@@ -127,11 +127,6 @@ func (o *DurabilityOrder) Write(key string, data []byte, version storage.Version
 	return o.Storage.Write(key, data, version, d)
 }
 
-func (o *DurabilityOrder) Append(key string, line []byte) error {
-	o.check(key, line)
-	return o.Storage.Append(key, line)
-}
-
 func (o *DurabilityOrder) Lock(ctx context.Context, key string) (storage.Locked, error) {
 	l, err := o.Storage.Lock(ctx, key)
 	return lockedOrder{l, o}, err

@@ -71,7 +71,7 @@ func (s offers) RemoveOffer(_ context.Context, worker string) error {
 	return nil
 }
 
-// remove removes a document or a journal if it exists.
+// remove removes a document if it exists.
 func (s *documents) remove(key string) error {
 	_, version, err := s.docs.Read(key)
 	if err == nil {

@@ -48,7 +48,7 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 // is closed, or if it belongs to o.Namespace and is not in o.Running.
 //
 // A blob is kept if it is referred to, directly or through manifests, by a kept checkpoint, by a
-// record or journal of any session, or by a registered team. It is also kept if it was stored or
+// record or call of any session, or by a registered team. It is also kept if it was stored or
 // used later than a day before the start of the oldest session that is not closed, if it is
 // younger than a day, or if such a blob refers to it.
 //

@@ -67,7 +67,7 @@ func (s sessions) Sessions(ctx context.Context, namespace string) ([]session.Key
 }
 
 // Changed is the time when a document of a session was last created, replaced or removed, by the
-// storage's clock. Documents of its assignments and appends to journals do not count.
+// storage's clock. Documents of its assignments do not count.
 type Changed struct {
 	Session string
 	At      time.Time

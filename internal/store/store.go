@@ -33,7 +33,7 @@ type Options struct {
 	Limits cas.Limits
 }
 
-// Store is an open store. Its parts read and write documents, journals and, in Content, blobs.
+// Store is an open store. Its parts read and write documents and, in Content, blobs.
 // Its methods are safe for concurrent use by many goroutines and many processes.
 type Store struct {
 	// State is the database. A store that an archive is unpacked into has none.

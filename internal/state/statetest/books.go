@@ -1,7 +1,9 @@
 package statetest
 
 import (
+	"database/sql"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,6 +15,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/state"
 )
+
+// SQLite opens the database in a state directory for statements of a test, as another process does.
+func SQLite(t testing.TB, dir string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, state.FileName)+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
 
 // Set sets the time.
 func (c *Clock) Set(at time.Time) { c.micros.Store(at.UnixMicro()) }

@@ -28,7 +28,7 @@ func times(t *testing.T, open Opener) {
 		require.NoError(t, err)
 		require.False(t, at.Before(before) || at.After(after), "%s is between %s and %s", at, before, after)
 	}
-	for i := range 3 {
+	for range 3 {
 		for _, d := range []storage.Durability{storage.Durable, storage.UntilPowerLoss} {
 			write("a/doc", func(version storage.Version) error {
 				_, err := s.Write("a/doc", []byte(version), version, d)
@@ -42,20 +42,8 @@ func times(t *testing.T, open Opener) {
 			require.NoError(t, l.Close())
 			return err
 		})
-		write("a/j", func(storage.Version) error { return s.Append("a/j", fmt.Append(nil, i)) })
 	}
 	require.NoError(t, s.KeepReserve())
-}
-
-// wholeJournals: a journal can be created with lines, and appended to afterwards.
-func wholeJournals(t *testing.T, open Opener) {
-	_, err := open().Write("a/j", []byte("first\nsecond\n"), "", storage.UntilPowerLoss)
-	require.NoError(t, err)
-	require.NoError(t, open().Append("a/j", []byte("second")))
-	require.NoError(t, open().Append("a/j", []byte("third")))
-	data, _, err := open().Read("a/j")
-	require.NoError(t, err)
-	require.Equal(t, "first\nsecond\nthird\n", string(data))
 }
 
 // stages: content of a stage is not visible before it is published, and then all at once.
@@ -72,7 +60,6 @@ func stages(t *testing.T, open Opener, damage Damage) {
 		_, err := stage.Write(key, []byte(key), "", storage.Durable)
 		require.NoError(t, err)
 	}
-	require.NoError(t, stage.Append("a/b/j", []byte("line")))
 	for _, content := range [][]byte{shared, loose} {
 		_, err = stage.PutBlob(digestOf(content), content, storage.Durable)
 		require.NoError(t, err)
@@ -94,8 +81,8 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	blobs = slices.Compact(blobs)
 	seen := watchKey(t, open(), "a/b")
 	require.NoError(t, stage.Publish(t.Context(), "a/b", blobs))
-	require.Equal(t, "[c/ doc j]", <-seen, "first seen")
-	for key, want := range map[string]string{"a/b/doc": "a/b/doc", "a/b/c/doc": "a/b/c/doc", "a/b/j": "line\n"} {
+	require.Equal(t, "[c/ doc]", <-seen, "first seen")
+	for key, want := range map[string]string{"a/b/doc": "a/b/doc", "a/b/c/doc": "a/b/c/doc"} {
 		data, _, err := open().Read(key)
 		require.NoError(t, err)
 		require.Equal(t, want, string(data))
@@ -119,7 +106,7 @@ func stages(t *testing.T, open Opener, damage Damage) {
 	require.NoError(t, late.Close())
 	names, err = s.List("a/b")
 	require.NoError(t, err)
-	require.Equal(t, []string{"c/", "doc", "j"}, names)
+	require.Equal(t, []string{"c/", "doc"}, names)
 }
 
 // stagesOverNothing: removed content is not a conflict.

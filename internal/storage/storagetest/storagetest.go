@@ -44,9 +44,6 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"documents have versions":           versions,
 		"one of many writers wins":          onlyOneWins,
 		"readers see whole documents":       wholeDocuments,
-		"a journal grows by whole lines":    journal,
-		"an append can be repeated":         repeatedAppend,
-		"a journal is created with lines":   wholeJournals,
 		"writes have a time":                times,
 		"names are listed":                  listing,
 		"what changed below is listed":      below,
@@ -157,33 +154,6 @@ func wholeDocuments(t *testing.T, open Opener) {
 	}
 }
 
-// journal: lines are read in the order in which they were appended.
-func journal(t *testing.T, open Opener) {
-	var want strings.Builder
-	for i := range 20 {
-		line := strings.Repeat("x", i*500) + fmt.Sprint(i)
-		require.NoError(t, open().Append("a/calls.jsonl", []byte(line)))
-		want.WriteString(line + "\n")
-	}
-	data, version, err := open().Read("a/calls.jsonl")
-	require.NoError(t, err)
-	require.Equal(t, want.String(), string(data))
-	require.Error(t, open().Append("a/calls.jsonl", []byte("two\nlines")))
-	require.NoError(t, open().Delete("a/calls.jsonl", version))
-	_, _, err = open().Read("a/calls.jsonl")
-	require.ErrorIs(t, err, storage.ErrNotFound)
-}
-
-// repeatedAppend: the last line is not added again; an earlier one is.
-func repeatedAppend(t *testing.T, open Opener) {
-	for _, line := range []string{"a", "a", "b", "a", "a"} {
-		require.NoError(t, open().Append("j", []byte(line)))
-	}
-	data, _, err := open().Read("j")
-	require.NoError(t, err)
-	require.Equal(t, "a\nb\na\n", string(data))
-}
-
 func listing(t *testing.T, open Opener) {
 	s := open()
 	names, err := s.List("nothing")
@@ -243,7 +213,6 @@ func hostileKeys(t *testing.T, open Opener) {
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.Write(key, nil, "", storage.UntilPowerLoss)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		require.ErrorIs(t, s.Append(key, nil), storage.ErrKey, "%.40q", key)
 		require.ErrorIs(t, s.Delete(key, ""), storage.ErrKey, "%.40q", key)
 		_, err = s.List(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
@@ -255,13 +224,12 @@ func hostileKeys(t *testing.T, open Opener) {
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, _, err = s.Hold(key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
-		_, err = s.Quarantine(key, "", false)
+		_, err = s.Quarantine(key, "")
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 	}
 }
 
 func bounds(t *testing.T, open Opener) {
-	require.ErrorIs(t, open().Append("j", make([]byte, storage.MaxLine+1)), storage.ErrTooLarge)
 	_, err := open().Write("d", make([]byte, storage.MaxDocument+1), "", storage.UntilPowerLoss)
 	require.ErrorIs(t, err, storage.ErrTooLarge)
 }
@@ -328,30 +296,18 @@ func lockedWrites(t *testing.T, open Opener) {
 	}
 }
 
-// quarantine: a quarantined document is moved; a journal is copied.
+// quarantine: a quarantined document is moved.
 func quarantine(t *testing.T, open Opener) {
 	s := open()
 	version, err := s.Write("a/doc", []byte("damaged"), "", storage.UntilPowerLoss)
 	require.NoError(t, err)
-	_, err = s.Quarantine("a/doc", storage.VersionOf([]byte("replaced")), false)
+	_, err = s.Quarantine("a/doc", storage.VersionOf([]byte("replaced")))
 	require.ErrorIs(t, err, storage.ErrConflict, "it is another document")
-	moved, err := s.Quarantine("a/doc", version, false)
+	moved, err := s.Quarantine("a/doc", version)
 	require.NoError(t, err)
 	_, _, err = s.Read("a/doc")
 	require.ErrorIs(t, err, storage.ErrNotFound)
 	data, _, err := s.Read(moved)
 	require.NoError(t, err)
 	require.Equal(t, "damaged", string(data))
-
-	require.NoError(t, s.Append("a/j", []byte("damaged")))
-	_, version, err = s.Read("a/j")
-	require.NoError(t, err)
-	copied, err := s.Quarantine("a/j", version, true)
-	require.NoError(t, err)
-	again, err := open().Quarantine("a/j", version, true)
-	require.NoError(t, err)
-	require.Equal(t, copied, again, "one copy, however often it is read")
-	data, _, err = s.Read("a/j")
-	require.NoError(t, err)
-	require.Equal(t, "damaged\n", string(data))
 }
