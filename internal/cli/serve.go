@@ -87,6 +87,7 @@ func (c *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer s.Close() //nolint:errcheck // everything is committed
 	if c.link {
 		link, err := access.NewLink(ctx, s.State, access.NewAudit(s.State, c.env.Now), c.env.Host, c.env.person())
 		if err != nil {

@@ -20,8 +20,8 @@ var (
 	// ErrUnavailable means that the database cannot be reached, is busy, or has no space. Callers wait
 	// and try again. The outcome of a transaction whose commit failed this way is not known.
 	ErrUnavailable = errors.New("the database is not available")
-	// ErrDamaged means that the database file is damaged. Nothing is written any more; `maestro restore` brings a backup back.
-	ErrDamaged = errors.New("the database is damaged; stop all processes and run `maestro restore`")
+	// ErrDamaged means that the database file is damaged. Nothing is written any more, until a backup is put in its place.
+	ErrDamaged = errors.New("the database is damaged; stop all processes and put a backup of the state directory in its place")
 	// ErrFenced means that a later run, or a later holder of the lease, has taken over. Nothing was changed.
 	ErrFenced = session.ErrFenced
 	// ErrNotFound means that there is no such row.

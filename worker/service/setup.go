@@ -64,6 +64,9 @@ func (s Setup) Build() (*Worker, error) {
 	cfg := s.Config.WithDefaults()
 	s.gateway = agent.NewGateway(s.Clock, s.Logger)
 	st, err := OpenStore(s.StateDir, cfg, s.Clock)
+	if err == nil {
+		err = st.State.Check(context.Background())
+	}
 	if err != nil {
 		return nil, err
 	}

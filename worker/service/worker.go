@@ -143,6 +143,7 @@ var ErrServing = errors.New("worker")
 // deleted namespace, it also drains, and returns an [ErrServing]: a supervisor may
 // restart it.
 func (w *Worker) Run(ctx context.Context) error {
+	defer w.options.Store.Close()   //nolint:errcheck // everything is committed
 	defer w.options.Gateway.Close() //nolint:errcheck // no attempt is under way
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
