@@ -269,7 +269,7 @@ func (instant) Conversation(string, session.WorkDir) (c session.Conversation, ok
 }
 func (instant) ConversationFiles(string, string) []string                    { return nil }
 func (instant) NoteConversation(session.WorkDir, session.Conversation) error { return nil }
-func (instant) Reported(string, session.WorkDir, int64) (used, estimate cost.Usage, ok bool) {
+func (instant) Reported(string, session.WorkDir, string) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
 func (instant) Sweep(session.WorkDir) error           { return nil }

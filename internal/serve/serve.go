@@ -185,7 +185,9 @@ func (s *Server) stayAnnounced() {
 			s.o.Log.Warn("links may lead to another server", "error", err)
 		}
 	}
-	_ = s.o.Store.State.WithdrawServer(context.WithoutCancel(s.life), s.guard.URL()) // it expires
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(s.life), 3*time.Second)
+	defer cancel()
+	_ = s.o.Store.State.WithdrawServer(bounded, s.guard.URL()) // it expires
 }
 
 // wait waits; false: the server has stopped.
