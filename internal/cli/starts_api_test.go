@@ -250,16 +250,11 @@ func TestAChangeWithAKeyIsMadeOnceAlsoIfItsAnswerWasLost(t *testing.T) {
 	change := func(path string, body any, into any) {
 		c.call("POST", path, body, into, "Idempotency-Key", "k")
 		// The server was killed before it has stored the answer.
-<<<<<<< HEAD
-		_, err := db.ExecContext(t.Context(), `update idempotency set status = 0, tried_at = 0`)
-		require.NoError(t, err)
-=======
 		lost, err := db.ExecContext(t.Context(), `update idempotency set status = 0, answer = '', tried_at = 0`)
 		require.NoError(t, err)
 		rows, err := lost.RowsAffected()
 		require.NoError(t, err)
 		require.EqualValues(t, 1, rows)
->>>>>>> access-rows
 	}
 	start := fields{"team": fields{"file": twoTeam + "budget: {tokens: 1000000}\n"}, "requirement": "Make it so.", "pause_after": []string{"think"}}
 	var started, again control.Started
