@@ -64,6 +64,8 @@ type directoryState struct {
 	tmpCleared bool
 	// full is the failure of an attempt whose files are gone because they filled the disk.
 	full *failures.Failure
+	// filled is how the files in TMPDIR have filled the disk before they were cleared; empty: they have not.
+	filled string
 	// wasFull: programs may have failed here because the disk was full.
 	wasFull bool
 }
@@ -141,7 +143,7 @@ func (d *directory) watch(ctx context.Context, who string, process bool, begun t
 	ctx, stop := context.WithCancelCause(ctx)
 	start, _ := d.workDirs.Disk() // without a figure, nothing is measured before the disk is low
 	before := d.change(func(s *directoryState) {
-		s.busy, s.stop, s.tmpCleared, s.fresh = process, stop, false, false
+		s.busy, s.stop, s.tmpCleared, s.fresh, s.filled = process, stop, false, false, ""
 		s.since, s.start = cmp.Or(s.since, begun, d.clock()), cmp.Or(s.start, start)
 	})
 	filled := make(chan *failures.Failure, 1)
@@ -248,7 +250,7 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 		return nil
 	default:
 		d.freeLow(ctx)
-		why := d.howFilled(ctx, d.now().since, nil)
+		why := cmp.Or(d.howFilled(ctx, d.now().since, nil), d.now().filled)
 		if why == "" {
 			return nil
 		}
@@ -307,6 +309,8 @@ func (d *directory) makeRoom(ctx context.Context, err error) bool {
 	case was.busy || was.dir.Tmp == "" || was.full != nil:
 		return false
 	case !was.tmpCleared:
+		why := d.howFilled(ctx, was.since, err)
+		d.change(func(s *directoryState) { s.filled = why })
 		return d.workDirs.ClearTmp(was.dir) == nil
 	}
 	why := d.howFilled(ctx, was.since, err)

@@ -26,6 +26,9 @@ const busyTimeout = 10 * time.Second
 // readers is how many connections read at a time.
 const readers = 8
 
+// maxLogPages is about how many pages of 4 kB the write-ahead log has: a small disk is not filled by it.
+const maxLogPages = 200
+
 // engine is what differs between the databases.
 type engine struct {
 	// lockRows ends a query whose rows the transaction will change: SQLite has one writer at a time.
@@ -88,13 +91,14 @@ func OpenSQLite(ctx context.Context, dir string, o Options) (*DB, error) {
 	return open(ctx, &DB{engine: sqliteEngine, write: write, read: read, turn: make(chan struct{}, 1), options: o})
 }
 
-// openReadOnly opens a database on a read-only medium. SQLite can read one without locks and shared memory, if the write-ahead
-// log has nothing that the file lacks.
+// openReadOnly opens a database on a read-only medium. Without a write-ahead log, SQLite reads the file without locks and
+// shared memory; with one, those that the last process has left must be there.
 func openReadOnly(ctx context.Context, path string, o Options) (*DB, error) {
-	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
-		return nil, fmt.Errorf("open %s: it cannot be written here, and its last changes are in %s-wal; open it where it can be written once, or restore a backup", path, path)
+	values := url.Values{"mode": {"ro"}}
+	if info, err := os.Stat(path + "-wal"); err != nil || info.Size() == 0 {
+		values.Set("immutable", "1")
 	}
-	read, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro&immutable=1"}).String())
+	read, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String())
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -126,7 +130,7 @@ func createPrivate(path string) error {
 func sqliteURL(path string, more url.Values) string {
 	values := url.Values{"_pragma": append([]string{
 		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")",
-		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)",
+		"journal_mode(wal)", "synchronous(full)", "foreign_keys(1)", "wal_autocheckpoint(" + strconv.Itoa(maxLogPages) + ")",
 	}, more["_pragma"]...)}
 	if lock := more.Get("_txlock"); lock != "" {
 		values.Set("_txlock", lock)
