@@ -6,6 +6,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -56,9 +57,7 @@ func (b *Base) running(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
-		WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
-	})
+	handle, err := update(bounded, conn, sessionID, m)
 	switch {
 	case err == nil:
 		return true, applied(ctx, sessionID, handle, answer)
@@ -74,6 +73,27 @@ func send(ctx context.Context, conn *temporalutil.Connection, sessionID string, 
 	}
 	return false, conn.SignalWorkflow(ctx, sessionID, "", m.update, m.argument)
 }
+
+// update sends an update. Temporal gives it back if the workflow task with it has failed, and then takes it again.
+func update(ctx context.Context, conn *temporalutil.Connection, sessionID string, m message) (client.WorkflowUpdateHandle, error) {
+	for {
+		handle, err := conn.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: sessionID, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
+		})
+		var again *serviceerror.WorkflowNotReady
+		if !errors.As(err, &again) {
+			return handle, err
+		}
+		select {
+		case <-ctx.Done():
+			return handle, err
+		case <-time.After(updatePause):
+		}
+	}
+}
+
+// updatePause is the time after which an update is sent again.
+const updatePause = 200 * time.Millisecond
 
 // applied waits until a session that has accepted a message has applied it. The session may have to
 // stop agents first.
