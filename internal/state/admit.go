@@ -20,7 +20,8 @@ type Admission struct {
 	Team        string
 	// TeamDigest and TeamFile are those of the resolved team and of the file as it was written.
 	TeamDigest, TeamFile string
-	Requirement          string
+	// Requirement is the text; empty if the session continues as new with what it was started with.
+	Requirement string
 	// Workspace is the manifest that the session starts from.
 	Workspace string
 	// Source, Given, Selection and Plan are json.
@@ -58,23 +59,35 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
-		if err := t.setRequirement(a.Key, a.Requirement); err != nil {
-			return err
-		}
 		run = newest + 1
 		if _, err := t.exec(`insert into runs (namespace, session, run, temporal_run, base, team_digest, team_file, selection, plan, started_by, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			a.Namespace, a.Session, run, a.TemporalRun, a.Base, a.TeamDigest, a.TeamFile, a.Selection, a.Plan, a.StartedBy, now); err != nil {
 			return err
 		}
-		if _, err := t.exec(`update sessions set run = $3, team = $4, workspace = $5, source = $6, given = $7, forked_from = $8, report_to = $9,
-				started_by = $10, started_by_id = $11, via = $12, status = 'admitted', reason = '', ended_at = null where namespace = $1 and session = $2`,
-			a.Namespace, a.Session, run, a.Team, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via); err != nil {
+		if _, err := t.exec(`update sessions set run = $3, team = $4, status = 'admitted', reason = '', ended_at = null where namespace = $1 and session = $2`,
+			a.Namespace, a.Session, run, a.Team); err != nil {
 			return err
+		}
+		if a.Requirement != "" { // else the session continues as new, with what it has
+			if err := t.start(a); err != nil {
+				return err
+			}
 		}
 		return t.setCaps(a.Key, a.Team, a.Caps)
 	})
 	return run, err
+}
+
+// start writes what a session is started or resumed with.
+func (t *Tx) start(a Admission) error {
+	if err := t.setRequirement(a.Key, a.Requirement); err != nil {
+		return err
+	}
+	_, err := t.exec(`update sessions set workspace = $3, source = $4, given = $5, forked_from = $6, report_to = $7, started_by = $8, started_by_id = $9, via = $10
+		where namespace = $1 and session = $2`,
+		a.Namespace, a.Session, a.Workspace, a.Source, a.Given, a.ForkedFrom, a.ReportTo, a.StartedBy, a.StartedByID, a.Via)
+	return err
 }
 
 // insertSession makes the row of a session, if there is none. requirement is the text or its beginning.

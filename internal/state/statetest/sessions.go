@@ -90,6 +90,19 @@ func sessionsAreListed(t *testing.T, b *bench) {
 	}, asks)
 }
 
+// continuedSessionsKeepTheirStart: a run that continues as new is admitted without what the session was started with.
+func continuedSessionsKeepTheirStart(t *testing.T, b *bench) {
+	b.admit(t, "s", "r1")
+	require.NoError(t, b.PutExecution(t.Context(), execution("s", b.clock.Now(), session.Running), ""))
+	_, err := b.Admit(t.Context(), state.Admission{Key: sessionOf("s"), TemporalRun: "r2", Team: team, Source: "{}", Given: "{}", Selection: "{}", Plan: "[]"})
+	require.NoError(t, err)
+	s, ok, err := b.Session(t.Context(), sessionOf("s"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, "a shop", s.Requirement)
+	require.Equal(t, session.Admitted, s.Status)
+}
+
 func olderStatusesChangeNothing(t *testing.T, b *bench) {
 	started := listed(t, b)
 	newer := execution("asks", started.Add(time.Hour), session.Completed)

@@ -47,6 +47,7 @@ func Run(t *testing.T, open Open) {
 		"a cost that is not stated is guessed":                     unstatedCostsAreGuessed,
 		"thresholds warn once":                                     thresholdsWarnOnce,
 		"sessions are listed":                                      sessionsAreListed,
+		"a session that continues as new keeps its start":          continuedSessionsKeepTheirStart,
 		"an older status changes nothing":                          olderStatusesChangeNothing,
 		"statistics are counted":                                   statisticsAreCounted,
 		"usage adds up over sessions":                              usageAddsUp,
