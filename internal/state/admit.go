@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -56,7 +54,7 @@ func (d *DB) Admit(ctx context.Context, a Admission) (run int64, err error) {
 			return t.setCaps(a.Key, a.Team, a.Caps)
 		case err == nil:
 			return fmt.Errorf("run %d of session %s; the newest is %d: %w", run, a.Session, newest, ErrFenced)
-		case !errors.Is(err, sql.ErrNoRows):
+		case !isNoRows(err):
 			return err
 		}
 		run = newest + 1

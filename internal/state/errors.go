@@ -39,7 +39,7 @@ func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
-	case errors.Is(err, sql.ErrNoRows):
+	case isNoRows(err):
 		return &classed{ErrNotFound, err}
 	}
 	var lite *sqlite.Error

@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/maestro-hive/maestro/internal/budget"
@@ -48,7 +46,7 @@ func (d *DB) Begin(ctx context.Context, n NewCall) (v budget.Verdict, err error)
 			v.Granted = before.Reserved
 			return nil
 		}
-		if !errors.Is(err, sql.ErrNoRows) {
+		if !isNoRows(err) {
 			return err
 		}
 		now, err := t.Now()
@@ -124,7 +122,7 @@ func (t *Tx) fence(s session.Key, f Fence) error {
 	if err == nil && f.Lease != "" {
 		err = t.row(`select 1 from leases where name = $1 and epoch = $2`+t.shareRows, f.Lease, f.Epoch).Scan(&one)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
+	if isNoRows(err) {
 		return fmt.Errorf("session %s, run %d, lease %q of epoch %d: %w", s.Session, f.Run, f.Lease, f.Epoch, ErrFenced)
 	}
 	return err
