@@ -72,16 +72,8 @@ func (t *Tx) insertRaise(s session.Key, r budget.Raise, via string, at int64) er
 	return nil
 }
 
-// Raises lists the raises of a session, and those of its team's days since a time, oldest first. Without a session they are
+// raises lists the raises of a session, and those of its team's days since a time, oldest first. Without a session they are
 // the team's.
-func (d *DB) Raises(ctx context.Context, s session.Key, team string, since time.Time) (all []budget.Raise, err error) {
-	err = d.Read(ctx, func(t *Tx) error {
-		all, err = t.raises(s, team, since.UnixMicro())
-		return err
-	})
-	return all, err
-}
-
 func (t *Tx) raises(s session.Key, team string, since int64) (all []budget.Raise, err error) {
 	err = t.each(func(r *sql.Rows) error {
 		var one budget.Raise
